@@ -227,7 +227,7 @@ class Body(Calls):
         value = self.env.get(name, UNKNOWN)
         if value.followed:
             return value
-        if not self.by_key:
+        if name not in self.keyed:
             return value
         start = f"{name}["
         entries = [v for k, v in self.env.items() if k.startswith(start)]

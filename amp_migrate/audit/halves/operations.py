@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
+_BRACKET = re.compile(r"\[")
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
 BESIDE = ("product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart", "single")
@@ -47,14 +48,16 @@ class Operations:
         self.env = env
         self.inside = inside
         self.told = told
-        self.by_key = False  # whether an entry of a container has a value of its own
+        self.keyed: set[str] = set()  # the containers of which an entry has a value of its own
         self.returned: list[Value] = []
         self.method: Function | None = None  # whose body this is
         self.given: Mapping[str, Given] = {}  # what is known of the parameters in the call that this is run for
         self.bound: set[str] = set()  # names that it has given values since
 
     def store(self, text: str, value: Value) -> None:
-        self.by_key = self.by_key or "[" in text
+        if "[" in text:
+            for place in (text,) if self.keyed else (text, *self.env):
+                self.keyed.update(place[: found.start()] for found in _BRACKET.finditer(place))
         self.env[text] = value
 
     def of(self, expr: ast.expr | None) -> Value:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
-from amp_migrate.audit.program.module import Class, Function, Scope
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
@@ -153,7 +153,7 @@ def gives(review: Review, classes: set[Class], name: str, *, strangers: bool = T
     """Whether the classes define a name, or something assigns it to what may be an object of them; `strangers`: also to
     what is not known to be one."""
     for cls in classes:
-        if name in cls.methods or DYNAMIC.search(cls.module.text):
+        if name in cls.methods or _dynamic(cls.module):
             return True
         if any(not base.startswith(KNOWN) for base in review.after.external_bases(cls)):
             return True  # what makes the objects may be out of sight, too
@@ -168,6 +168,14 @@ def gives(review: Review, classes: set[Class], name: str, *, strangers: bool = T
             if owner is None and not classes.isdisjoint(made_here(review, scope, store.value)):
                 return True
     return False
+
+
+def _dynamic(module: Module) -> bool:
+    """Whether a file gives objects attributes out of sight."""
+    known: bool | None = module.__dict__.get("_dynamic")
+    if known is None:
+        known = module.__dict__["_dynamic"] = DYNAMIC.search(module.text) is not None
+    return known
 
 
 def made_here(review: Review, scope: Scope, expr: ast.expr) -> set[Class]:

@@ -72,6 +72,18 @@ class Function:
         return [n for s in self.node.body for n in walk(s)]
 
     @cached_property
+    def unpacking(self) -> list[tuple[ast.Call, list[ast.Starred], list[ast.keyword]]]:
+        """The calls in it that unpack its own `*args` and `**kwargs`, and where they do."""
+        a, found = self.node.args, []
+        for inner in self.inside if a.vararg is not None or a.kwarg is not None else ():
+            if isinstance(inner, ast.Call) and self.module.scope_of(inner) is self.scope:
+                stars = [arg for arg in inner.args if isinstance(arg, ast.Starred) and _is(arg.value, a.vararg)]
+                unpacked = [k for k in inner.keywords if k.arg is None and _is(k.value, a.kwarg)]
+                if stars or unpacked:
+                    found.append((inner, stars, unpacked))
+        return found
+
+    @cached_property
     def constant_defaults(self) -> dict[str, str]:
         """Parameters that are a literal where a call leaves them out, as text."""
         return {name: self.module.source(d) for name, d in self.defaults.items() if isinstance(d, ast.Constant)}
@@ -117,18 +129,27 @@ class ClassInfo:
         self.bases: list[ClassInfo] = []
         self.base_names: list[str] = []
         self.subclasses: list[ClassInfo] = []
+        self.linked = False  # whether that is all there is
+        self._above: tuple[ClassInfo, ...] = ()
+        self._below: tuple[ClassInfo, ...] = ()
 
     @property
     def name(self) -> str:
         return self.node.name
 
-    def ancestry(self) -> Iterator[ClassInfo]:
+    def ancestry(self) -> Iterable[ClassInfo]:
         """The class and all that it derives from, the nearest first."""
-        return self._reached(lambda cls: cls.bases)
+        if not self.linked:
+            return self._reached(lambda cls: cls.bases)
+        self._above = self._above or tuple(self._reached(lambda cls: cls.bases))
+        return self._above
 
-    def descendants(self) -> Iterator[ClassInfo]:
+    def descendants(self) -> Iterable[ClassInfo]:
         """The class and all that derive from it, the nearest first."""
-        return self._reached(lambda cls: cls.subclasses)
+        if not self.linked:
+            return self._reached(lambda cls: cls.subclasses)
+        self._below = self._below or tuple(self._reached(lambda cls: cls.subclasses))
+        return self._below
 
     def _reached(self, further: Callable[[ClassInfo], list[ClassInfo]]) -> Iterator[ClassInfo]:
         seen: set[ClassInfo] = set()
@@ -292,3 +313,7 @@ def entries(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
                 yield keyword.arg, keyword.value
             else:
                 yield from entries(keyword.value)
+
+
+def _is(value: ast.expr, parameter: ast.arg | None) -> bool:
+    return parameter is not None and isinstance(value, ast.Name) and value.id == parameter.arg

@@ -83,6 +83,8 @@ class Lookup(Imports):
                     if found is not cls:
                         cls.bases.append(found)
                         found.subclasses.append(cls)
+        for cls in self.classes.values():
+            cls.linked = True
 
     # -- names ---------------------------------------------------------------------------------------------------
 

@@ -15,19 +15,9 @@ def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, as
     in their place. `OWN` holds the place of what it names itself."""
     a = function.node.args
     own = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
-    for inner in function.inside if a.vararg is not None or a.kwarg is not None else ():
-        if not isinstance(inner, ast.Call) or function.module.scope_of(inner) is not function.scope:
-            continue
-        stars = [arg for arg in inner.args if isinstance(arg, ast.Starred) and _is(arg.value, a.vararg)]
-        unpacked = [k for k in inner.keywords if k.arg is None and _is(k.value, a.kwarg)]
-        if not stars and not unpacked:
-            continue
+    for inner, stars, unpacked in function.unpacking:
         args: list[ast.expr] = []
         for arg in inner.args:
             args += call.args[len(function.positional) :] if arg in stars else [OWN]
         named = [k for k in call.keywords if k.arg is not None and k.arg not in own] if unpacked else []
         yield inner, ast.Call(inner.func, args, named)
-
-
-def _is(value: ast.expr, parameter: ast.arg | None) -> bool:
-    return parameter is not None and isinstance(value, ast.Name) and value.id == parameter.arg

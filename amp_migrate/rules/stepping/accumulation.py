@@ -12,8 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from amp_migrate.findings import Code, Review
-from amp_migrate.reading.program.definitions import elements
+from amp_migrate.reading.program.definitions import Function, elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Loss, Step
@@ -163,15 +164,29 @@ def _stepped(m: Migration, step: Step) -> Places:
     return {step.scope: [step.stmt], **_leading(m, step.module, step.call)}
 
 
-def _leading(m: Migration, module: Module, node: ast.AST, depth: int = 3) -> Places:
-    """The statements with calls that lead to the function around a node."""
-    found: Places = {}
-    function = m.project.function_of(module, node)
-    for other, call in m.project.calls.get(function, ()) if function is not None and depth else ():
-        found.setdefault(other.scope_of(call), []).append(other.statement(call))
-        for scope, places in _leading(m, other, call, depth - 1).items():
-            found.setdefault(scope, []).extend(places)
-    return found
+class _Leading:
+    """The statements with calls that lead to a function: steps and losses of one have them in common."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._known: dict[tuple[Function, int], Places] = {}
+
+    def to(self, function: Function | None, depth: int = 3) -> Places:
+        if function is None or not depth:
+            return {}
+        found = self._known.get((function, depth))
+        if found is None:
+            found = {}
+            for other, call in self.project.calls.get(function, ()):
+                found.setdefault(other.scope_of(call), []).append(other.statement(call))
+                for scope, places in self.to(self.project.function_of(other, call), depth - 1).items():
+                    found.setdefault(scope, []).extend(places)
+            self._known[function, depth] = found
+        return found
+
+
+def _leading(m: Migration, module: Module, node: ast.AST) -> Places:
+    return m.project.once(_Leading).to(m.project.function_of(module, node))
 
 
 def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pace | None:
