@@ -239,7 +239,7 @@ class Migration:
             self.switch = ScalerPlan(self.unit, free(self.unit, names))
             self.switch.optional = True
             self.switch.taken = self.earlier.switches
-            self.switch.seen = self._evaluated
+            self.switch.seen, self.switch.never = self._evaluated, self.set_up.never_at
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()
         try:

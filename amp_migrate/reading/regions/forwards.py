@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
@@ -185,6 +186,26 @@ class Forwards:
             self._computing[function] = False
             self._computing[function] = any(self._casts(function, n) for n in function.inside)
         return self._computing[function]
+
+    def on_host(self, call: ast.Call) -> bool:
+        """Whether a call runs a function of the program which computes by NumPy, scikit-learn and the like alone: no
+        operation in it is one that autocast casts."""
+        functions = self.project.resolved.get(call, [])
+        return bool(functions) and all(self._host_only(f) for f in functions)
+
+    def _host_only(self, function: Function) -> bool:
+        libraries, module = set[str](), function.module
+        for node in function.inside:
+            if not isinstance(node, ast.Call):
+                continue
+            name = module.qualify(node.func) or ""
+            root = name.partition(".")[0]
+            if isinstance(node.func, ast.Name) and not root and hasattr(builtins, node.func.id):
+                continue
+            if not root or root in ("torch", "apex") or self.project.may_be_own(root):
+                return False
+            libraries.add(root)
+        return bool(libraries)
 
     def _casts(self, function: Function, node: ast.AST) -> bool:
         module = function.module

@@ -206,8 +206,8 @@ class RegionReader:
         return slot is not None and slot in self.project.once(_bce_slots)
 
     def computes_loss(self, call: ast.Call) -> bool:
-        """Whether a call computes a loss, and not in a function that has a region of its own."""
-        return is_loss(call) and not self.forwards.own_region(call)
+        """Whether a call computes a loss of tensors, and not in a function that has a region of its own."""
+        return is_loss(call) and not self.forwards.own_region(call) and not self.forwards.on_host(call)
 
     def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
         """Statements above `initialize` in the scope that calls it: they ran without Apex."""

@@ -1,13 +1,16 @@
 """Where Apex was never set up: code of programs beside the one that trains, which share its files and no call of
-`initialize`. Nothing was ever cast there, so nothing has to run under autocast."""
+`initialize`, and modes of that program which pass it by. Nothing was ever cast there, so nothing has to run under autocast."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from functools import cached_property
 
+from amp_migrate.reading.conditions.chains import exclusive
+from amp_migrate.reading.gradients.walked import leaves
 from amp_migrate.reading.program.definitions import Function
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.unit import Unit
@@ -27,21 +30,83 @@ class SetUp:
 
     def never(self, scope: Scope) -> bool:
         """Whether all that leads to the code of a scope is known: scripts, tests and notebooks that never come by
-        `initialize`."""
+        `initialize`, or modes of a program that pass it by."""
         scripts = self.project.once(Imports).scripts
         starts = self._starts(scope)
-        return bool(starts) and all((run or m in scripts) and not self.comes_by(m) for m, run in starts)
+        if starts and all((run or m in scripts) and not self.comes_by(m) for m, run in starts):
+            return True
+        return self._passes_by(scope) == {True}
+
+    def never_at(self, module: Module, node: ast.AST) -> bool:
+        """The same of a node, which may stand in another branch than what leads to `initialize` in its own function."""
+        scope = module.scope_of(node).outermost
+        leads = self._leads.get(scope, [])
+        if not leads:
+            return self.never(scope)
+        return all(_either(module, node, lead) for lead in leads) and not self._led_to(scope)
 
     def left_out(self, scope: Scope) -> bool:
         """Whether some script, test or notebook, or a file that no set-up comes to, leads to the code of a scope and never
-        comes by `initialize`."""
+        comes by `initialize`; or a mode of a program that passes it by."""
         if scope not in self._left_out:
             scripts = self.project.once(Imports).scripts
             starts = self._starts(scope)
             cast = self.unit.cast
             beside = (m for m, run in starts if run or m in scripts or m not in cast)
-            self._left_out[scope] = any(not self.comes_by(m) for m in beside)
+            self._left_out[scope] = any(not self.comes_by(m) for m in beside) or True in self._passes_by(scope)
         return self._left_out[scope]
+
+    def _passes_by(self, scope: Scope) -> set[bool]:
+        """Of each way to the code of a scope whether it passes every set-up of its program by, in another branch:
+        `if mode == "train": train(model)` / `else: test(model)`. Code that nothing in sight runs is no such way."""
+        found: set[bool] = set()
+        queue, seen = [scope.outermost], {scope.outermost}
+        while queue:
+            current = queue.pop()
+            function = self.project.functions.get(current.node)
+            calls = self.project.calls.get(function, ()) if function is not None else ()
+            leads = current in self._leading or function in self._leading
+            if function is None or not calls or leads or self.project.once(Sources).is_value(function):
+                return {False}
+            for module, call in calls:
+                there = module.scope_of(call).outermost
+                if any(not _either(module, call, lead) for lead in self._leads.get(there, ())):
+                    found.add(False)
+                elif self.project.functions.get(there.node) in self._leading or there in self._leading:
+                    found.add(not self._led_to(there))
+                elif there not in seen:
+                    seen.add(there)
+                    queue.append(there)
+        return found
+
+    def _led_to(self, scope: Scope) -> bool:
+        """Whether a function that leads to `initialize` may run again once it has, or after another that does."""
+        queue, seen = [scope], {scope}
+        while queue:
+            current = queue.pop()
+            function = self.project.functions.get(current.node)
+            if function is not None and self.project.once(Sources).is_value(function):
+                return True
+            for module, call in self.project.calls.get(function, ()) if function is not None else ():
+                there = module.scope_of(call).outermost
+                others = [lead for lead in self._leads.get(there, ()) if lead is not call]
+                if _in_loop(module, call) or any(not _either(module, call, lead) for lead in others):
+                    return True
+                if there not in seen:
+                    seen.add(there)
+                    queue.append(there)
+        return False
+
+    @cached_property
+    def _leads(self) -> dict[Scope, list[ast.AST]]:
+        """The calls in each scope that lead to `initialize`, or are one."""
+        found: dict[Scope, list[ast.AST]] = {}
+        for init in self.unit.inits:
+            found.setdefault(init.site.scope.outermost, []).append(init.call)
+        for place in self._leading:
+            for module, call in self.project.calls.get(place, ()) if isinstance(place, Function) else ():
+                found.setdefault(module.scope_of(call).outermost, []).append(call)
+        return found
 
     def _starts(self, scope: Scope) -> set[tuple[Module, bool]]:
         """The modules in which the chains of calls begin that lead to a scope, and whether only where they are run."""
@@ -100,3 +165,33 @@ class SetUp:
             if not isinstance(call, ast.Call) or call.func is not node or not self.project.resolved.get(call):
                 return True
         return False
+
+
+def _either(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a run comes to one of two places only, and in no loop: they stand in the two branches of one `if`, or one in
+    a branch that ends by leaving the function, above the other."""
+    if _in_loop(module, one):
+        return False
+    return exclusive(module, one, other) or _leaves_above(module, one, other) or _leaves_above(module, other, one)
+
+
+def _leaves_above(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a place stands in a branch that leaves the function before another place is reached."""
+    around = [one, *module.ancestors(one)]
+    for below, above in itertools.pairwise(around):
+        if isinstance(above, FUNCTION_NODES):
+            return False
+        if isinstance(above, ast.If) and (above.end_lineno or above.lineno) < module.statement(other).lineno:
+            branch = next((b for b in (above.body, above.orelse) if below in b), None)
+            if branch and (isinstance(branch[-1], (ast.Return, ast.Raise)) or leaves(module, branch[-1])):
+                return True
+    return False
+
+
+def _in_loop(module: Module, node: ast.AST) -> bool:
+    for above in module.ancestors(node):
+        if isinstance(above, FUNCTION_NODES):
+            return False
+        if isinstance(above, LOOP_NODES):
+            return True
+    return False

@@ -17,7 +17,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.threads import Threads
 from amp_migrate.reading.switch.elsewhere import visible
-from amp_migrate.reading.units.unit import Blocked, Unit
+from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
 from amp_migrate.reading.values.bound import bound_before
 from amp_migrate.reading.values.sources import Sources
 
@@ -30,6 +30,7 @@ class ScalerPlan(Threads):
         self.what = "the scaler"  # for the report
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
         self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
+        self.never: Callable[[Module, ast.AST], bool] | None = None  # where a switch is off in any case, and left out
         self.created: list[Home] = []  # the homes whose creation is written
         self.reads: dict[
             Scope, list[tuple[Module, ast.AST]]
@@ -117,6 +118,8 @@ class ScalerPlan(Threads):
         return bool(slots & self.unit.optimizer_slots)
 
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
+        if self.never is not None and self.never(module, node):
+            raise NeverOn(module, node, "AMP213", "GradScaler", "no run that comes here sets mixed precision up")
         if self.seen is not None and module in self.unit.reach and (text := self.seen(scope)) is not None:
             return text
         chain = list(scope.chain())

@@ -1,0 +1,103 @@
+"""Modes of one program that never come by `initialize`: what they run was in float32, and stays so."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.rules.helpers import check_files, run_files
+
+PROGRAM = """
+    import json
+    import sys
+    import types
+    import torch
+    from apex import amp
+
+    def run(cfg, model, loader, optimizer=None):
+        dtypes = []
+        for x in loader:
+            output = model(x)
+            dtypes.append(str(output.dtype))
+            if optimizer is not None:
+                optimizer.zero_grad()
+                with amp.scale_loss(output.float().sum(), optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        return dtypes
+
+    def test(cfg, model, loader):
+        return run(cfg, model, loader)
+
+    def predict(cfg, model, loader):
+        return [str(model(x).dtype) for x in loader]
+
+    def train(cfg, model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=cfg.fp16)
+        return run(cfg, model, loader, optimizer) + run(cfg, model, loader)
+
+    def main(cfg):
+        model = torch.nn.Linear(4, 1)
+        loader = [torch.ones(2, 4)]
+        DISPATCH
+
+    said = [main(types.SimpleNamespace(mode=mode, fp16=True)) for mode in ("train", "test", "predict")]
+    print(json.dumps(said))
+    """
+EITHER = """
+        if cfg.mode == "train":
+            return train(cfg, model, loader)
+        elif cfg.mode == "test":
+            return test(cfg, model, loader)
+        else:
+            return predict(cfg, model, loader)
+"""
+EARLIER = """
+        if cfg.mode == "test":
+            return test(cfg, model, loader)
+        if cfg.mode == "predict":
+            return predict(cfg, model, loader)
+        return train(cfg, model, loader)
+"""
+AFTER_EACH_OTHER = """
+        said = train(cfg, model, loader)
+        if cfg.mode == "test":
+            said = test(cfg, model, loader)
+        if cfg.mode == "predict":
+            said = predict(cfg, model, loader)
+        return said
+"""
+IN_A_LOOP = """
+        for mode in (cfg.mode, "test"):
+            if mode == "train":
+                said = train(cfg, model, loader)
+            elif mode == "test":
+                said = test(cfg, model, loader)
+            else:
+                said = predict(cfg, model, loader)
+        return said
+"""
+
+
+def program(dispatch: str) -> str:
+    return PROGRAM.replace("        DISPATCH\n", textwrap.indent(textwrap.dedent(dispatch).strip("\n"), " " * 8) + "\n")
+
+
+@pytest.mark.parametrize("dispatch", [EITHER, EARLIER], ids=["branches", "returns"])
+def test_a_mode_that_passes_the_set_up_by(dispatch: str, tmp_path: Path) -> None:
+    texts = check_files({"main.py": program(dispatch)}, device="cpu")
+    text = texts["main.py"]
+    assert "    return run(cfg, model, loader)\n" in text, "the switch is left out"
+    assert "return [str(model(x).dtype) for x in loader]" in text, "no region in code that only such a mode runs"
+    half, full = "torch.float16", "torch.float32"
+    assert run_files(tmp_path, texts, "main.py") == [[half, half], [full], [full]]
+
+
+@pytest.mark.parametrize("dispatch", [AFTER_EACH_OTHER, IN_A_LOOP], ids=["after each other", "in a loop"])
+def test_a_mode_that_may_follow_the_set_up(dispatch: str) -> None:
+    text = check_files({"main.py": program(dispatch)}, device="cpu")["main.py"]
+    predicting = text[text.index("def predict") : text.index("def train")]
+    assert 'with torch.autocast("cpu", dtype=torch.float16, enabled=cfg.fp16):' in predicting
