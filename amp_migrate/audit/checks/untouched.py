@@ -19,8 +19,10 @@ from functools import cached_property
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, head, statements
+from amp_migrate.audit.program.handing import hands_to_apex
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.torch_version import by_version
+from amp_migrate.audit.program.uncalled import uncalled_now
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 
@@ -49,7 +51,7 @@ PRAGMA = re.compile(r"#\s*(noqa|type:|pylint|pragma|isort|yapf|fmt)", re.IGNOREC
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         about = _About(review, change)
-        yield from _gone(change, about)
+        yield from _gone(review, change, about)
         yield from _branches(review, change, about)
         yield from _overwritten(review, change)
         yield from _comments(change)
@@ -119,6 +121,9 @@ class _About:
             return True
         if any(isinstance(n, (ast.Name, ast.Attribute)) and self.of_apex(n) for n in syntax.walk(stmt)):
             return True
+        calls = [n for n in syntax.walk(stmt) if isinstance(n, ast.Call)]
+        if any(hands_to_apex(self.program, f) for c in calls for f in self.program.callees(self.module, c)):
+            return True
         inner: ast.AST = stmt
         for around in self.module.ancestors(stmt):
             if isinstance(around, (ast.If, ast.While)) and self.test(around.test):
@@ -164,9 +169,10 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
 # -- statements ---------------------------------------------------------------------------------------------------
 
 
-def _gone(change: Change, about: _About) -> Iterator[Doubt]:
+def _gone(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
     """Statements that went although nothing ties them to Apex, and that did something."""
     removed = change.removed
+    uncalled = uncalled_now(review.before, review.after, change)
     kinds = {_kind(s) for s in removed}
     heads = {change.heads[s] for s in statements(change.after.tree) if _kind(s) in kinds} if removed else set()
     loads = _loaded(change.after) if removed else set()
@@ -179,7 +185,7 @@ def _gone(change: Change, about: _About) -> Iterator[Doubt]:
             continue
         if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)) and not _targets(stmt) & loads:
             continue  # nothing reads it any more
-        if _taken_apart(change, stmt):
+        if _taken_apart(change, stmt) or not uncalled.isdisjoint(change.before.ancestors(stmt)):
             continue
         yield Doubt(
             change.path,

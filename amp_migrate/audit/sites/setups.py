@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.handing import in_place_of
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.torch_version import never_met
@@ -75,7 +76,8 @@ def setups(program: Program, values: Values) -> list[SetUp]:
     found = []
     for module, call, name in calls_of(program, INITIALIZE, *LEGACY, *HALF):
         if name == INITIALIZE:
-            found.append(_initialize(values, module, call))
+            written = in_place_of(program, module, call) or [(module, call)]
+            found += [_initialize(values, m, c) for m, c in written]
         elif name in LEGACY:
             enabled = argument(call, "enabled", 0)
             found.append(SetUp(module, call, name, frozenset({"O1"}), True, (), enabled))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from amp_migrate.reading.program.module import STAR_EXPORTS, Module
+from amp_migrate.reading.program.stand_ins import stand_ins
 
 OUTSIDE = ("apex", "torch")  # never a file of the program: an adapter of its own is often called so
 Read = tuple[Module, ast.expr]
@@ -22,8 +23,16 @@ class HandedOn:
         self._ways: dict[str, tuple[str, ...]] = {}
         self._readings: dict[str, dict[str, list[Read]]] = {}
         self._brought: dict[tuple[Module, str], str | None] = {}
+        self._stand_ins: dict[Module, Mapping[str, str]] = {}
         for module in by_name.values():
             module.follow(self)
+
+    def stand_ins(self, module: Module) -> Mapping[str, str]:
+        """The names that a file gives functions of Apex's by doing the same, and the full names of these."""
+        if module not in self._stand_ins:
+            self._stand_ins[module] = {}  # what asks on the way is about other names
+            self._stand_ins[module] = stand_ins(module, self._modules)
+        return self._stand_ins[module]
 
     def meaning(self, name: str) -> str:
         """What a dotted name stands for: its home in the program, or its full name outside of it."""
@@ -48,7 +57,7 @@ class HandedOn:
             module = self.by_name.get(head)
             if module is not None:
                 first, _, more = tail.partition(".")
-                target = module.root.imports.get(first)
+                target = module.root.imports.get(first) or self.stand_ins(module).get(first)
                 if target is None and first not in module.root.bindings and f"{head}.{first}" not in self.by_name:
                     target = module.qualify_name(first, module.root) or self.brought(module, first)
                 return f"{target}.{more}" if target is not None and more else target

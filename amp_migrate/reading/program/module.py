@@ -413,7 +413,8 @@ class Module:
     def qualify_name(self, name: str, scope: Scope) -> str | None:
         owner = scope.lookup(name)
         if owner is not None:
-            return owner.imports.get(name)
+            own = self._handed_on.stand_ins(self) if owner is self.root and self._handed_on is not None else {}
+            return owner.imports.get(name) or own.get(name)
         for base in self.star_imports:
             if name in STAR_EXPORTS.get(base, ()):
                 return f"{base}.{name}"

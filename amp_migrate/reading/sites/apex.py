@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import argument
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.program.modules_held import MODULES
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import children
+from amp_migrate.reading.program.tree import children, walk
 
 
 @dataclass(eq=False)
@@ -61,8 +61,11 @@ def _sites(project: Project, module: Module) -> list[Site]:
     """The same; see `Project.once`."""
     sites: list[Site] = []
     stack: list[ast.AST] = [module.tree]
+    through = {n for nodes in project.once(stand_ins, module).values() for n in nodes}
     while stack:
         node = stack.pop()
+        if node in through:
+            continue
         named = isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load)
         if isinstance(node, ast.expr) and (named or isinstance(node, ast.Call)) and node not in module.never:
             name = project.qualify(module, node)
@@ -71,6 +74,19 @@ def _sites(project: Project, module: Module) -> list[Site]:
                 continue
         stack.extend(children(node))
     return sorted(sites, key=lambda s: s.at)
+
+
+def stand_ins(project: Project, module: Module) -> dict[str, list[FunctionNode]]:
+    """The functions of a file that do what one of Apex's does, by name, where the program calls them in its place: what
+    calls them is what uses Apex. Those for a machine without Apex are among them."""
+    found: dict[str, list[FunctionNode]] = {}
+    for name, meaning in project.handed_on.stand_ins(module).items():
+        functions = [n for n in module.root.bindings[name] if isinstance(n, FUNCTION_NODES)]
+        within = {n for function in functions for n in walk(function)}
+        own = any(n not in within and module.qualify(n) == meaning for n in module.loads.get(name, ()))
+        if functions and (own or any(True for _ in project.handed_on.readers(module, name))):
+            found[name] = functions
+    return found
 
 
 def followed(project: Project, module: Module, node: ast.expr) -> bool:

@@ -10,6 +10,7 @@ from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.stand_ins import TAKEN
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.values.analysis import Values
@@ -49,22 +50,7 @@ class Init:
     optimizer_targets: list[ast.expr]
     spread: Unpacked | None = None  # the mapping whose entries are only known at run time
 
-    NAMES = (
-        "models",
-        "optimizers",
-        "enabled",
-        "opt_level",
-        "cast_model_type",
-        "patch_torch_functions",
-        "keep_batchnorm_fp32",
-        "master_weights",
-        "loss_scale",
-        "cast_model_outputs",
-        "num_losses",
-        "verbosity",
-        "min_loss_scale",
-        "max_loss_scale",
-    )
+    NAMES = tuple(TAKEN["apex.amp.initialize"])
 
     seeds: set[Slot] = field(default_factory=set)  # further places where its models live
     handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned

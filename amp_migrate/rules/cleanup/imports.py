@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex
+from amp_migrate.rules.cleanup import stand_ins
 from amp_migrate.rules.cleanup.guards import Guards
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
@@ -310,6 +311,7 @@ def clean(project: Project, module: Module, output: Output) -> None:
     if not output.edit(module) and not project.may_name_apex(module):
         return
     ignored = any(m is module for m, _ in output.left) or not output.wishes.options.wants("AMP101")
+    stand_ins.remove(project, module, output)
     kept = ignored or _left_to_apex(output, module)
     if not kept:
         Guards(project, module, output.edit(module)).fold()
