@@ -13,10 +13,10 @@ MIXED = """
     except ImportError:
         amp = None
 
-    def initialize(*args, **kwargs):
+    def initialize(models, optimizers, *args, **kwargs):
         if amp:
-            return amp.initialize(*args, **kwargs)
-        return args
+            return amp.initialize(models, optimizers, *args, **kwargs)
+        return models, optimizers
 
     @contextlib.contextmanager
     def plain(loss, *args):
