@@ -171,3 +171,71 @@ def test_importers_that_name_what_a_file_has_of_apex_are_tied() -> None:
 def test_whatever_imports_a_file_that_uses_apex_may_call_it() -> None:
     files = {"train.py": "from apex import amp", "main.py": "import train\ntrain.main()", "more.py": "import main"}
     assert tied_as_they_are(files) == {"train.py", "main.py"}
+
+
+NET = "import torch\nclass Net(torch.nn.Module):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "net = importlib.import_module('nets.' + args.net)",
+        "net = import_module(f'nets.{args.net}').Net()",
+        "name = 'nets.%s' % args.net\nnet = import_module(name)",
+        "net = __import__('nets.{}'.format(args.net), fromlist=['Net'])",
+        "net = import_module(\n    'nets.' + args.net)",
+    ],
+)
+def test_a_package_that_a_name_begins_with(statement: str) -> None:
+    files = {"train.py": statement, "nets/small.py": NET, "nets/__init__.py": "", "other/net.py": NET}
+    assert tied(files, "train.py") == {"train.py", "nets/small.py", "nets/__init__.py"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "there"),
+    [("import_module('.' + name, __package__)", "a/b/net.py"), ("import_module(f'..nets.{name}', p)", "a/nets/net.py")],
+)
+def test_a_name_that_begins_with_dots(statement: str, there: str) -> None:
+    files = {"a/b/train.py": statement, "a/b/net.py": NET, "a/nets/net.py": NET, "net.py": NET}
+    assert tied(files, "a/b/train.py") == {"a/b/train.py", there}
+
+
+def named_by(settings: str, files: dict[str, str]) -> set[str]:
+    sources = [SourceFile(Path("/p") / name, name, text) for name, text in files.items()]
+    found = related(sources, lambda source: mentions(source.text.encode()), lambda: [settings])
+    return {path.removeprefix("/p/") for path in found}
+
+
+IMPORTING = "def find(name):\n    module = __import__(name.rpartition('.')[0])\n    return getattr(module, 'Net')\n"
+BY_NAME = {
+    "train.py": "from apex import amp\nfrom tools import find\nmodel = find(args.model)\n",
+    "tools.py": IMPORTING,
+    "nets/__init__.py": "from . import small\n",
+    "nets/small.py": "from nets.parts import Part\n" + NET,
+    "nets/parts.py": NET.replace("Net", "Part"),
+    "nets/old.py": NET,
+}
+
+
+def test_a_name_that_settings_or_defaults_give() -> None:
+    """The network is read, and what it imports; one that nothing names is not."""
+    found = {"train.py", "tools.py", "nets/small.py", "nets/parts.py"}
+    assert found <= named_by("model: nets.small.Net\nlr: 0.1\n", BY_NAME)
+    assert "nets/old.py" not in named_by("model: nets.small.Net\n", BY_NAME)
+    assert "nets/small.py" not in named_by("model: small\n", BY_NAME)
+    default = BY_NAME | {"train.py": BY_NAME["train.py"] + "add('--model', default='nets.small')\n"}
+    assert found <= named_by("", default)
+
+
+def test_nor_where_no_name_is_put_together() -> None:
+    plain = BY_NAME | {"tools.py": "import importlib\nfind = importlib.import_module('json').loads\n"}
+    assert named_by("model: nets.small.Net\n", plain) == {"train.py", "tools.py"}
+
+
+def test_settings_are_not_asked_for_where_nothing_is_loaded_by_name() -> None:
+    def settings() -> list[str]:
+        raise AssertionError
+
+    files = {"train.py": "from apex import amp\nimport nets.small\n", "nets/small.py": NET}
+    sources = [SourceFile(Path("/p") / name, name, text) for name, text in files.items()]
+    assert len(related(sources, lambda source: mentions(source.text.encode()), settings)) == 2

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import overload
 
 from amp_migrate.findings import FileResult, Finding, Review
-from amp_migrate.sources.discover import Discovery, Found, discover, project_root, shown
+from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Discovery, Found, discover, project_root, shown
 from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, SYNTAX, SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
@@ -43,6 +43,8 @@ RARE = (b"opt_level", b"Apex", b"APEX", b"DistOptimizerHook")
 
 # Files without a project root above them: how many neighbours are read to understand them.
 MAX_NEIGHBOURS = 2_000
+# Settings are small; larger files are data.
+SETTINGS_BYTES = 100_000
 # Bytes below which starting worker processes costs more than parsing.
 PARALLEL_FROM = 8_000_000
 
@@ -128,8 +130,21 @@ class Project:
     def relevant(self) -> tuple[list[SourceFile], list[SourceFile]]:
         """The targets and the context that can have to do with Apex; see sources.related."""
         context = list(self.context)
-        kept = related([*self.targets, *context], lambda file: mentions(file.text.encode(errors="surrogatepass")))
+        kept = related(
+            [*self.targets, *context],
+            lambda file: mentions(file.text.encode(errors="surrogatepass")),
+            self._settings,
+        )
         return [f for f in self.targets if str(f.path) in kept], [f for f in context if str(f.path) in kept]
+
+    def _settings(self) -> Iterator[str]:
+        """The texts of the project's settings and scripts."""
+        roots = {project_root(os.path.dirname(t.path)) or os.path.dirname(t.path) for t in self.targets}
+        walked = discover(sorted(map(str, roots)), wanted=lambda path: path.endswith((*SETTINGS_SUFFIXES, ".sh")))
+        for file in walked.files[:MAX_NEIGHBOURS]:
+            with contextlib.suppress(OSError, SourceError):
+                if os.path.getsize(file.path) <= SETTINGS_BYTES:
+                    yield read_bytes(file.path).decode(errors="replace")
 
 
 def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: None) -> Project:

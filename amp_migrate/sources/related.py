@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from pathlib import PurePath
 
+from amp_migrate.sources import by_name
 from amp_migrate.sources.files import SourceFile
 
 # Uses of Apex that other files can be part of; the bare word may stand in a comment.
@@ -41,17 +42,22 @@ _IMPORT = re.compile(
 _NAME = re.compile(r"[\w.]+")
 
 
-def related(files: Sequence[SourceFile], mention: Callable[[SourceFile], bool]) -> set[str]:
+def related(
+    files: Sequence[SourceFile],
+    mention: Callable[[SourceFile], bool],
+    settings: Callable[[], Iterable[str]] = lambda: (),
+) -> set[str]:
     """The paths of all files that mention AMP at all, and of those that imports tie to them.
 
     From a file that uses Apex, chains of imports are followed both ways through files that have to do with training, name
     something of Apex's or import one that uses it, and then to whatever they import.
-    From one that only has deprecated torch.cuda.amp names, just to the importers that name them too.
+    From one that only has deprecated torch.cuda.amp names, just to the importers that name them too. `settings`: the texts of
+    files that may name modules which are loaded by name; asked for where something is.
     """
     found = {str(file.path) for file in files if mention(file)}
     if not found:
         return found
-    imports = imported_files(files)
+    imports = imported_files(files, settings)
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for here, others in imports.items():
         for there in others:
@@ -97,10 +103,37 @@ def _reached(start: set[str], neighbours: Callable[[str], Iterator[str]]) -> set
     return found
 
 
-def imported_files(files: Sequence[SourceFile]) -> Mapping[str, set[str]]:
-    """The project files that each file may import."""
+def imported_files(
+    files: Sequence[SourceFile], settings: Callable[[], Iterable[str]] | None = None
+) -> Mapping[str, set[str]]:
+    """The project files that each file may import. What is loaded by a name out of sight is named in the `settings` or in
+    quotes; without settings, as those that are given have been chosen, it may be any."""
     index = _Index(files)
-    return {str(file.path): set(index.imported(file)) for file in files}
+    found = {str(file.path): set(index.imported(file)) for file in files}
+    loading = [file for file in files if by_name.loads(file.text)]
+    unknown = []
+    for file in loading:
+        below = set(index.below_beginnings(file))
+        found[str(file.path)] |= below - {str(file.path)}
+        unknown += [file] if not below else []
+    if unknown:
+        brought = by_name.brought(found, {path: path for path in found})
+        alone = {str(f.path) for f in files if by_name.may_be_loaded(f.text)} - brought
+        if settings is not None and alone:
+            named = set().union(
+                *(by_name.named_in(f.text, quoted=True) for f in files), *map(by_name.named_in, settings())
+            )
+            alone = {path for path in alone if any(n in named for n in _names(path))}
+        for file in unknown:
+            near = {path for path in alone if not index.apart(str(file.path), path)} - {str(file.path)}
+            found[str(file.path)] |= near if len(near) <= by_name.MOST else set()
+    return found
+
+
+def _names(path: str) -> Iterator[str]:
+    """What a file may be called in full: `model.net`, `package.model.net`."""
+    parts = _dotted(path)
+    return (".".join(parts[-length:]) for length in range(2, min(len(parts), 6) + 1))
 
 
 def tied(files: Sequence[SourceFile]) -> list[list[str]]:
@@ -132,7 +165,10 @@ class _Index:
         self.by_place = {str(file.path) for file in files}
         self.scaling = {str(file.path) for file in files if _SCALES.search(file.text) and _USES_APEX.search(file.text)}
         self._projects: dict[str, bool] = {}  # by folder, those that have been asked about
-        self.folders = {os.path.dirname(path) for path in self.by_place}
+        self._inside: defaultdict[str, list[str]] = defaultdict(list)  # by folder
+        for path in sorted(self.by_place):
+            self._inside[os.path.dirname(path)].append(path)
+        self.folders = set(self._inside)
         self.by_name: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
         for file in files:
             parts = _dotted(str(file.path))
@@ -153,6 +189,17 @@ class _Index:
                 continue
             seen.add((level, parts))
             yield from (path for path in self._resolve(str(file.path), level, parts) if path != str(file.path))
+
+    def below_beginnings(self, file: SourceFile) -> Iterator[str]:
+        """The files of the packages with which the names begin that a file loads others by."""
+        for level, parts in set(by_name.beginnings(file.text)):
+            folder = os.path.dirname(str(file.path))
+            for _ in range(level - 1):
+                folder = os.path.dirname(folder)
+            while not level and os.path.join(folder, *parts) not in self.folders and os.path.dirname(folder) != folder:
+                folder = os.path.dirname(folder)
+            inside = self._inside.get(os.path.join(folder, *parts), ())
+            yield from inside if len(inside) <= by_name.MOST else ()
 
     def _resolve(self, importer: str, level: int, parts: tuple[str, ...]) -> Sequence[str]:
         folder = os.path.dirname(importer)
@@ -182,10 +229,10 @@ class _Index:
             path
             for path, root in found
             if os.path.join(root, "__init__.py") not in self.by_place
-            and (importer in self.scaling or path in self.scaling or not self._apart(importer, path))
+            and (importer in self.scaling or path in self.scaling or not self.apart(importer, path))
         ]
 
-    def _apart(self, one: str, other: str) -> bool:
+    def apart(self, one: str, other: str) -> bool:
         """Whether each of two files lies in a project of its own within a larger tree: they are installed each by itself."""
         mine, others = set(_folders(one)), set(_folders(other))
         return any(map(self._is_project, mine - others)) and any(map(self._is_project, others - mine))

@@ -6,9 +6,13 @@ import ast
 import re
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
+from amp_migrate.audit.program.by_name import MOST, loading, packaged
 from amp_migrate.audit.program.module import Module
-from amp_migrate.audit.program.program import Program
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.program.program import Program
 
 _GAP = r"(?:[ \t\f]|\\\r?\n)"
 IMPORT = re.compile(
@@ -55,10 +59,37 @@ class Near:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.imports = {m: _imported(program, m) for m in program.modules.values()}
+        self.alone: list[Module] = []  # what a name out of sight may mean
+        self._by_name()
         self.importers: dict[Module, set[Module]] = {}
         for module, found in self.imports.items():
             for other in found:
                 self.importers.setdefault(other, set()).add(module)
+
+    def _by_name(self) -> None:
+        """Add what a file loads by a name that it puts together: what lies in the package that the name begins with; else,
+        of the files that nothing imports, those that only have classes for torch."""
+        modules, found = self.program.modules.values(), loading(self.program)
+        if not found:
+            return
+        brought = self._brought()
+        alone = [m for m in modules if m not in brought and "torch" in m.words and "argparse" not in m.words]
+        alone = [m for m in alone if re.search(r"^\s*class \w+\(", m.read, re.MULTILINE)]
+        self.alone = alone if len(alone) <= MOST else []
+        for module in found:
+            inside = {m for m in packaged(self.program, module, module.read) if m is not module}
+            self.imports[module] |= inside or {m for m in self.alone if m is not module}
+
+    def _brought(self) -> set[Module]:
+        """What imports bring: of what a package's `__init__` hands on, that of packages which are imported from outside."""
+        packages = {m for m in self.imports if m.path.endswith("__init__.py")}
+        asked = {
+            p
+            for m, found in self.imports.items()
+            for p in found & packages
+            if not f"{m.name}.".startswith(f"{p.name}.")
+        }
+        return {other for m, found in self.imports.items() if m not in packages or m in asked for other in found}
 
     def files(self, start: Iterable[Module]) -> list[Module]:
         """The files of every program that comes by one of these, in the order of the project."""

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.imports import Imports
+from amp_migrate.audit.program.loaded import ByName
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.values.registries import Registries
 
@@ -68,7 +69,7 @@ class Program(Imports):
         if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr == "get":
             return self.registries.held(scope, expr.func.value)
         if not isinstance(expr, ast.Attribute):
-            return []
+            return self.loaded.classes(scope, expr)
         owner = self._owner(scope, expr.value)
         if owner is not None:
             return list(self.methods(owner, expr.attr)) if expr.attr != "__class__" else [owner, *self.below(owner)]
@@ -81,11 +82,17 @@ class Program(Imports):
         classes = [d for d in self.definitions(scope, expr.value, guess=False) if isinstance(d, Class)]
         if classes:  # Class.method
             return [f for c in classes for f in self._method(c, expr.attr)]
+        if loaded := self.loaded.classes(scope, expr):
+            return loaded
         if guess and expr.attr not in COMMON:
             methods = self.methods_named(expr.attr)
             if len({m.owner for m in methods}) <= 4:
                 return list(methods)
         return []
+
+    @cached_property
+    def loaded(self) -> ByName:
+        return ByName(self)
 
     @cached_property
     def registries(self) -> Registries:

@@ -318,7 +318,9 @@ class Forwards:
         forwards = self._by_method.get(function.name)
         if not forwards:
             return []
-        names = self.names.reached(c.name for c in (owner, *self.program.below(owner)))
+        names = self.names.reached(
+            [c.name for c in (owner, *self.program.below(owner))] + sorted(self.program.loaded.names)
+        )
         return [(f.module, f.call) for f in self._known(names, forwards) if function in self._functions_of(f)]
 
     def _functions_of(self, forward: Forward) -> frozenset[Function]:

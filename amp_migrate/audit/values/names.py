@@ -186,7 +186,7 @@ def handed_on(expr: ast.expr) -> Iterator[str]:
             yield callee
         if isinstance(expr.func, ast.Attribute):
             inner.append(expr.func.value)
-        elif isinstance(expr.func, ast.Subscript):  # {"a": A}[name](...)
+        elif isinstance(expr.func, (ast.Subscript, ast.Call)):  # {"a": A}[name](...), getattr(nets, name)(...)
             inner.append(expr.func)
     elif isinstance(expr, ast.Subscript):
         inner = [expr.value]

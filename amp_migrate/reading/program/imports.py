@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.sources import by_name
 
 
 class Imports:
@@ -59,7 +60,28 @@ class Imports:
     @cached_property
     def imports(self) -> dict[Module, set[Module]]:
         """The project's modules that each module imports, packages on the way included."""
-        return {module: set(self._imported(module)) - {module} for module in self.modules}
+        found = {module: set(self._imported(module)) - {module} for module in self.modules}
+        unknown = []
+        for module in self.modules:
+            if by_name.loads(module.text):
+                below = set(self._below_beginnings(module)) - {module}
+                found[module] |= below
+                unknown += [module] if not below else []
+        if unknown:  # the files that were chosen to be read, among them what settings name
+            brought = by_name.brought(found, {m: m.path.as_posix() for m in self.modules})
+            alone = {m for m in self.modules if by_name.may_be_loaded(m.text) and m not in brought}
+            for module in unknown if len(alone) <= by_name.MOST else ():
+                found[module] |= alone - {module}
+        return found
+
+    def _below_beginnings(self, module: Module) -> Iterator[Module]:
+        """The modules of the packages with which the names begin that a file loads others by."""
+        for level, parts in sorted(set(by_name.beginnings(module.text))):
+            base = module.package.split(".") if module.package else []
+            starts = [base[: len(base) - level + 1]] if level else [base[:n] for n in range(len(base), -1, -1)]
+            folder = next((f for s in starts if (f := ".".join([*s, *parts])) in self._folders), None)
+            inside = [m for m in self.modules if folder is not None and m.name.rpartition(".")[0] == folder]
+            yield from inside if len(inside) <= by_name.MOST else ()
 
     def hands_on(self, module: Module, name: str) -> bool:
         """Whether another file of the project takes a name from a module."""
