@@ -210,6 +210,40 @@ def test_branches_that_become_the_same_are_written_once() -> None:
     )
 
 
+CHOICE = """
+    import torch
+    from torch import optim
+
+    def make(params, use_apex):
+        if use_apex:
+            from apex.optimizers import FusedSGD
+            SGD = FusedSGD
+        else:
+            SGD = optim.SGD
+        return [SGD(p, GIVEN) for p in params]
+    """
+
+
+def test_a_choice_of_optimizers_is_one() -> None:
+    result = rewrite(CHOICE.replace("GIVEN", "lr=0.1, momentum=0.9, nesterov=True"))
+    assert result.after is not None
+    assert "use_apex:" not in result.after
+    assert "    SGD = optim.SGD\n    return" in result.after
+    assert [f.review for f in result.findings if f.code == "AMP622"] == ["as-is"]
+
+
+@pytest.mark.parametrize("given", ["lr=0.1, **options", "*given"])
+def test_what_calls_the_chosen_one_is_looked_at(given: str) -> None:
+    result = rewrite(CHOICE.replace("GIVEN", given))
+    assert [f.review for f in result.findings if f.code == "AMP622"] == ["review"]
+
+
+def test_an_option_of_apexs_own_leaves_the_chosen_one() -> None:
+    result = rewrite(CHOICE.replace("GIVEN", "lr=0.1, wd_after_momentum=True"))
+    assert result.after is None
+    assert "no parameter wd_after_momentum" in result.findings[0].message
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -95,6 +95,21 @@ def kept_to_be_called(site: Site) -> bool:
     return not any(_as_class(module, use) for use in uses)
 
 
+def kept_calls(site: Site) -> list[ast.Call] | None:
+    """The calls of the name that a site is kept under, where that is all that is done with it: `SGD = FusedSGD`."""
+    stmt, module = site.stmt, site.module
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+    if not isinstance(stmt, ast.Assign) or stmt.value is not site.node or not isinstance(target, ast.Name):
+        return None
+    calls: list[ast.Call] = []
+    for use in module.loads.get(target.id, ()):
+        call = module.parents.get(use)
+        if not isinstance(call, ast.Call) or call.func is not use:
+            return None
+        calls.append(call)
+    return calls or None
+
+
 def _as_class(module: Module, node: ast.expr) -> bool:
     parent = module.parents.get(node)
     while isinstance(parent, ast.Tuple):

@@ -24,7 +24,7 @@ from amp_migrate.rules.parts.counterpart import (
     named_arguments,
     value_of,
 )
-from amp_migrate.rules.parts.optimizer_values import as_base, bound, in_partial, kept_to_be_called
+from amp_migrate.rules.parts.optimizer_values import as_base, bound, in_partial, kept_calls, kept_to_be_called
 from amp_migrate.writing.calls import Argument
 from amp_migrate.writing.style import Style
 
@@ -221,6 +221,11 @@ def convert(project: Project, site: Site, clipped: bool = False) -> Native | Man
     if is_base(site):
         return as_base(project, site, called, fused.positions, fused.code)
     message = f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
+    calls = None if _read_elsewhere(project, site) else kept_calls(site)
+    if fused.code != "AMP621" and calls is not None and all(_native_too(call, fused) for call in calls):
+        return Native(
+            fused.code, (fused.native,), f"{fused.native}, which takes all that the calls here give it", "as-is"
+        )
     if fused.code != "AMP621":
         return Native(fused.code, (fused.native,), message, "review")
     if not kept_to_be_called(site):
@@ -231,6 +236,19 @@ def convert(project: Project, site: Site, clipped: bool = False) -> Native | Man
         )
     message = f"{message}; a partial, which decays by nothing unless told where torch's class decays by 0.01"
     return Native(fused.code, (fused.native,), message, "review", binding="weight_decay=0.0")
+
+
+def _read_elsewhere(project: Project, site: Site) -> bool:
+    stmt = site.stmt
+    names = [t.id for t in stmt.targets if isinstance(t, ast.Name)] if isinstance(stmt, ast.Assign) else []
+    return site.scope.is_module and any(project.hands_on(site.module, name) for name in names)
+
+
+def _native_too(call: ast.Call, fused: Fused) -> bool:
+    """Whether torch's class takes all that a call gives as Apex's did."""
+    own = fused.dropped | set(fused.fixed)
+    written = not any(isinstance(a, ast.Starred) for a in call.args) and len(call.args) <= fused.ordered
+    return written and all(k.arg is not None and k.arg not in own for k in call.keywords)
 
 
 def _call(site: Site, call: ast.Call, fused: Fused, clipped: bool) -> Native | Manual:

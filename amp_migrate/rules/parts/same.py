@@ -52,8 +52,11 @@ def fold_equal(live: Iterable[Site], folded: set[ast.AST], edits: Edits) -> None
             if parent in site.module.scopes:
                 break
             if isinstance(parent, ast.If) and parent.orelse and parent not in edits.statements:
-                if _equal(parent.body, parent.orelse, edits):
-                    edits.splice(parent, "body")
+                body, orelse = (
+                    [s for s in b if not _idle_import(site, s, edits)] for b in (parent.body, parent.orelse)
+                )
+                if _equal(body, orelse, edits):
+                    edits.splice(parent, "body" if len(body) == len(parent.body) else "orelse")
             elif isinstance(parent, ast.IfExp) and parent not in folded and parent not in edits.expressions:
                 if _same(edits.text(parent.body), edits.text(parent.orelse)):
                     edits.replace(parent, (parent.body,))
@@ -83,6 +86,14 @@ def drop_shortcuts(live: Iterable[Site], edits: Edits) -> None:
         after = block[block.index(child) + 1 :][:1]
         if after and isinstance(after[0], ast.Return) and _same(*(_full(edits, s) for s in (stmt, after[0]))):
             edits.delete(child)
+
+
+def _idle_import(site: Site, stmt: ast.stmt, edits: Edits) -> bool:
+    """Whether a statement imports of Apex what nothing reads any more."""
+    if not isinstance(stmt, (ast.Import, ast.ImportFrom)) or not imports_apex(stmt):
+        return False
+    names = [(a.asname or a.name).partition(".")[0] for a in stmt.names]
+    return all(edits.gone(n) for name in names for n in site.module.loads.get(name, ()))
 
 
 def _leaves_only(block: list[ast.stmt], stmt: ast.stmt) -> bool:
