@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import check_files, rewrite
 from tests.rules.programs import apex
 from tests.rules.trained import check_trained
 
@@ -98,3 +98,54 @@ def test_a_flag_of_the_import_alone_goes_with_it() -> None:
     ).after
     assert after is not None
     assert "mixed_precision" not in after
+
+
+FEATURES = """
+import torch
+from apex import amp
+
+
+class Features:
+    def __call__(self, x):
+        with amp.disable_casts():
+            return torch.log(x + 1)
+"""
+TRAINING = """
+import torch
+from apex import amp
+from features import Features
+
+
+def main(loader):
+    features = Features()
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x in loader:
+        loss = model(features(x)).sum()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+INFERENCE = """
+import torch
+from apex import amp
+from features import Features
+
+
+def main(loader):
+    features = Features()
+    model = torch.nn.Linear(2, 2).cuda()
+    model = amp.initialize(model, opt_level="O3")
+    for x in loader:
+        print(model(features(x)))
+"""
+
+
+def test_a_class_that_training_and_inference_make_leaves_them_apart() -> None:
+    """What runs a model and scales nothing is given no scaler for what the class does in both."""
+    after = check_files({"features.py": FEATURES, "train.py": TRAINING, "inference.py": INFERENCE})
+    assert "scaler = torch.amp.GradScaler" in after["train.py"]
+    assert "scaler" not in after["inference.py"].lower()
+    assert "with torch.autocast(" in after["inference.py"]
+    assert 'with torch.autocast("cuda", enabled=False)' in after["features.py"]

@@ -245,7 +245,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
         if near:
             return near
     if near := _where_made(project, units, site.scope):
-        return near
+        return [u for u in near if u.losses] or near  # programs that only run a model keep what is theirs
     callers = project.callers(project.function_of(site.module, site.node))
     near = [
         u
