@@ -177,14 +177,18 @@ class Passes:
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
         start, end = self.state, State(over=True)
+        idle = False
         graphs: set[Place] = set()  # what ran with gradients on one of the ways: a switch says whether it does
         for body in bodies:
             happened = self.happened
-            self.state = start.copy()
+            self.state = start.copy() if body else start
             self._block(at, body)
             if self.happened != happened:
                 graphs |= self.state.ran.keys() - self.state.blind.keys() - start.ran.keys()
-            end.join(self.state)
+            unchanged = self.state == start
+            if not (unchanged and idle):  # what has changed nothing is joined once
+                end.join(self.state)
+            idle = unchanged
         end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
         self.state = end
 

@@ -62,7 +62,7 @@ class Weights:
         self.program = forwards.program
         self.values = forwards.values
         self._known: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.expr, Value | None]] = {}
-        self._frozen: frozenset[Place] = frozenset()
+        self._frozen: dict[Identity, list[tuple[str, ...]]] = {}
 
     def of(self, frame: Frame, expr: ast.expr, depth: int = 0) -> Value | None:
         """What an expression is; None where it is neither a network nor weights."""
@@ -238,7 +238,7 @@ class Weights:
     # -- weights without gradients, of which autocast keeps no copies ------------------------------------------------
 
     def frozen(self, place: Place) -> bool:
-        return any(root == place[0] and place[1][: len(path)] == path for root, path in self._frozen)
+        return any(place[1][: len(path)] == path for path in self._frozen.get(place[0], ()))
 
     def freeze(self, modules: Iterable[Module]) -> None:
         """Find the networks of which all weights are made to ask for no gradients."""
@@ -258,7 +258,9 @@ class Weights:
                             module, func.value, off if func.attr != "detach_" else ast.Constant(False)
                         )
         self._known.clear()
-        self._frozen = frozenset(found)
+        self._frozen = {}
+        for root, path in found:
+            self._frozen.setdefault(root, []).append(path)
 
     def _stopped(self, module: Module, holder: ast.expr, value: ast.expr) -> frozenset[Place]:
         """The networks that are, or whose weights are, what `requires_grad` is set of."""

@@ -134,7 +134,7 @@ class Expressions:
                     parts.append(self._given(other, target, given.value, (*given.path, *path)))
         for use in self.sources.changed(scope, name) if path else ():
             parts.append(Value("unknown", module, use, BESIDE))
-        for put in self.sources.puts(path[0]) if path else ():
+        for put in self.sources.puts(name, path[0]) if path else ():
             same = isinstance(put.holder, ast.Name) and put.holder.id == name
             same = same and put.module.scope_of(put.holder).lookup(name) is scope
             parts += self.put(put, path, same)

@@ -58,7 +58,7 @@ class Fields:
                     parts.append(Value("unknown", module, target, "what it is given is not in sight"))
                 else:
                     parts.append(self.value(module, given.value, (*given.path, *path)))
-        for put in self.sources.puts(path[0]) if path else ():
+        for put in self.sources.puts(name, path[0]) if path else ():
             holder = put.holder
             same = isinstance(holder, ast.Attribute) and holder.attr == name and counts(put.module, holder.value)
             parts += self.put(put, path, same)

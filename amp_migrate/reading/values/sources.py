@@ -61,10 +61,11 @@ class Sources:
         for module, target in self.project.once(_attribute_stores).get(name, ()):
             yield module, target, given_to(module, target)
 
-    def puts(self, key: str | int | None) -> Iterator[Put]:
-        """What is put into containers under a key, or under one that is not seen."""
-        found = self.project.once(_puts)
-        yield from (*found.get(key, ()), *(found.get(None, ()) if key is not None else ()))
+    def puts(self, name: str, key: str | int | None) -> Iterator[Put]:
+        """What is put into containers under a key; under one that is not seen, into those of a name: which container
+        another may be it does not say."""
+        found = self.project.once(_puts).get(key, ()) if key is not None else ()
+        yield from (*found, *self.project.once(_unkeyed).get(name, ()))
 
     def changed(self, scope: Scope, name: str) -> Iterator[ast.Name]:
         """Uses of a variable that may change what is in it, but for what `puts` sees."""
@@ -247,6 +248,14 @@ def _puts(project: Project) -> dict[str | int | None, list[Put]]:
                 found[keyword.arg].append(Put(module, func.value, keyword.arg, Given(keyword.value), whole))
             for value in call.args:
                 found[None].append(Put(module, func.value, None, Given(value), whole=True))
+    return found
+
+
+def _unkeyed(project: Project) -> dict[str, list[Put]]:
+    found: dict[str, list[Put]] = defaultdict(list)
+    for put in project.once(_puts).get(None, ()):
+        if isinstance(put.holder, (ast.Name, ast.Attribute)):
+            found[put.holder.id if isinstance(put.holder, ast.Name) else put.holder.attr].append(put)
     return found
 
 

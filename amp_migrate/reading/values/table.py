@@ -101,17 +101,17 @@ class Table:
         low: dict[Question, int] = {}
         parts: dict[Question, Sequence[Part]] = {}
         waiting: list[Question] = []  # opened and not answered
-        path: list[tuple[Question, Iterator[Part], int]] = []
+        path: list[tuple[Question, Iterator[Part], int, int]] = []
 
         def opened(question: Question) -> None:
             number = low[question] = len(low)
             parts[question] = self._includes(question)
+            path.append((question, iter(parts[question]), number, len(waiting)))
             waiting.append(question)
-            path.append((question, iter(parts[question]), number))
 
         opened(root)
         while path:
-            at, rest, number = path[-1]
+            at, rest, number, start = path[-1]
             for part in rest:
                 if isinstance(part, Value) or part in self._known:
                     continue
@@ -124,7 +124,6 @@ class Table:
                 if low[at] < number:
                     low[path[-1][0]] = min(low[path[-1][0]], low[at])
                     continue
-                start = waiting.index(at)
                 self._share(waiting[start:], parts)
                 del waiting[start:]
 
