@@ -403,3 +403,51 @@ def test_so_it_does_where_each_model_is_set_up_by_itself() -> None:
         )
     )
     assert switches(rewrite(program))[-1] == "args.fp16 and args.do_train"
+
+
+ENGINE, MAIN = PROGRAM[: PROGRAM.index("def main")], PROGRAM[PROGRAM.index("def main") :]
+TASK = """
+from engine import evaluate, train
+
+
+def run_task(args, model):
+    if args.do_train:
+        train(args, model)
+    if args.do_eval:
+        evaluate(args, model)
+"""
+SEVERAL = {
+    "engine.py": ENGINE,
+    "task.py": TASK,
+    "main.py": "import argparse\nfrom project import build\nfrom task import run_task\n\n\n"
+    + re.sub(r"    if args\.do_train:.*?(?=\n\n)", "    run_task(args, model)", MAIN, flags=re.DOTALL),
+}
+
+
+def test_ways_through_several_files() -> None:
+    result = rewrite_files(SEVERAL)["engine.py"]
+    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert not told(result)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_where_another_program_trains_in_any_case_nothing_is_asked(declared: bool) -> None:
+    """What it evaluates was mixed, whatever its option says; what differs in the other one is told."""
+    other = SEVERAL["main.py"].replace("from task import run_task", "from engine import evaluate, train")
+    other = other.replace("run_task(args, model)", "train(args, model)")
+    if not declared:
+        other = other.replace('    parser.add_argument("--do_train", action="store_true")\n', "")
+    result = rewrite_files(SEVERAL | {"always.py": other})["engine.py"]
+    assert "args.do_train" not in "".join(switches(result))
+    assert len(told(result)) == 1
+
+
+def test_a_program_without_the_option_hands_no_switch() -> None:
+    """It evaluates alone, and never comes by the set-up."""
+    other = SEVERAL["main.py"].replace('    parser.add_argument("--do_train", action="store_true")\n', "")
+    other = other.replace("from task import run_task", "from engine import evaluate")
+    other = other.replace("run_task(args, model)", "evaluate(args, model)")
+    results = rewrite_files(SEVERAL | {"alone.py": other})
+    assert switches(results["engine.py"]) == ["args.fp16", "use_amp"]
+    assert "evaluate(args, model, use_amp=args.fp16 and args.do_train)" in (results["task.py"].after or "")
+    assert results["alone.py"].after is None

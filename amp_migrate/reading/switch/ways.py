@@ -1,6 +1,7 @@
 """What a run must have asked for to come by `amp.initialize` at all: `if args.do_train: train(args, model)`.
 
-Where Apex was set up by a function that a run may pass by, an evaluation of such a run was in float32.
+Where Apex was set up by a function that a run may pass by, an evaluation of such a run was in float32. Ways may go through
+several files; an option is asked for where every program that comes to the evaluation declares it.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Sc
     `initialize` before; none where it comes by it in any case, or where more than one way leads there."""
     made_in = project.functions.get(init.site.scope.node)
     there = _function(project, scope)
-    if made_in is None or there is None or not _apart(project, there, made_in):
+    if made_in is None or there is None or not _starts(project, there, made_in):
+        return []
+    starts = _starts(project, there)
+    if starts is None:
         return []
     found: list[tuple[str, Scope]] = []
     current = made_in
     for _ in range(DEPTH):
         calls = project.calls.get(current, [])
-        if not calls or any(module is not there.module for module, _ in calls):
-            return []  # another program may come there that has no such option
         if len({module.scope_of(call) for module, call in calls}) != 1:
             return []
-        asked = [_asked(project, module, call) for module, call in calls]
+        asked = [_asked(project, module, call, starts) for module, call in calls]
         told = [parts for parts in asked if parts is not None]
         if len(told) != len(asked):
             return []
-        scope_of_calls = there.module.scope_of(calls[0][1])
+        scope_of_calls = calls[0][0].scope_of(calls[0][1])
         found += [(part, scope_of_calls) for part in _any_of(told)]
         caller = project.functions.get(scope_of_calls.node)
         if caller is None:
@@ -46,13 +48,13 @@ def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Sc
     return []
 
 
-def _asked(project: Project, module: Module, call: ast.Call) -> list[str] | None:
-    """What the tests around a call ask for; None where that is more than options of the command line."""
+def _asked(project: Project, module: Module, call: ast.Call, starts: set[Module]) -> list[str] | None:
+    """What the tests around a call ask for; None where that is more than options that each program has which starts so."""
     found: list[str] = []
     for guard, parts in guard_parts(project, module, module.statement(call), None):
         if "__name__" in ast.unparse(guard.test):
             continue
-        if parts is None or not all(_is_option(project, module, part) for part in parts):
+        if parts is None or not all(_is_option(project, s, part) for part in parts for s in starts):
             return None
         found += parts
     return found
@@ -81,25 +83,26 @@ def _function(project: Project, scope: Scope) -> Function | None:
     return next((f for f in around if project.calls.get(f)), around[0] if around else None)
 
 
-def _apart(project: Project, there: Function, made_in: Function) -> bool:
-    """Whether some way leads to a function that does not come by another, and all are in one file."""
+def _starts(project: Project, there: Function, past: Function | None = None) -> set[Module] | None:
+    """The files from whose own lines ways lead to a function, but for those that come by another; None where code out of
+    sight may call one on the way."""
     queue, seen = [there], {there}
-    passed_by = False
+    found: set[Module] = set()
     while queue:
         current = queue.pop()
-        if current is made_in:
+        if current is past:
             continue
         calls = project.calls.get(current, [])
-        if not calls or any(module is not there.module for module, _ in calls):
-            return False
+        if not calls:
+            return None
         for module, call in calls:
             caller = project.functions.get(module.scope_of(call).node)
             if caller is None:
-                passed_by = True
+                found.add(module)
             elif caller not in seen:
                 seen.add(caller)
                 queue.append(caller)
-    return passed_by
+    return found
 
 
 def _is_option(project: Project, module: Module, part: str) -> bool:
