@@ -64,6 +64,11 @@ class TestModes:
         assert told(found, "AMP131") == [(19, "refuse")]
         assert "args.mode == 'train'" in next(d.message for d in found if d.code == "AMP131")
 
+    def test_in_a_function_that_was_not_there_before(self) -> None:
+        after = self.AFTER.replace("def main(", "def run_mode(")
+        found = doubts(program(self.BEFORE), program(after, setup=SETUP_AFTER))
+        assert [verdict for _, verdict in told(found, "AMP131")] == ["refuse"]
+
     def test_assigned_before_the_modes_part(self) -> None:
         after = self.AFTER.replace('        if args.mode == "train":\n', "", 1).replace(
             '            scaler = torch.amp.GradScaler("cuda")\n',
