@@ -161,12 +161,12 @@ def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: 
     for where, call in thread.apart:
         if m.project.may_name_apex(where):
             message = (
-                f"without {thread.name}={thread.name} {function.name} trains in float32 here, whatever was initialized: hand it "
+                f"without {thread.name}={thread.name} what {function.name} runs is float32 here, whatever was initialized: hand it "
                 "a GradScaler where it is to train in mixed precision"
             )
             m.output.manual(where, call, "AMP213", "GradScaler", message)
     places = ", ".join(f"{where.display}:{call.lineno}" for where, call in thread.apart[:3])
-    message = f"{function.name} takes {plan.what} as a parameter; left out, as in {places}, it trains in float32"
+    message = f"{function.name} takes {plan.what} as a parameter; left out, as in {places}, what it runs is float32"
     m.output.note(function.module, function.node, "AMP220", "GradScaler", message)
 
 
