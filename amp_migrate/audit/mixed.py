@@ -203,8 +203,7 @@ class Mixed(Prepared):
         level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
         if level is None and not setup.known:  # handed on in a dictionary
             level = ast.Name("opt_level", ast.Load())
-        never_off = setup.known and "O0" not in setup.levels  # a constant of another place
-        if level is not None and not isinstance(level, ast.Constant) and not never_off:
+        if level is not None and not isinstance(level, ast.Constant):
             asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
             parts.append(predicates.of(ast.copy_location(asked, level), place))
         return conjunction(parts)
