@@ -204,8 +204,23 @@ class Mixed(Prepared):
         if level is None and not setup.known:  # handed on in a dictionary
             level = ast.Name("opt_level", ast.Load())
         if level is not None and not isinstance(level, ast.Constant):
-            asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
-            parts.append(predicates.of(ast.copy_location(asked, level), place))
+            parts.append(self._not_off(level, way))
+        return conjunction(parts)
+
+    def _not_off(self, level: ast.expr, way: Chain) -> Formula:
+        asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
+        predicates = self.before.predicates
+        return predicates.of(ast.copy_location(asked, level), predicates.places(way)[-1])
+
+    @cached_property
+    def levels_asked(self) -> Formula:
+        """What holds in every run of levels that are constants of other places, or choices of an option, without O0."""
+        parts: list[Formula] = []
+        for setup in self.removed:
+            level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
+            if level is None or isinstance(level, ast.Constant) or not setup.known or "O0" in setup.levels:
+                continue
+            parts += [self._not_off(level, way) for way in self.before.chains.to(setup.module, setup.call)]
         return conjunction(parts)
 
     def _is_o1(self, setup: SetUp, way: Chain) -> Formula:

@@ -423,3 +423,39 @@ def test_what_only_evaluates_in_half_is_no_danger_to_the_scaler() -> None:
     """
     assert not told(source.format(test="not args.do_train"), "AMP118")
     assert told(source.format(test="args.export"), "AMP118")
+
+
+CONFIGURED = """
+    import torch
+    from apex import amp
+
+    class Config:
+        def __init__(self):
+            self.fp16 = False
+            self.level = LEVEL
+
+    class Trainer:
+        def __init__(self, config, model, loader):
+            self.config, self.model, self.loader = config, model, loader
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train(self):
+            if self.config.fp16:
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=self.config.level)
+            for x in self.loader:
+                loss = self.model(x).pow(2).mean()
+                if self.config.fp16:
+                    with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                self.optimizer.step()
+
+    if __name__ == "__main__":
+        Trainer(Config(), torch.nn.Linear(4, 2), [torch.ones(2, 4)]).train()
+    """
+
+
+@pytest.mark.parametrize("level", ['"O1"', '"O2"'])
+def test_a_level_that_another_place_fixes_is_never_o0(level: str) -> None:
+    assert not told(CONFIGURED.replace("LEVEL", level), "AMP531")

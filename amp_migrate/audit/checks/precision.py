@@ -333,7 +333,8 @@ def _compared(
         now = both.in_region(chain)
         if was.anew and certain and now is not False and both.own_region(old) is False:
             anew = chain
-        given = conjunction([both.before.predicates.given(old), both.after.predicates.given(chain)])
+        came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
+        given = conjunction([*came, both.levels_asked])
         lost = conjunction([given, was.half, negation(now)])
         gained = conjunction([given, now, negation(was.half)])
         if (found := example(lost)) is not None and comparable(now, was.half):
