@@ -688,3 +688,18 @@ def test_what_is_registered_for_a_bce_loss_says_that_autocast_refuses_it(call: s
     result = rewrite(f"{IMPORTS}{call}\n{LOOP}y = torch.sigmoid(x) + torch.tanh(x)\n")
     (told,) = [f for f in result.findings if f.code == "AMP513"]
     assert ("autocast refuses it on float32 inputs too" in told.message) is said
+
+
+@pytest.mark.parametrize("option", ["size=given", "scale_factor=given", "size=None, mode=given"])
+def test_a_parameter_that_is_an_option_of_torchs_is_no_tensor(option: str) -> None:
+    source = f"""
+    import torch
+    from apex import amp
+
+    @amp.float_function
+    def resize(x, given):
+        return torch.nn.functional.interpolate(x, {option})
+    """
+    after = rewrite(source).after or ""
+    assert "x = x.float()" in after
+    assert "given =" not in after

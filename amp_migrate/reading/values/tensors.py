@@ -70,6 +70,12 @@ NOT_TENSOR = re.compile(
     r"^(int|float|bool|str|bytes|dict|Dict.*|set|Callable.*|type|Path|None|torch\.(device|dtype|Size))$"
 )
 
+# Parameters of torch's functions that are numbers, sizes and names, no tensors.
+NUMBERS = frozenset(
+    "size scale_factor mode align_corners dim dims axis kernel_size stride padding dilation groups output_size keepdim "
+    "training inplace reduction ignore_index num_classes dtype device shape ord".split()
+)
+
 
 def parameter_kinds(module: Module, function: FunctionNode) -> dict[str, Kind]:
     """What the parameters of a function hold; those its body never reads are left out.
@@ -212,6 +218,10 @@ def _placed(module: Module, node: ast.expr, parent: ast.AST, seen: str | None) -
     """What the place of a value says: an argument of a known function, an index, a thing iterated over."""
     if isinstance(parent, ast.Call):
         return "other" if parent.func is node else _passed(module, node, parent) or seen
+    if isinstance(parent, ast.keyword):
+        call = module.parents.get(parent)
+        native = isinstance(call, ast.Call) and (module.qualify(call.func) or "").startswith("torch.")
+        return "other" if native and parent.arg in NUMBERS else seen
     if isinstance(parent, ast.Subscript):
         if parent.slice is node:
             return "integer"
