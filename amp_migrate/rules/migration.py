@@ -194,7 +194,7 @@ class Migration:
         if flag.parts is None or flag.scope is not module.scope_of(node):
             return flag
         asked: set[str] = set()
-        for guard, parts in guard_parts(self.project, module, module.statement(node), None):
+        for guard, parts in guard_parts(self.project, module, module.statement(node)):
             inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
             for part in parts or ():
                 names = {n.id for n in walk(ast.parse(part)) if isinstance(n, ast.Name)}
@@ -294,7 +294,7 @@ class Migration:
         flags: list[Flag] = []
         for init in self.unit.inits:
             flag = init_flag(self.project, init)
-            for _, parts in guard_parts(self.project, init.module, init.stmt, None):
+            for _, parts in guard_parts(self.project, init.module, init.stmt):
                 flag = flag.joined(parts or [])
             flags.append(flag)
         return flags

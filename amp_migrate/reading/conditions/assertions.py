@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.definitions import Function
-from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 
 
-def asserted(project: Project, module: Module, node: ast.AST) -> ast.expr | None:
+def asserted(project: Project, node: ast.AST) -> ast.expr | None:
     """The test that a statement needs to hold: of `assert amp`, and of `require(amp is not None, "Apex is missing")`."""
     if isinstance(node, ast.Assert):
         return node.test

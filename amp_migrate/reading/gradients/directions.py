@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import children, walk
 
@@ -161,7 +161,7 @@ class Directions:
         return isinstance(stmt, (ast.If, ast.While)) and any(n is node for n in walk(stmt.test))
 
     def _call(self, node: ast.Call) -> int | None:
-        name = ast.unparse(node.func).rpartition(".")[2]
+        name = called_name(node)
         of_module = (self.module.qualify(node.func) or "").startswith("torch.")
         values = [*node.args]
         if isinstance(node.func, ast.Attribute) and not of_module:

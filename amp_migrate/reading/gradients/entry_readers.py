@@ -90,7 +90,7 @@ def clips(function: Function) -> bool:
 
 def _changes(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        name = ast.unparse(node.func).rpartition(".")[2]
+        name = called_name(node)
         return "clip" in name or (name.endswith("_") and ".grad" in ast.unparse(node.func))
     return isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.gradients.uses import reads_by_name
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
 from amp_migrate.reading.program.project import Project
@@ -105,4 +105,4 @@ def _is_value(module: Module, node: ast.AST) -> bool:
 
 
 def _is_partial(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "partial"
+    return isinstance(node, ast.Call) and called_name(node) == "partial"

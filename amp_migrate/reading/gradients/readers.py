@@ -8,7 +8,7 @@ from functools import cached_property
 
 from amp_migrate.reading.gradients.held_readers import Held, held_readers
 from amp_migrate.reading.gradients.uses import NOT_READERS, READER_NAMES, GradientUses
-from amp_migrate.reading.program.definitions import Function, called_name, dotted
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -51,7 +51,7 @@ class Readers:
         return self._summing[node]
 
     def _only_sums(self, node: Node) -> bool:
-        calls = [(dotted(n.func) or "").rpartition(".")[2] for n in node.all() if isinstance(n, ast.Call)]
+        calls = [called_name(n) for n in node.all() if isinstance(n, ast.Call)]
         if any(READER_NAMES.search(c) for c in calls):
             return False
         if any(SUMS.search(c) for c in calls):
@@ -150,4 +150,4 @@ class Readers:
 
 
 def _collects(call: ast.Call) -> bool:
-    return (dotted(call.func) or "").rpartition(".")[2] in COLLECTORS
+    return called_name(call) in COLLECTORS

@@ -41,9 +41,9 @@ class Served:
         scope = loss.module.scope_of(loss.call)
         inside = set(walk(loss.with_stmt))
         node = next((n for n in self.view(scope).walk() if n.stmt in inside), None)
-        return node is None or self._served(loss.module, scope, node, frozenset())
+        return node is None or self._served(scope, node, frozenset())
 
-    def _served(self, module: Module, scope: Scope, node: Node, seen: frozenset[Function]) -> bool:
+    def _served(self, scope: Scope, node: Node, seen: frozenset[Function]) -> bool:
         if any(self._goes_with(node, other) for other in self._steps_in(scope)):
             return True
         function = self.project.functions.get(scope.node)
@@ -62,7 +62,7 @@ class Served:
     def _served_at(self, module: Module, call: ast.Call, seen: frozenset[Function]) -> bool:
         scope = module.scope_of(call)
         node = find(self.view(scope), module.statement(call))
-        return node is None or self._served(module, scope, node, seen)
+        return node is None or self._served(scope, node, seen)
 
     def _steps_in(self, scope: Scope) -> list[Node]:
         """The statements of a scope that step, or that call what does."""

@@ -260,6 +260,11 @@ def is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+def is_off(node: ast.AST | None) -> bool:
+    """Whether an expression is written as what a test takes for false: `False`, `None`, `0`, `""`."""
+    return isinstance(node, ast.Constant) and not node.value
+
+
 def single_assignment(module: Module, name: ast.Name) -> ast.expr | None:
     """The value of a name that its scope binds exactly once, by a plain assignment."""
     return given_once(module.scope_of(name).lookup(name.id), name.id)

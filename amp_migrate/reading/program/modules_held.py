@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.definitions import ClassInfo, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import STAR_EXPORTS, Module
 from amp_migrate.reading.program.scope import Scope
@@ -37,7 +37,7 @@ def only_kept(project: Project, attribute: str, name: str) -> bool:
                 if not (isinstance(parent, ast.Call) and parent.func is node):
                     return False
             elif not isinstance(parent, ast.Assign) or not (
-                _is_none(parent.value) or module.qualify(parent.value) == name
+                is_none(parent.value) or module.qualify(parent.value) == name
             ):
                 return False
     return True
@@ -65,7 +65,7 @@ def is_option(project: Project, module: Module, node: ast.Attribute) -> bool:
     receiver = ast.unparse(node.value)
     if classes or any(receiver == s.receiver for s in given):
         return False
-    if any(receiver == s.receiver and not _is_none(s.value) for s in stores):
+    if any(receiver == s.receiver and not is_none(s.value) for s in stores):
         return True
     owner = module.scope_of(node)
     uses = [n for n in module.of(ast.Attribute) if n.attr == node.attr and ast.unparse(n.value) == receiver]
@@ -106,10 +106,6 @@ def _stores(project: Project) -> dict[str, list[_Store]]:
                     if cls is not None:
                         found.setdefault(target.id, []).append(_Store(cls.name, frozenset({cls}), holds, node.value))
     return found
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def modules_held(project: Project) -> dict[Slot, str]:

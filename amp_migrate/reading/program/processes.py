@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -151,6 +151,6 @@ def is_script(module: Module) -> bool:
         if isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(stmt.test)):
             return True
         if isinstance(stmt, (ast.Assign, ast.Expr)) and isinstance(stmt.value, ast.Call):
-            if (dotted(stmt.value.func) or "").rpartition(".")[2] in ("parse_args", "parse_known_args"):
+            if called_name(stmt.value) in ("parse_args", "parse_known_args"):
                 return True
     return False

@@ -105,7 +105,7 @@ def hot_statements(
     hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own()))}
     # Evaluation: the loss of outputs, though nothing is scaled.
     for n in simple:
-        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
+        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, n):
             hot.add(n)
     if any(root.names for root in roots) and hot:
         hot |= _arithmetic(slice_nodes, hot, tainted)
@@ -282,7 +282,7 @@ def _uncast(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in UNCAST
 
 
-def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
+def _calls_loss(reader: Forwards, node: Node) -> bool:
     if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
         return False
     # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from amp_migrate.reading.program.definitions import Function, dotted
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
@@ -238,7 +238,7 @@ class RegionReader:
                 ):
                     return True
                 if isinstance(a, ast.Call):
-                    name = (dotted(a.func) or "").rpartition(".")[2]
+                    name = called_name(a)
                     if name in ("barrier", "save", "save_checkpoint", "backward", "synchronize"):
                         return True
                 if isinstance(a, ast.Call) and any(self._runs_backward(f) for f in self.project.resolved.get(a, [])):
@@ -360,7 +360,7 @@ def _bce_slots(project: Project) -> set[Slot]:
         for node in module.nodes:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 for call in walk(node.value):
-                    if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] == "BCELoss":
+                    if isinstance(call, ast.Call) and called_name(call) == "BCELoss":
                         slot = project.slot(module, node.targets[0])
                         found.update([slot] if slot is not None else [])
     return project.reaches(found)
@@ -374,7 +374,7 @@ def _no_grad(stmt: ast.stmt) -> bool:
     assert isinstance(stmt, WITH_NODES)
     return any(
         isinstance(i.context_expr, ast.Call)
-        and (dotted(i.context_expr.func) or "").rpartition(".")[2] in ("no_grad", "inference_mode", "set_grad_enabled")
+        and called_name(i.context_expr) in ("no_grad", "inference_mode", "set_grad_enabled")
         for i in stmt.items
     )
 

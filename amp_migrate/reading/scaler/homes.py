@@ -173,7 +173,7 @@ class Homes:
         """Move the creation out of conditions that do not also hold its uses; they become `enabled`."""
         module = home.init.module
         anchor = home.anchor
-        guards = dict(guard_parts(self.project, module, anchor, None))
+        guards = dict(guard_parts(self.project, module, anchor))
         pending: list[tuple[ast.stmt, list[ast.If], Flag]] = []
         flag, climbed = home.flag, list(home.climbed)
         latched = False
@@ -272,7 +272,7 @@ class Homes:
         if not self._hands_out(function) or not self.project.calls.get(function):
             return False
         flag = init_flag(self.project, init)
-        for _, parts in guard_parts(self.project, init.module, init.stmt, None):
+        for _, parts in guard_parts(self.project, init.module, init.stmt):
             flag = flag.joined(parts or [])
         users = set() if used_here else {m.scope_of(n) for m, n in outside}
         self.homes += self._in_callers(init, function, flag, users, busy=frozenset())

@@ -23,7 +23,7 @@ def left_out(project: Project, home: Home) -> bool:
         at = todo.pop()
         for module, call in project.calls.get(at, []):
             stmt = module.statement(call)
-            for guard, parts in guard_parts(project, module, stmt, None):
+            for guard, parts in guard_parts(project, module, stmt):
                 if parts != [] and not runs_once(guard) and not is_main_guard(guard) and not _once(guard, function):
                     return True
             outer = project.function_of(module, call)

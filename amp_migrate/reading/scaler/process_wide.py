@@ -42,10 +42,12 @@ class LastHome:
 def last_homes(unit: Unit, failure: Blocked) -> list[LastHome]:
     """The modules that may keep a scaler which nothing can hand over: those that scale, then those that initialize.
 
-    No notebook, where running the cell of imports anew would lose the scaler, and no module that the program loads anew;
-    none for the older APIs, which keep their scale on an object.
+    No notebook, where running the cell of imports anew would lose the scaler; none where the program loads modules anew,
+    and none for the older APIs, which keep their scale on an object.
     """
     if any(isinstance(init, LegacyInit) or init.spread is not None for init in unit.inits):
+        return []
+    if unit.project.once(_loads_anew):
         return []
     modules = [x.module for x in unit.losses]
     if modules:
@@ -53,14 +55,12 @@ def last_homes(unit: Unit, failure: Blocked) -> list[LastHome]:
     return [
         LastHome(module, failure)
         for module in sorted(dict.fromkeys(modules), key=lambda m: -sum(m is x.module for x in unit.losses))
-        if role(module) != "notebook"
-        and not _loaded_anew(unit.project, module)
-        and not _two_copies(unit.project, module)
+        if role(module) != "notebook" and not _two_copies(unit.project, module)
     ]
 
 
-def _loaded_anew(project: Project, module: Module) -> bool:
-    """Whether the program itself loads the module a second time, or from its file: names in it are assigned anew, or
+def _loads_anew(project: Project) -> bool:
+    """Whether the program itself loads some module a second time, or from its file: names in it are assigned anew, or
     belong to another copy."""
     for other in project.modules:
         if not any(word in other.text for word in _LOADERS):

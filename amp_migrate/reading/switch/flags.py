@@ -144,7 +144,7 @@ def import_parts(project: Project, init: Init) -> list[str]:
     available = availability(project, init.module)
     asks = any(
         available.is_switch(n)
-        for guard, _ in guard_parts(project, init.module, init.site.stmt, None)
+        for guard, _ in guard_parts(project, init.module, init.site.stmt)
         for n in walk(guard.test)
         if isinstance(n, ast.Name) and (project.qualify(init.module, n) or "").startswith("apex")
     )
@@ -156,7 +156,7 @@ def import_parts(project: Project, init: Init) -> list[str]:
             if not scope.is_function:
                 continue
             parts: list[str] = []
-            for guard, inner in guard_parts(project, module, node, None):
+            for guard, inner in guard_parts(project, module, node):
                 if any(_sets_none(s) for s in guard.orelse) or any(_sets_none(s) for s in guard.body):
                     parts += inner or []
             if parts and all(visible(project, p, scope, init.site.scope) for p in parts):
@@ -195,15 +195,13 @@ def _choice(project: Project, module: Module, level: ast.IfExp) -> list[str] | N
     return [f'({module.source(level)}) != "O0"']
 
 
-def guard_parts(
-    project: Project, module: Module, stmt: ast.stmt, up_to: ast.AST | None
-) -> list[tuple[ast.If, list[str] | None]]:
+def guard_parts(project: Project, module: Module, stmt: ast.stmt) -> list[tuple[ast.If, list[str] | None]]:
     """The `if`s around a statement, innermost first, with what each asks beyond Apex being installed."""
     available: Availability = availability(project, module)
     found: list[tuple[ast.If, list[str] | None]] = []
     child: ast.AST = stmt
     for parent in module.ancestors(stmt):
-        if parent is up_to or parent in module.scopes:
+        if parent in module.scopes:
             break
         if isinstance(parent, ast.If):
             inside = any(child is s for s in parent.body)

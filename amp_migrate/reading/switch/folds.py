@@ -50,7 +50,7 @@ def _guard_folds(project: Project, module: Module) -> Folds:
             elif available.rest(node.test) is None:
                 folds.splices[node] = "orelse"
         elif isinstance(node, ast.Assert | ast.Expr):
-            test = asserted(project, module, node)
+            test = asserted(project, node)
             if test is not None and available.value(test) is True:
                 folds.deleted.add(node)
     return folds

@@ -51,7 +51,7 @@ def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Sc
 def _asked(project: Project, module: Module, call: ast.Call, starts: set[Module]) -> list[str] | None:
     """What the tests around a call ask for; None where that is more than options that each program has which starts so."""
     found: list[str] = []
-    for guard, parts in guard_parts(project, module, module.statement(call), None):
+    for guard, parts in guard_parts(project, module, module.statement(call)):
         if "__name__" in ast.unparse(guard.test):
             continue
         if parts is None or not all(_is_option(project, s, part) for part in parts for s in starts):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.definitions import argument, is_off
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -43,17 +43,13 @@ def inner_clip(project: Project, module: Module, wrapped: ast.expr) -> InnerClip
         call = value.node
         if isinstance(call, ast.Call) and public_name(value.module.qualify(call.func) or "") in FUSED_ADAM:
             limits[call] = value.module, argument(call, POSITION, LIMIT)
-    given = {c: (home, limit) for c, (home, limit) in limits.items() if limit is not None and not _off(limit)}
+    given = {c: (home, limit) for c, (home, limit) in limits.items() if limit is not None and not is_off(limit)}
     grouped = any(_by_group(home) for home, _ in limits.values())
     if not given and not grouped:
         return None
     home, limit = next(iter((given or limits).values()))
     one = len(given) == len(limits) and len({(h, ast.dump(e)) for h, e in given.values() if e is not None}) == 1
     return InnerClip(home, limit if one and not grouped else None, frozenset(limits))
-
-
-def _off(limit: ast.expr) -> bool:
-    return isinstance(limit, ast.Constant) and not limit.value
 
 
 def _by_group(module: Module) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import in_process
@@ -99,7 +99,7 @@ def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot
         return set()
     found: set[Slot] = set()
     for call in walk(module.tree):
-        if isinstance(call, ast.Call) and (dotted(call.func) or "").rpartition(".")[2] in HALVERS and call.args:
+        if isinstance(call, ast.Call) and called_name(call) in HALVERS and call.args:
             slot = project.slot(module, call.args[0])
             if slot is not None and any(getattr(s.holder, "module", None) in near for s in project.reaches({slot})):
                 found.add(slot)

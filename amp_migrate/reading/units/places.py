@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.definitions import dotted, elements
+from amp_migrate.reading.program.definitions import called_name, dotted, elements
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.occurrences import Occurrences
@@ -183,7 +183,7 @@ def taken_apart(module: Module, node: ast.expr) -> bool:
     if isinstance(parent, ast.Attribute):
         return parent.attr in ("append", "extend", "values", "items", "keys")
     if isinstance(parent, ast.Call):
-        called = (dotted(parent.func) or "").rpartition(".")[2]
+        called = called_name(parent)
         return node in parent.args and called in _GOING_THROUGH
     return isinstance(parent, ast.Starred)
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
@@ -163,7 +163,7 @@ class Returns:
                 return "unknown"
             return self._once(forward.node, lambda: self._agreed(self.values.returned(forward)))
         name = module.qualify(made.func) or ""
-        last = (dotted(made.func) or "").rpartition(".")[2]
+        last = called_name(made)
         if isinstance(made.func, ast.Name) and made.func.id == "cls":
             return None  # in a class method, whose caller names the class
         if name == "torch.nn.Sequential" and made.args:

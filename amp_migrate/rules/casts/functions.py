@@ -168,7 +168,7 @@ def _on_autograd_function(m: Migration, cast: Cast, module: Module, function: Fu
     cls = module.parents.get(function)
     if not isinstance(cls, ast.ClassDef) or not is_autograd_function(m, module, cls) or cast.to == "promote":
         return False
-    if function.name == "backward" and _decorator_of(m, module, cls, "forward") is None:
+    if function.name == "backward" and _forward_cast(m, module, cls) is None:
         return False
     if function.name not in ("forward", "backward"):
         return False
@@ -190,10 +190,10 @@ def is_autograd_function(m: Migration, module: Module, cls: ast.ClassDef) -> boo
     return any(n in ("torch.autograd.Function", "torch.autograd.function.Function", "Function") for n in names)
 
 
-def _decorator_of(m: Migration, module: Module, cls: ast.ClassDef, name: str) -> ast.expr | None:
-    """The cast decorator on a method of a class."""
+def _forward_cast(m: Migration, module: Module, cls: ast.ClassDef) -> ast.expr | None:
+    """The cast decorator on the `forward` of a class."""
     for stmt in cls.body:
-        if isinstance(stmt, FUNCTION_NODES) and stmt.name == name:
+        if isinstance(stmt, FUNCTION_NODES) and stmt.name == "forward":
             for decorator in stmt.decorator_list:
                 found = m.project.qualify(module, decorator) or ""
                 if found.startswith("apex.amp.") and found.rpartition(".")[2] in ("float_function", "half_function"):

@@ -126,10 +126,10 @@ def _same_switch(m: Migration, module: Module, call: ast.Call) -> bool:
     """Whether the model becomes half only where mixed precision is on: that is then what it was for."""
     asked: set[str] = set()
     for init in m.unit.inits:
-        for _, parts in guard_parts(m.project, init.module, init.stmt, None):
+        for _, parts in guard_parts(m.project, init.module, init.stmt):
             asked.update(parts or ())
         asked.update(init_flag(m.project, init).parts or ())
         level = init.arguments.get("opt_level")
         asked.update([init.module.source(level)] if isinstance(level, (ast.Name, ast.Attribute)) else [])
-    own = {p for _, parts in guard_parts(m.project, module, module.statement(call), None) for p in parts or ["?"]}
+    own = {p for _, parts in guard_parts(m.project, module, module.statement(call)) for p in parts or ["?"]}
     return all(any(part in (a, f"bool({a})") or part.startswith(f"{a} ==") for a in asked) for part in own)

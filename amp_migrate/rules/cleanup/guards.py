@@ -12,17 +12,13 @@ from itertools import islice
 
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen
-from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.definitions import ClassInfo, is_off
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.folds import guard_branch
 from amp_migrate.writing.edits import Edits, joined
-
-
-def _is_off(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and not value.value
 
 
 class Guards:
@@ -53,7 +49,7 @@ class Guards:
                 if not any(isinstance(n, ast.If) or self._still_guards(n) for n in asked):
                     self._fold_operands(node)
             elif isinstance(node, ast.Assert | ast.Expr) and not self.edits.gone(node):
-                test = asserted(self.project, self.module, node)
+                test = asserted(self.project, node)
                 if test is not None and self.available.value(test) is True:
                     self.edits.delete(node)
 
@@ -81,7 +77,7 @@ class Guards:
         switches them off."""
         if not self._staying:
             return False
-        if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) and asserted(self.project, self.module, node) is None:
+        if not isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) and asserted(self.project, node) is None:
             return False
         if any(n in self._staying for n in walk(node)):
             return True
@@ -97,9 +93,9 @@ class Guards:
         """Whether mixed precision is switched off where Apex is wanting: `fp16 = fp16 and HAS_APEX`."""
         if isinstance(node, ast.If):
             absent = node.orelse if self.available.value(node.test) else node.body
-            return bool(absent) and isinstance(last := absent[-1], ast.Assign) and _is_off(last.value)
+            return bool(absent) and isinstance(last := absent[-1], ast.Assign) and is_off(last.value)
         if isinstance(node, ast.IfExp):
-            return _is_off(node.orelse if self.available.value(node.test) else node.body)
+            return is_off(node.orelse if self.available.value(node.test) else node.body)
         return isinstance(self.module.parents.get(node), (ast.Assign, ast.keyword))
 
     def _beside_staying(self, node: ast.AST) -> bool:

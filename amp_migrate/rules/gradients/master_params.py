@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import dotted, single_assignment
+from amp_migrate.reading.program.definitions import called_name, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
@@ -128,7 +128,7 @@ def _has_more(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr) ->
 
 
 def _constructs(call: ast.Call) -> bool:
-    name = (dotted(call.func) or "").rpartition(".")[2]
+    name = called_name(call)
     return name[:1].isupper() and bool(call.args) and name != "FP16_Optimizer"
 
 
@@ -228,7 +228,7 @@ def _wrapped(m: Migration, module: Module, model: ast.expr) -> bool:
         for given in m.project.once(Occurrences, module).assigned_to([whole] if whole is not None else []):
             value = given.value
             if isinstance(value, ast.Call) and any(ast.dump(a) == ast.dump(model) for a in value.args):
-                if (dotted(value.func) or "").rpartition(".")[2][:1].isupper():
+                if called_name(value)[:1].isupper():
                     return True
     return False
 

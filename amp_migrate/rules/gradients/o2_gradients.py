@@ -10,7 +10,7 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.conditions.tests import opposite
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
@@ -87,13 +87,13 @@ def _each_stepped(m: Migration) -> bool:
 
 def never_on(m: Migration, module: Module, node: ast.AST) -> bool:
     """Whether a node only runs without mixed precision: in the `else` of the switch that `initialize` stands under."""
-    own = [p for _, parts in guard_parts(m.project, module, module.statement(node), None) for p in parts or ()]
+    own = [p for _, parts in guard_parts(m.project, module, module.statement(node)) for p in parts or ()]
     if not own:
         return False
     switches: list[set[str]] = []
     for init in m.unit.inits:
         asked = set(init_flag(m.project, init).parts or ())
-        for _, parts in guard_parts(m.project, init.module, init.stmt, None):
+        for _, parts in guard_parts(m.project, init.module, init.stmt):
             asked.update(parts or ())
         switches.append(asked)
     return all(any(opposite(part, p) for part in asked for p in own) for asked in switches)
@@ -132,7 +132,7 @@ def _models(m: Migration, init: Init) -> set[Slot]:
 
 def _clipped(call: ast.Call) -> ast.expr | None:
     """The model of `clip_grad_norm_(model.parameters(), ...)`."""
-    name = (dotted(call.func) or "").rpartition(".")[2]
+    name = called_name(call)
     if name not in CLIPS or not call.args:
         return None
     for node in walk(call.args[0]):

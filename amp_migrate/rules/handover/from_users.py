@@ -93,7 +93,7 @@ def _switch(m: Migration, function: Function) -> str | None:
     for loss in m.unit.losses:
         scope = loss.module.scope_of(loss.call)
         parts: list[str] = []
-        for _, found in guard_parts(m.project, loss.module, loss.with_stmt, None):
+        for _, found in guard_parts(m.project, loss.module, loss.with_stmt):
             parts += found or [HANDED]
         if not parts or not all(visible(m.project, p, scope, function.scope) for p in parts):
             return None

@@ -10,7 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -110,7 +110,7 @@ def unit(m: Migration) -> None:
         for node in walk(module.tree):
             if not isinstance(node, ast.Call):
                 continue
-            name = (dotted(node.func) or "").rpartition(".")[2]
+            name = called_name(node)
             named = name in HALVERS and bool(node.args) and not _defined_here(m, module, node)
             if node.func in halvers or (named and (near or is_model(m, module, node.args[0]))):
                 _keep(m, module, node, name)
@@ -288,12 +288,10 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
 
     Raises Blocked where it is made half in other cases as well: those would train in float16 without a scaler.
     """
-    each = [
-        [p for _, parts in guard_parts(m.project, i.module, i.stmt, None) for p in parts or ()] for i in m.unit.inits
-    ]
+    each = [[p for _, parts in guard_parts(m.project, i.module, i.stmt) for p in parts or ()] for i in m.unit.inits]
     each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
     asked = {part for parts in each for part in parts}
-    guards = guard_parts(m.project, module, module.statement(call), None)
+    guards = guard_parts(m.project, module, module.statement(call))
     own = {_as_wrapped(m, module, call, p, asked) for _, parts in guards for p in parts or ["?"]}
     if own - asked and asked and not any(parts and own.issuperset(parts) for parts in each):
         raise Blocked(

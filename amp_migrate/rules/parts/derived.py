@@ -31,7 +31,7 @@ def constructed(project: Project, site: Site, module_first: tuple[str, ...]) -> 
         named = [(f"own {n}" if n in taken else n, a) for n, a in named_arguments(call, names)]
         foreign = [n for n, _ in named if n in module_first[1:]]
         unpacked = [a for n, a in named if n is None]
-        forwarded = _forwarded(project, module, call)
+        forwarded = _forwarded(module, call)
         if unpacked and not forwarded:
             return f"unpacked arguments of {module.source(call.func)}() may hold Apex's own"
         average = next((a for n, a in named if n == "gradient_average"), None)
@@ -82,7 +82,7 @@ def _takes(cls: ClassInfo, positions: tuple[str, ...]) -> tuple[tuple[str, ...],
     return (tuple(named) if named else positions), own
 
 
-def _forwarded(project: Project, module: Module, call: ast.Call) -> bool:
+def _forwarded(module: Module, call: ast.Call) -> bool:
     """Whether a call unpacks only what the function around it was given: `super().__init__(*args, **kwargs)`."""
     around = module.scope_of(call).node
     if not isinstance(around, ast.FunctionDef) or around.name != "__init__":

@@ -11,7 +11,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
@@ -300,8 +300,7 @@ def _evaluates(m: Migration, found: Regions, region: Region) -> bool:
 def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
     """Whether a with statement is `torch.no_grad()` or `torch.inference_mode()`."""
     return any(
-        isinstance(item.context_expr, ast.Call)
-        and (dotted(item.context_expr.func) or "").rpartition(".")[2] in ("no_grad", "inference_mode")
+        isinstance(item.context_expr, ast.Call) and called_name(item.context_expr) in ("no_grad", "inference_mode")
         for item in stmt.items
     )
 
@@ -392,11 +391,11 @@ def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
             if any(i.site.scope is scope and call.lineno < i.call.lineno for i in m.unit.inits):
                 continue
             values = [*call.args, *(k.value for k in call.keywords)]
-            if _runs_unseen(m, module, call) and any(m.regions.forwards.is_model(module, v) for v in values):
+            if _runs_unseen(m, call) and any(m.regions.forwards.is_model(module, v) for v in values):
                 yield module.display, call.lineno, ast.unparse(call.func)
 
 
-def _runs_unseen(m: Migration, module: Module, call: ast.Call) -> bool:
+def _runs_unseen(m: Migration, call: ast.Call) -> bool:
     """Whether what a call runs is out of sight, and no function of Python's own."""
     if m.project.resolved.get(call):
         return False

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.unit import Blocked, Init
@@ -72,7 +73,7 @@ def possible(m: Migration) -> bool:
 def _copies(m: Migration, module: Module) -> bool:
     """Whether one of the models may be what `copy.deepcopy` is given: not where that is an attribute or name of its own."""
     for call, _ in module.calls if "deepcopy" in module.text else ():
-        if ast.unparse(call.func).rpartition(".")[2] == "deepcopy" and call.args:
+        if called_name(call) == "deepcopy" and call.args:
             given = call.args[0]
             if not isinstance(given, (ast.Name, ast.Attribute)) or m.regions.forwards.is_model(module, given):
                 return True

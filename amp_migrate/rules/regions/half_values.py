@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
@@ -80,7 +80,7 @@ class HalfValues:
             return self.stands_inside(node) and not is_upcast(self.m, self.module, node)
         if not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
-        last = ast.unparse(node.func).rpartition(".")[2]
+        last = called_name(node)
         if last not in KEEPING or (last not in UNCHANGED and self.stands_inside(node) and self._upcasts):
             return False
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
@@ -176,7 +176,7 @@ class HalfValues:
         if self.is_output(node):
             whole = "integer" in self.dtypes.single(self.module, node)
             return not whole and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
-        last = ast.unparse(node.func).rpartition(".")[2]
+        last = called_name(node)
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return last in FLOATING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
 
@@ -295,6 +295,6 @@ def _shows_floating(module: Module, node: ast.Name) -> bool:
     if isinstance(parent, ast.Attribute):
         return parent.attr in FLOATING
     if isinstance(parent, ast.Call) and node in parent.args:
-        last = ast.unparse(parent.func).rpartition(".")[2]
+        last = called_name(parent)
         return last in ("softmax", "log_softmax", "sigmoid", "exp", "argmax") or is_loss(parent)
     return False

@@ -223,7 +223,7 @@ def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribu
     argument, meaning = SETTINGS[attribute.attr]
     if attribute.attr == "_loss_scale" and m.scales:
         for init in m.unit.inits:
-            _refuse_static(m, site, init)
+            _refuse_static(site, init)
     if not m.scales or any(initial_setting(m, init, attribute.attr, plan) is stmt for init in m.unit.inits):
         edits.delete(stmt)
         message = f"the {meaning} is the scaler's {argument}" if m.scales else "taken out: there is no scaler"
@@ -243,7 +243,7 @@ def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribu
     m.output.done(module, site.node, "AMP403", site.construct, f"sets the {meaning}", "review")
 
 
-def _refuse_static(m: Migration, site: Site, init: Init) -> None:
+def _refuse_static(site: Site, init: Init) -> None:
     """A scale that is static is the one that `initialize` asks for: a scaler that is off has none, another keeps that."""
     levels = opt_levels(init)
     if static_scale(init) is None and levels != {"O0"}:

@@ -9,7 +9,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
-from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.definitions import is_none, is_off
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.modules_held import only_given
 from amp_migrate.reading.program.tree import walk
@@ -47,7 +47,7 @@ def _asked_by_name(m: Migration, module: Module, call: ast.Call) -> None:
     """`hasattr(self, "amp")` where the field is only ever given the module: it is there where mixed precision is set up."""
     if not isinstance(call.func, ast.Name) or len(call.args) < 2 or not isinstance(call.args[1], ast.Constant):
         return
-    if call.func.id == "getattr" and not (len(call.args) == 3 and _false(call.args[2])):
+    if call.func.id == "getattr" and not (len(call.args) == 3 and is_off(call.args[2])):
         return
     asked: ast.expr = call
     negated, parent = False, module.parents.get(call)
@@ -61,10 +61,6 @@ def _asked_by_name(m: Migration, module: Module, call: ast.Call) -> None:
     if only_given(m.project, module, call.args[0], str(call.args[1].value)):
         m.edit(module).replace(asked, _enabled(m, module, call, asked, negated))
         m.output.note(module, call, "AMP121", "if amp", "asks whether mixed precision is on", "look")
-
-
-def _false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
 
 
 def _migrate(m: Migration, site: Site) -> None:
@@ -128,7 +124,7 @@ def _just_set(module: Module, node: ast.expr) -> ast.expr | None:
                 stmt.test if len(stores) == len(given) == 1 and module.qualify(given[0].value) == "apex.amp" else None
             )
         elif stores:
-            off = isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and _false(stmt.value)
+            off = isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and is_off(stmt.value)
             found = None
             if not off:
                 return None

@@ -61,9 +61,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
             output.done(module, used, "AMP124", construct, message, "look")
         imports += [n for n in _branch(node, value) if is_apex(n) and isinstance(n, (ast.Import, ast.ImportFrom))]
     for name in _beside(versions, module):
-        if not project.hands_on(module, name) and all(
-            _decided(versions, module, n) for n in module.loads.get(name, ())
-        ):
+        if not project.hands_on(module, name) and all(_decided(module, n) for n in module.loads.get(name, ())):
             _without_flag(versions, module, edits, name)
     if imports:
         scaled_readers(output, [module], project.once(GradientUses).reads)
@@ -95,7 +93,7 @@ def _branch(node: ast.If | ast.IfExp, value: bool) -> list[ast.AST]:
     return [n for part in (branch if isinstance(branch, list) else [branch]) for n in walk(part)]
 
 
-def _decided(versions: TorchVersions, module: Module, name: ast.Name) -> bool:
+def _decided(module: Module, name: ast.Name) -> bool:
     """Whether a flag is asked where a test can do without it: alone, negated or as one of several conditions."""
     if name in module.never:
         return True

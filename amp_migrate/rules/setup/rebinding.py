@@ -17,7 +17,7 @@ from amp_migrate.rules.migration import Migration
 
 def is_none_here(m: Migration, module: Module, stmt: ast.stmt, value: ast.expr) -> bool:
     """Whether a value is None, as it is written or as a test around the statement asks: initialize returns models alone."""
-    asked = {part for _, parts in guard_parts(m.project, module, stmt, None) for part in parts or ()}
+    asked = {part for _, parts in guard_parts(m.project, module, stmt) for part in parts or ()}
     text = ast.unparse(value)
     return is_none(value) or not asked.isdisjoint({f"{text} is None", f"{text} == None", f"not {text}"})
 

@@ -47,7 +47,7 @@ def apply(m: Migration) -> None:
             m.edit(step.module).insert_after(step.stmt, f"{text}.zero_grad()")
             message = "added: under O2 the step cleared the gradients, and nothing else does before the next"
             m.output.note(step.module, step.call, "AMP215", "optimizer.zero_grad", message, "review")
-        elif m.scales and any(_scales(m, i) for i in m.unit.inits):
+        elif m.scales and any(_scales(i) for i in m.unit.inits):
             message = (
                 "nothing in sight clears all gradients between this step and the next: Apex let them pile up, and a "
             )
@@ -55,7 +55,7 @@ def apply(m: Migration) -> None:
             m.output.note(step.module, step.call, "AMP224", "optimizer.zero_grad", message)
 
 
-def _scales(m: Migration, init: Init) -> bool:
+def _scales(init: Init) -> bool:
     """Whether a call may ask for a loss scale."""
     off = init.literal("enabled") is False or opt_levels(init) == {"O0"}
     return not off and static_scale(init) != 1.0

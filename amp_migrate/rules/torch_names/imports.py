@@ -124,7 +124,7 @@ def _plain(module: Module, scope: Scope, stmt: ast.Import, kept: Mapping[Binding
             names.append(_alias_text(alias))
         elif alias.asname:
             names.append(f"torch.amp{alias.name[len(base) :]} as {alias.asname}")
-        elif not _torch_anyway(module, scope, stmt):
+        elif not _torch_anyway(scope, stmt):
             guarded = any(isinstance(a, ast.Try) for a in module.ancestors(stmt))
             names.append("torch.amp" if guarded else "torch")
     names = list(dict.fromkeys(names))
@@ -140,7 +140,7 @@ def _plain(module: Module, scope: Scope, stmt: ast.Import, kept: Mapping[Binding
     _fallback(module, scope, stmt, output)
 
 
-def _torch_anyway(module: Module, scope: Scope, stmt: ast.Import) -> bool:
+def _torch_anyway(scope: Scope, stmt: ast.Import) -> bool:
     """Whether torch is imported above without this statement."""
     if any(alias.name == "torch" and not alias.asname for alias in stmt.names):
         return True

@@ -130,7 +130,7 @@ def _refuse_base(project: Project, use: Use, cls: ast.ClassDef) -> Refused | Non
         if any(isinstance(a, ast.Starred) for a in call.args):
             return Refused(call, "a subclass hands *args on: its callers must pass the device type first")
     if use.name == "GradScaler" and use.device == "cuda" and not calls:
-        stray = next((c for c in _constructions(project, use, cls) if c.args), None)
+        stray = next((c for c in _constructions(project, cls) if c.args), None)
         if stray is None:
             return None
         return Refused(stray, "a subclass constructed by position: give the arguments their names")
@@ -154,7 +154,7 @@ def _super_inits(cls: ast.ClassDef) -> Iterator[ast.Call]:
             yield node
 
 
-def _constructions(project: Project, use: Use, cls: ast.ClassDef) -> Iterator[ast.Call]:
+def _constructions(project: Project, cls: ast.ClassDef) -> Iterator[ast.Call]:
     for module in project.modules:
         if cls.name not in module.text:
             continue
