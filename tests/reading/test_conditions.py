@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.reading.conditions.tests import Availability, availability, conjunction
+from amp_migrate.reading.conditions.conjunctions import conjunction
+from amp_migrate.reading.conditions.tests import Availability, availability
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.bools import as_bool

@@ -9,7 +9,8 @@ import ast
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.conditions.tests import NEGATED, OPERATORS, conjuncts
+from amp_migrate.reading.conditions.conjunctions import conjuncts
+from amp_migrate.reading.conditions.tests import NEGATED, OPERATORS
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 

@@ -6,7 +6,6 @@ Model forwards and the computation of the loss from them; not data loading, not 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -21,6 +20,7 @@ from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.regions.hot import LOSS_NAMES, Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
+from amp_migrate.reading.regions.own_regions import OwnRegion, casts_itself, own_switch
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.returned import Returns
@@ -150,7 +150,7 @@ class RegionReader:
         early = self._before_initialize(scope, nodes)
         plain = self.folds[module].plain if module in self.folds else set()
         early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
-        native = {n for n in nodes if any(_casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
+        native = {n for n in nodes if any(casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
         result.native = not hot.isdisjoint(native)
         early |= native
         switched = {
@@ -377,40 +377,3 @@ def _no_grad(stmt: ast.stmt) -> bool:
         and called_name(i.context_expr) in ("no_grad", "inference_mode", "set_grad_enabled")
         for i in stmt.items
     )
-
-
-def _casts_itself(module: Module, stmt: ast.AST) -> bool:
-    """`with torch.autocast("cuda"):`, always on: what stands in it ran under native autocast already."""
-    return any(
-        not any(k.arg in ("enabled", None) for k in call.keywords) and len(call.args) <= first
-        for call, first in _autocasts(module, stmt)
-    )
-
-
-@dataclass(frozen=True)
-class OwnRegion:
-    """A `with torch.autocast("cuda", enabled=switch):` of the program's own."""
-
-    call: ast.Call
-    switch: ast.expr | None  # None where it cannot be told
-    dtype: ast.expr | None
-
-
-def own_switch(module: Module, stmt: ast.AST) -> OwnRegion | None:
-    """The region that a statement is, if it is one under a switch."""
-    for call, first in _autocasts(module, stmt):
-        given = {k.arg: k.value for k in call.keywords}
-        if given.keys() & {"enabled", None} or len(call.args) > first:
-            order = ["enabled", "dtype"] if first == 0 else ["device_type", "dtype", "enabled"]
-            places = dict(zip(order, call.args, strict=False)) | given
-            return OwnRegion(call, places.get("enabled"), places.get("dtype"))
-    return None
-
-
-def _autocasts(module: Module, stmt: ast.AST) -> Iterator[tuple[ast.Call, int]]:
-    """The autocast calls of a with statement, and where `enabled` or what comes before it could stand by place."""
-    for item in stmt.items if isinstance(stmt, WITH_NODES) else ():
-        call = item.context_expr
-        name = module.qualify(call.func) or "" if isinstance(call, ast.Call) else ""
-        if isinstance(call, ast.Call) and name.startswith("torch.") and name.endswith(".autocast"):
-            yield call, 0 if name.startswith(("torch.cuda.", "torch.cpu.")) else 1

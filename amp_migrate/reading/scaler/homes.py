@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.conditions.tests import conjuncts
+from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope

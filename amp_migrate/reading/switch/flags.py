@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.conditions.tests import Availability, availability, conjunction, conjuncts, opposite
+from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts
+from amp_migrate.reading.conditions.tests import Availability, availability, opposite
 from amp_migrate.reading.program.definitions import Function, is_none, single_assignment
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from amp_migrate.reading.conditions.assertions import asserted
-from amp_migrate.reading.conditions.tests import availability, conjuncts
+from amp_migrate.reading.conditions.conjunctions import conjuncts
+from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.conditions.chains import Link, head_of, heads, links
-from amp_migrate.reading.conditions.tests import availability, conjuncts
+from amp_migrate.reading.conditions.conjunctions import conjuncts
+from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import ClassInfo, dotted
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module

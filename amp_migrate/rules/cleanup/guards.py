@@ -11,7 +11,8 @@ from functools import cached_property
 from itertools import islice
 
 from amp_migrate.reading.conditions.assertions import asserted
-from amp_migrate.reading.conditions.tests import asks_for_part, availability, conjunction, is_chosen
+from amp_migrate.reading.conditions.conjunctions import conjunction
+from amp_migrate.reading.conditions.tests import asks_for_part, availability, is_chosen
 from amp_migrate.reading.program.definitions import ClassInfo, is_off
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project

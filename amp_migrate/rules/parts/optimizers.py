@@ -7,13 +7,10 @@ Native: https://pytorch.org/docs/stable/optim.html
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import (
     Manual,
@@ -25,6 +22,7 @@ from amp_migrate.rules.parts.counterpart import (
     value_of,
 )
 from amp_migrate.rules.parts.optimizer_values import as_base, bound, in_partial, kept_calls, kept_to_be_called
+from amp_migrate.rules.parts.unpacked_options import Keys, _assigned, keys_of
 from amp_migrate.writing.calls import Argument
 from amp_migrate.writing.style import Style
 
@@ -312,86 +310,13 @@ def _with_decay(site: Site, argument: Argument) -> Argument:
     return Argument(None, f"**{{{quote}weight_decay{quote}: 0.0, **{site.module.source(argument.node.value)}}}")
 
 
-def _unpacked(site: Site, named: list[tuple[str | None, ast.expr | ast.keyword]]) -> _Keys:
+def _unpacked(site: Site, named: list[tuple[str | None, ast.expr | ast.keyword]]) -> Keys:
     """The keys that `*` and `**` arguments bring."""
-    keys = _Keys()
+    keys = Keys()
     for name, argument in named:
         if name is None:
-            keys = keys.joined(_keys(site, argument.value) if isinstance(argument, ast.keyword) else _Keys(all=False))
+            keys = keys.joined(keys_of(site, argument.value) if isinstance(argument, ast.keyword) else Keys(all=False))
     return keys
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """Keys that unpacked arguments hold; `all` tells whether there can be no others."""
-
-    known: frozenset[str] = frozenset()
-    all: bool = True
-
-    def joined(self, other: _Keys) -> _Keys:
-        return _Keys(self.known | other.known, self.all and other.all)
-
-
-def _keys(site: Site, node: ast.expr) -> _Keys:
-    """The keys of a dict written out in sight: a display, `dict(...)`, or a local name given one."""
-    if isinstance(node, ast.Dict):
-        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
-        known = frozenset(key for key in keys if isinstance(key, str))
-        return _Keys(known, len(known) == len(keys))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-        known = frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
-        return _Keys(known, len(known) == len(node.keywords) and not node.args)
-    if not isinstance(node, ast.Name):
-        return _Keys(all=False)
-    values = _assigned(site.scope.lookup(node.id), site, node.id)
-    if values is None or len(values) != 1 or isinstance(values[0], ast.Name):
-        return _Keys(all=False)
-    return _changed(site, node.id, _keys(site, values[0]))
-
-
-def _changed(site: Site, name: str, keys: _Keys) -> _Keys:
-    """The keys of a dict after what is done to it by name."""
-    for node in _mentions(site, name):
-        parent = site.module.parents.get(node)
-        if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
-            key = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
-            if isinstance(parent.ctx, ast.Del):
-                keys = _Keys(keys.known - {key}, all=False)
-            else:
-                keys = keys.joined(
-                    _Keys(frozenset({key}) if isinstance(key, str) else frozenset(), isinstance(key, str))
-                )
-        elif isinstance(parent, ast.Attribute) and parent.attr in ("update", "setdefault", "pop", "popitem", "clear"):
-            call = site.module.parents.get(parent)
-            first = call.args[0] if isinstance(call, ast.Call) and call.args else None
-            key = first.value if isinstance(first, ast.Constant) else None
-            if parent.attr == "setdefault" and isinstance(key, str):
-                keys = keys.joined(_Keys(frozenset({key})))
-            elif parent.attr != "pop" or not isinstance(key, str):
-                keys = _Keys(keys.known if parent.attr in ("update", "setdefault") else frozenset(), all=False)
-            elif key in keys.known:  # here or on another path
-                keys = _Keys(keys.known - {key}, all=False)
-    return keys
-
-
-def _assigned(owner: Scope | None, site: Site, name: str) -> list[ast.expr] | None:
-    """The values assigned to a name; None where it is bound in another way."""
-    if owner is None:
-        return None
-    values: list[ast.expr] = []
-    for binding in owner.bindings[name]:
-        parent = site.module.parents.get(binding)
-        if not isinstance(parent, ast.Assign) or binding not in parent.targets:
-            return None
-        values.append(parent.value)
-    return values
-
-
-def _mentions(site: Site, name: str) -> Iterator[ast.Name]:
-    owner = site.scope.lookup(name)
-    for node in walk(site.module.tree):
-        if isinstance(node, ast.Name) and node.id == name and site.module.scope_of(node).lookup(name) is owner:
-            yield node
 
 
 def _groups_decay(site: Site, call: ast.Call) -> bool:
@@ -402,4 +327,4 @@ def _groups_decay(site: Site, call: ast.Call) -> bool:
         params = values[0] if values is not None and len(values) == 1 else None
     if not isinstance(params, ast.List) or not params.elts:
         return False
-    return all(isinstance(group, ast.Dict) and "weight_decay" in _keys(site, group).known for group in params.elts)
+    return all(isinstance(group, ast.Dict) and "weight_decay" in keys_of(site, group).known for group in params.elts)

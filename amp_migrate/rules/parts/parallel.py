@@ -17,10 +17,10 @@ from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
-from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, literal, named_arguments
 from amp_migrate.rules.parts.derived import Constructed, constructed
+from amp_migrate.rules.parts.devices import device_of
 from amp_migrate.writing.calls import Argument, arguments_of
 from amp_migrate.writing.edits import Edits
 
@@ -237,7 +237,7 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     beside = [k for k in _beside(site, call) if k.arg not in given]
     arguments += [Argument(None, f"{k.arg}={site.module.source(k.value)}") for k in beside]
     given |= {k.arg: k for k in beside if k.arg is not None}
-    device = None if "device_ids" in given else _device(project, site)
+    device = None if "device_ids" in given else device_of(project, site)
     if device is not None:
         arguments.append(Argument(None, f"device_ids=[{device}]"))
     frozen = _frozen(site, call) if "find_unused_parameters" not in given else None
@@ -358,54 +358,3 @@ def _switches(module: Module) -> bool:
     return any(word in module.text for word in SWITCHED) and any(
         isinstance(node, ast.Attribute) and node.attr in SWITCHED for node in walk(module.tree)
     )
-
-
-def _device(project: Project, site: Site) -> str | None:
-    """The device that the program sets for its process, as it can be written at a call; None if it is out of sight."""
-    found = [*_given_devices(site), *_set_devices(project)]
-    nearest = sorted(found, key=lambda device: _distance(site, *device))
-    for module, value in nearest:
-        text = module.source(value)
-        if visible(project, text, module.scope_of(value), site.scope) and _bound_before(module, value, site):
-            return text
-    return None
-
-
-def _set_devices(project: Project) -> Iterator[tuple[Module, ast.expr]]:
-    """What `torch.cuda.set_device` is given: plain names and attributes, which can be said again elsewhere."""
-    for module in project.modules:
-        if "set_device" not in module.text:
-            continue
-        for node in walk(module.tree):
-            if not isinstance(node, ast.Call) or not node.args or not _repeatable(node.args[0]):
-                continue
-            if module.qualify(node.func) == "torch.cuda.set_device":
-                yield module, node.args[0]
-
-
-def _given_devices(site: Site) -> Iterator[tuple[Module, ast.expr]]:
-    """What torch's DistributedDataParallel is given in the same function, where the program can do without Apex."""
-    for node in walk(site.scope.node):
-        if isinstance(node, ast.Call) and site.module.scope_of(node) is site.scope:
-            devices = next((k.value for k in node.keywords if k.arg == "device_ids"), None)
-            if isinstance(devices, ast.List) and len(devices.elts) == 1 and _repeatable(devices.elts[0]):
-                yield site.module, devices.elts[0]
-
-
-def _repeatable(value: ast.expr) -> bool:
-    return all(isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in walk(value))
-
-
-def _distance(site: Site, module: Module, value: ast.expr) -> tuple[bool, bool]:
-    return module is not site.module, module.scope_of(value) is not site.scope
-
-
-def _bound_before(module: Module, value: ast.expr, site: Site) -> bool:
-    """Whether a value of the same scope is set above the call, so that it cannot be read too early."""
-    if module is not site.module or module.scope_of(value) is not site.scope:
-        return True
-    name = next(node for node in walk(value) if isinstance(node, ast.Name))
-    owner = site.scope.lookup(name.id)
-    if owner is not site.scope or name.id in site.scope.params:
-        return True
-    return any(getattr(b, "lineno", 0) < site.node.lineno for b in owner.bindings[name.id])

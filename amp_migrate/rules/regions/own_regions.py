@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.regions.place import OwnRegion
+from amp_migrate.reading.regions.own_regions import OwnRegion
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 

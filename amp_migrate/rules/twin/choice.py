@@ -10,7 +10,8 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.reading.conditions.chains import Link, heads, links
-from amp_migrate.reading.conditions.tests import availability, disjuncts
+from amp_migrate.reading.conditions.conjunctions import disjuncts
+from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.twin.sides import NativeTwin, flat, residue

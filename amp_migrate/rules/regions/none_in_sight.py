@@ -1,0 +1,119 @@
+"""Units of which nothing would run under autocast: why that is, and whether they are refused."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+from amp_migrate.reading.program.module import LOOP_NODES
+from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.units.legacy import is_legacy
+from amp_migrate.reading.units.unit import Blocked, Init, Loss
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions import forward, shared_regions
+
+UNUSED = "nothing reads what it prepares: no region is needed; O1 cast what else the process computed with torch, too"
+
+
+def none_in_sight(m: Migration, written: bool) -> None:
+    """Refuse a unit of which nothing would run under autocast: a loss scaler would be all that is left of it."""
+    scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
+    if (
+        not m.unit.inits
+        or written
+        or m.computed_apart
+        or shared_regions.scopes(m)
+        or any(m.regions.read(s).native for s in scopes)
+    ):
+        return
+    if any(m.regions.read(scope).found for scope in scopes):  # --eval fp32 asked for none
+        m.casts = False
+        return
+    if is_legacy(m.unit):
+        return  # refused by its own rules
+    if m.unit.only_inference and all(_unused(init) for init in m.unit.inits):
+        m.casts = False
+        for init in m.unit.inits:
+            m.output.note(init.module, init.call, "AMP502", "torch.autocast", UNUSED, "look")
+        return
+    if _framework_computes(m.unit.losses) and forward.possible(m):
+        forward.wrap(m, [], [])
+        return
+    init = m.unit.inits[0]
+    raise Blocked.at(init.site, "AMP502", _nothing_cast(m))
+
+
+def _unused(init: Init) -> bool:
+    """Whether a function reads nothing of what it prepares once it is prepared, and nothing else can: it asks it for its
+    attributes alone before."""
+    module, scope = init.module, init.site.scope
+    given = [*init.models, *init.model_targets, *init.optimizers, *init.optimizer_targets]
+    names = {n.id for n in given if isinstance(n, ast.Name)}
+    if (
+        not scope.is_function
+        or not isinstance(init.stmt, ast.Assign)
+        or any(not isinstance(n, ast.Name) for n in given)
+    ):
+        return False
+    if any(scope.lookup(name) is not scope or name in scope.params for name in names):
+        return False
+    if any(isinstance(a, LOOP_NODES) for a in module.ancestors(init.call)):
+        return False
+    reads = [n for name in names for n in module.loads.get(name, ()) if scope in module.scope_of(n).chain()]
+    inside = set(walk(init.call))
+    before = (
+        isinstance(module.parents[n], ast.Attribute) and n.lineno < init.stmt.lineno for n in reads if n not in inside
+    )
+    return bool(names) and all(before) and all(module.scope_of(n) is scope for n in reads)
+
+
+def _nothing_cast(m: Migration) -> str:
+    """Why nothing of a unit would run under autocast, as far as it can be told."""
+    told = "so nothing would run under autocast"
+    for scope in m.regions.scopes():
+        module = scope.module
+        for call, where in module.calls:
+            if where is scope and m.live(module, call) and m.regions.is_forward(module, call):
+                place = f"{module.display}:{call.lineno}"
+                return f"no loss is scaled where the model runs ({place}), {told}: put that in a region by hand"
+    handed = sorted(_handed(m))
+    if handed:
+        places = ", ".join(f"{path}:{line} ({name})" for path, line, name in handed[:3])
+        return (
+            f"no call is recognised as the model's forward, {told}: what is given the model may run it, see {places}; put "
+            "the forward and the loss in a region by hand"
+        )
+    return (
+        f"no forward of the model is in sight, {told}: rewrite this file together with the one that runs the model, or put "
+        "the forward and the loss in a region by hand"
+    )
+
+
+def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
+    """Calls of the program that are given one of the unit's models once it is initialized."""
+    names = {slot.name for slot in m.unit.model_slots}
+    inits = {init.call for init in m.unit.inits}
+    for module in m.unit.reach:
+        for call, scope in module.calls_naming(names):
+            name = m.project.qualify(module, call.func) or ""
+            if call in inits or name.startswith(("torch.", "apex.")) or not m.live(module, call):
+                continue
+            if any(i.site.scope is scope and call.lineno < i.call.lineno for i in m.unit.inits):
+                continue
+            values = [*call.args, *(k.value for k in call.keywords)]
+            if _runs_unseen(m, call) and any(m.regions.forwards.is_model(module, v) for v in values):
+                yield module.display, call.lineno, ast.unparse(call.func)
+
+
+def _runs_unseen(m: Migration, call: ast.Call) -> bool:
+    """Whether what a call runs is out of sight, and no function of Python's own."""
+    if m.project.resolved.get(call):
+        return False
+    return not (isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id))
+
+
+def _framework_computes(losses: Sequence[Loss]) -> bool:
+    """Whether a framework runs the forward and gives the losses to hooks: `runner.outputs["loss"]`. It computes them
+    inside the model's forward, or else in a place that nothing here can reach."""
+    return bool(losses) and all(isinstance(loss.loss, (ast.Attribute, ast.Subscript)) for loss in losses)
