@@ -63,6 +63,12 @@ def test_what_is_gathered_and_handed_on(function: str, call: str, found: set[str
     assert origins(f"\n    {function}\n    {call}\n", "model") - {"?"} == found
 
 
+def test_what_is_handed_round_in_a_circle_ends() -> None:
+    """Each round takes the first of what it is given: the places asked for have no end."""
+    function = "def on(log, *args): run(*args); on(*args)"
+    assert "Net()" in origins(f"\n    {function}\n    on(True, Net())\n", "model")
+
+
 def test_what_is_gathered_at_another_place_is_another_value() -> None:
     assert origins("\n    def on(*args): run(*args)\n    on(Net(), Adam())\n", "optimizer") - {"?"} == {"Adam()"}
 

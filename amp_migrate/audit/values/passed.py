@@ -14,6 +14,9 @@ from amp_migrate.audit.values.table import Answer, Part, Question, Step
 # Items of items of what goes into a function or comes out of it: recursion picks items of items without an end, and of each
 # key at each depth another question is asked of all that it comes by.
 HANDED = 2
+# Places of `*args` that are followed: a function that hands them on behind an argument of its own moves each by one, and in a
+# circle of such functions there is no last.
+ITEMS = 16
 
 
 class Passed:
@@ -116,6 +119,8 @@ class Passed:
                 last = call.args[star] if star == len(call.args) - 1 else None
                 if own + first < star:
                     parts.append(self.value(scope, call.args[own + first], path[1:]))
+                elif isinstance(last, ast.Starred) and own + first - star > ITEMS:  # handed round in a circle
+                    parts.append(Origin(module, last, "unknown", path))
                 elif isinstance(last, ast.Starred):
                     parts.append(self.value(scope, last.value, (own + first - star, *path[1:])))
         return parts
