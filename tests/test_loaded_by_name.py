@@ -113,3 +113,18 @@ def test_what_its_parts_compute_is_told(
 
 def test_not_of_what_nothing_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "nets/parts.py" not in codes(monkeypatch, tmp_path, *BY_SETTING, setting="model: other.small.Net\n")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "importlib.import_module(f'torchvision.models.{args.model}').Net()",
+        "importlib.import_module('torchvision.models.' + args.model).Net()",
+        "importlib.import_module('torchvision.models.%s' % args.model).Net()",
+    ],
+)
+def test_nor_of_what_begins_with_a_package_from_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: str
+) -> None:
+    found = codes(monkeypatch, tmp_path, "import importlib", made)
+    assert "nets/parts.py" not in found

@@ -21,6 +21,9 @@ _BEGINNING = re.compile(
     rf"[\"'](?P<dots>\.*)(?P<package>[A-Za-z_]\w*(?:\.\w+)*)\.{_REST}"
     rf"|\b(?:import_module|__import__)\(\s*[fF]?[\"'](?P<here>\.+){_REST}"
 )
+_BEGUN = re.compile(
+    r"(?<!def )\b(?:import_module|__import__)\(\s*[fF]?[\"']\.*[A-Za-z_]\w*(?:\.\w+)*\.?(?:[\"']\s*[+%.]|\{|%s)"
+)
 _CLASS = re.compile(r"^[ \t]*class[ \t]+\w+[ \t]*\(", re.MULTILINE)
 _DOTTED = re.compile(r"(?<![\w./])[A-Za-z_]\w*(?:\.\w+)+")
 _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*(?:\.\w+)+)[\"']")
@@ -29,6 +32,11 @@ _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*(?:\.\w+)+)[\"']")
 def loads(text: str) -> bool:
     """Whether a file loads another by a name that is not written there in full."""
     return ("import_module" in text or "__import__" in text) and _COMPUTED.search(text) is not None
+
+
+def loads_any(text: str) -> bool:
+    """Whether a file loads another by a name of which not even the package is written: `import_module(args.model)`."""
+    return loads(text) and len(_COMPUTED.findall(text)) > len(_BEGUN.findall(text))
 
 
 def beginnings(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:

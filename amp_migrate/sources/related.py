@@ -115,7 +115,7 @@ def imported_files(
     for file in loading:
         below = set(index.below_beginnings(file))
         found[str(file.path)] |= below - {str(file.path)}
-        unknown += [file] if not below else []
+        unknown += [file] if not below and by_name.loads_any(file.text) else []
     if unknown:
         brought = by_name.brought(found, {path: path for path in found})
         alone = {str(f.path) for f in files if by_name.may_be_loaded(f.text)} - brought

@@ -16,6 +16,9 @@ _REST = r"(?:[\"']\s*\+|\{|%s)"
 BEGINNING = re.compile(
     rf"[\"'](\.*)([A-Za-z_]\w*(?:\.\w+)*)\.{_REST}|\b(?:import_module|__import__)\(\s*[fF]?[\"'](\.+){_REST}"
 )
+BEGUN = re.compile(
+    r"(?<!def )\b(?:import_module|__import__)\(\s*[fF]?[\"']\.*[A-Za-z_]\w*(?:\.\w+)*\.?(?:[\"']\s*[+%.]|\{|%s)"
+)
 MOST = 60  # files that one place may load by name; of more nobody knows which it does
 
 
@@ -23,6 +26,11 @@ def loading(program: Program) -> list[Module]:
     """The files that load others by such a name."""
     texts = ((m, m.read) for m in program.modules.values())
     return [m for m, text in texts if ("import_module" in text or "__import__" in text) and COMPUTED.search(text)]
+
+
+def of_any_package(text: str) -> bool:
+    """Whether a text loads files by names of which not even the package is written: `import_module(args.model)`."""
+    return len(COMPUTED.findall(text)) > len(BEGUN.findall(text))
 
 
 def packaged(program: Program, module: Module, text: str) -> list[Module]:

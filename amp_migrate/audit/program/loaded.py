@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.by_name import COMPUTED, IMPORTERS, MOST, loading, packaged
+from amp_migrate.audit.program.by_name import COMPUTED, IMPORTERS, MOST, loading, of_any_package, packaged
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.near import Near
 
@@ -41,7 +41,8 @@ class ByName:
         for function in self.program.definitions(scope, expr.func, guess=False) if self._finders else ():
             if isinstance(function, Function) and function in self._finders:
                 text = syntax.text(function.node)
-                found += self._called(packaged(self.program, function.module, text) or list(self._alone))
+                modules = packaged(self.program, function.module, text)
+                found += self._called(modules or (list(self._alone) if of_any_package(text) else []))
         return found
 
     @cached_property

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from amp_migrate.audit.program.by_name import MOST, loading, packaged
+from amp_migrate.audit.program.by_name import MOST, loading, of_any_package, packaged
 from amp_migrate.audit.program.module import Module
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Near:
         self.alone = alone if len(alone) <= MOST else []
         for module in found:
             inside = {m for m in packaged(self.program, module, module.read) if m is not module}
-            self.imports[module] |= inside or {m for m in self.alone if m is not module}
+            if inside or of_any_package(module.read):
+                self.imports[module] |= inside or {m for m in self.alone if m is not module}
 
     def _brought(self) -> set[Module]:
         """What imports bring: of what a package's `__init__` hands on, that of packages which are imported from outside."""

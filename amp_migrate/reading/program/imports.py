@@ -66,7 +66,7 @@ class Imports:
             if by_name.loads(module.text):
                 below = set(self._below_beginnings(module)) - {module}
                 found[module] |= below
-                unknown += [module] if not below else []
+                unknown += [module] if not below and by_name.loads_any(module.text) else []
         if unknown:  # the files that were chosen to be read, among them what settings name
             brought = by_name.brought(found, {m: m.path.as_posix() for m in self.modules})
             alone = {m for m in self.modules if by_name.may_be_loaded(m.text) and m not in brought}
