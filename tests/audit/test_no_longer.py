@@ -67,3 +67,15 @@ def test_another_object_of_the_same_attribute() -> None:
     assert any("nothing sets" in line for line in check('hasattr(self, "amp")', outside=outside))
     outside = '\n    def main(args):\n        return args.amp, hasattr(args, "amp")\n'
     assert not any("nothing sets" in line for line in check("cfg.other", outside=outside))
+
+    outside = "\n    def save(trainer):\n        return trainer.amp.state_dict()\n"
+    (message,) = check("cfg.other", outside=outside)
+    assert message == "nothing in sight sets an attribute amp any more: see what trainer is here"
+
+
+@pytest.mark.parametrize("receiver", ["args", "torch.cuda"])
+def test_of_options_and_of_what_is_imported_nothing_is_said(receiver: str) -> None:
+    assert (
+        check("cfg.other", outside=f"\n    def ask({receiver.partition('.')[0]}s):\n        return {receiver}.amp\n")
+        == []
+    )

@@ -17,6 +17,7 @@ from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.fields import gives, made_here, one_object
 from amp_migrate.audit.unset.options import declared
+from amp_migrate.audit.values.names import OPTIONS, last_name
 
 
 def no_longer_given(review: Review) -> Iterator[Doubt]:
@@ -29,15 +30,24 @@ def no_longer_given(review: Review) -> Iterator[Doubt]:
                 classes = {c for one in made for c in one_object(review, one)}
                 if lost[attr].isdisjoint(c.qualname for c in classes) or gives(review, classes, attr, strangers=False):
                     continue
-            elif not isinstance(node, ast.Call) or not _of_a_name(review, receiver, attr, lost[attr]):
+            elif not _unset(review, attr) or (isinstance(node, ast.Call) and syntax.text(receiver) not in lost[attr]):
+                continue
+            elif not isinstance(node, ast.Call):
+                if last_name(receiver) not in OPTIONS and review.after.dotted(module.scope_of(node), receiver) is None:
+                    message = (
+                        f"nothing in sight sets an attribute {attr} any more: see what {syntax.text(receiver)} is here"
+                    )
+                    yield review.doubt(module, node, "AMP131", syntax.text(node), message, "review")
                 continue
             message = f"{_answer(node)}: nothing sets {syntax.text(receiver)}.{attr} any more"
             yield review.doubt(module, node, "AMP131", syntax.text(node), message)
 
 
-def _of_a_name(review: Review, receiver: ast.expr, attr: str, holders: set[str]) -> bool:
-    """Whether it is what a name holds that was given the attribute, and neither anybody else nor a parser gives one now."""
-    if syntax.text(receiver) not in holders or attr in declared(review.after):
+def _unset(review: Review, attr: str) -> bool:
+    """Whether nothing in sight gives anything an attribute: no statement, no class, no parser of options."""
+    if attr in declared(review.after) or review.after.methods_named(attr):
+        return False
+    if any(attr in cls.scope.bindings for cls in review.after.classes):
         return False
     return not any(attributes(module).get(attr) for module in review.after.having(attr))
 
