@@ -275,6 +275,7 @@ def _unit(
     unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope], loose: Sequence[Site]
 ) -> Mapping[Module, Edits]:
     """Migrate one unit whole, or report why not; what it writes to which files."""
+    from amp_migrate.reading.gradients.divisible import Divided, divisible
     from amp_migrate.reading.scaler.from_users import FromUsers
     from amp_migrate.reading.scaler.process_wide import LastHome, last_homes
     from amp_migrate.reading.twin.sides import find_twin
@@ -296,8 +297,10 @@ def _unit(
     homes: list[LastHome] | None = None  # what is left to try where the scaler cannot be handed over
     home: LastHome | None = None
     users: Blocked | None = None  # why a library's unit has no set-up
+    early: Blocked | None = None  # why gradients are read divided by the scale
+    divided: Divided = {}
     while True:
-        migration = Migration(rest, options, taken, unit, output, home, users)
+        migration = Migration(rest, options, taken, unit, output, home, users, divided)
         try:
             _carry_out(migration, targets, loose)
             partial.mark(migration, left)
@@ -311,7 +314,13 @@ def _unit(
             if users is None and failure.code == "AMP116" and migration.scales and FromUsers.possible(rest):
                 users = failure
                 continue
-            failure, homes, home, users = users or failure, None, None, None
+            if failure.code == "AMP307" and migration.scales:
+                read = divisible(migration.gradients, failure.module, failure.node)
+                if not read.keys() <= divided.keys():
+                    divided, early = {**divided, **read}, early or failure
+                    continue
+            failure = users or early or failure
+            homes, home, users, divided, early = None, None, None, {}, None
             smaller = partial.without(rest, failure) if options.partial else None
             if smaller is None:
                 return refuse(unit, left[0].cause if left else failure, output)

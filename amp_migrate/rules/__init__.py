@@ -27,6 +27,7 @@ from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, 
 from amp_migrate.rules.state import save as state
 from amp_migrate.rules.stepping import (
     accumulation,
+    divided,
     horovod,
     idle_optimizers,
     overridden_backward,
@@ -51,6 +52,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     half_losses.apply,
     two_pass.apply,
     step.apply,
+    divided.apply,
     inner_clip.apply,
     overridden_backward.apply,
     horovod.apply,

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.options import Options
+from amp_migrate.reading.gradients.divisible import Divided
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -45,6 +46,7 @@ class Migration:
     `earlier` is what the units before it wrote: of code that it shares with them, they have decided the regions.
     `last_home` is the module at whose level the scaler lives, where it could not be handed over.
     `users` is why the unit has no set-up, where the users of a library are taken to have it.
+    `divided` are the gradients that are read divided by the loss scale, where no `unscale_` can come before.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
@@ -57,8 +59,10 @@ class Migration:
         earlier: Output | None = None,
         last_home: LastHome | None = None,
         users: Blocked | None = None,
+        divided: Divided | None = None,
     ) -> None:
         self.unit = unit
+        self.divided = divided or {}
         self.project: Project = unit.project
         self.options = options
         self.output = Output()
@@ -302,7 +306,7 @@ class Migration:
     @cached_property
     def gradients(self) -> GradientReader:
         """Who reads gradients."""
-        return GradientReader(self.unit)
+        return GradientReader(self.unit, self.divided)
 
     @property
     def scaler(self) -> ScalerPlan:

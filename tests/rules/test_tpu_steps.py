@@ -107,3 +107,22 @@ def test_a_question_for_the_stash_that_does_nothing_goes() -> None:
     assert result.after is not None
     assert "_amp_stash" not in result.after
     assert "    torch.save(state, path)\n" in result.after
+
+
+def test_the_module_of_the_tpu_may_be_kept_in_a_field() -> None:
+    kept = TRAINER.replace("xm.optimizer_step(self.optimizer)", "self.args.xla_model.optimizer_step(self.optimizer)")
+    given = kept + dedent(
+        """
+
+        def main(args):
+            if is_tpu_available():
+                args.xla_model = xm
+            Trainer(args, build(), optimizer()).train([])
+        """
+    )
+    result = rewrite(given)
+    assert result.after is not None
+    assert "self.args.xla_model.optimizer_step(self.optimizer)\n" in result.after
+    assert [(f.review, f.line) for f in result.findings if f.code == "AMP216"] == [("look", 21)]
+    other = rewrite(given.replace("args.xla_model = xm", "args.xla_model = strategy"))
+    assert [f.code for f in other.findings if f.status == "manual" and f.line == 21] == ["AMP216"]

@@ -85,6 +85,7 @@ def touching(
     tied = (m for m in unit.project.modules if m in unit.tied and "grad" in m.text)
     queue += [f for m in tied for f in unit.project.functions_of[m] if f in among and reader.function_reads(f, 0)]
     queue += [unit.project.function_of(s.module, s.node) for s in unit.sites]
+    queue += [unit.project.function_of(module, node) for node, module in reader.divided.items()]
     seen: dict[Function, None] = {}
     while queue:
         function = queue.pop()

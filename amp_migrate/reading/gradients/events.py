@@ -42,7 +42,7 @@ class Fault:
 
     module: Module
     node: ast.AST
-    kind: str  # "read", "unscaled twice", "added to", "updated between", "stepped twice" or "stepped again"
+    kind: str  # "read", "unscaled twice", "added to", "updated between", "stepped twice", "stepped again" or "divided"
 
 
 @dataclass
@@ -98,7 +98,9 @@ class Events:
 
     def _expression(self, module: Module, node: Node, part: ast.AST, state: State, names: Names) -> State:
         if isinstance(part, ast.Attribute):
-            if self.reader.reads_here(module, part) and not self._silent(node):
+            if part in self.reader.divided:
+                self._divided(module, part, state, self._concerned(module, node, names))
+            elif self.reader.reads_here(module, part) and not self._silent(node):
                 self._read(module, part, state, self._concerned(module, node, names))
             return state
         if not isinstance(part, ast.Call):
@@ -254,6 +256,11 @@ class Events:
     def _read(self, module: Module, node: ast.AST, state: State, keys: Keys) -> None:
         if any(SCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, node, "read"))
+
+    def _divided(self, module: Module, node: ast.AST, state: State, keys: Keys) -> None:
+        """What is read divided by the scale carries it, on every path."""
+        if any(state[k] != {SCALED} for k in keys):
+            self.faults.setdefault(Fault(module, node, "divided"))
 
     def _unscale(self, module: Module, stmt: ast.stmt, step: Step, state: State, names: Names) -> State:
         home = step.home or step.module

@@ -37,6 +37,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node
 from amp_migrate.reading.units.places import Keys, Names
 from amp_migrate.reading.units.unit import Loss, Unit
+from amp_migrate.reading.values.sources import Sources
 
 
 @dataclass
@@ -82,7 +83,28 @@ class GradientPaths(Events):
         for function in self._relevant:
             if (function in in_play or function in between) and not self.project.calls.get(function):
                 self._function(function, start(number, SCALED if function in between else UNKNOWN), {})
+        for node, module in self.reader.divided.items():
+            if not self._always_between(module, node, {*in_play, *between}, own):
+                self.faults.setdefault(Fault(module, node, "divided"))
         return list(self.faults)
+
+    def _always_between(self, module: Module, node: ast.AST, in_play: set[Function], own: set[Module]) -> bool:
+        """Whether nothing but the code that was walked comes to a node."""
+        function = self.project.function_of(module, node)
+        seen: set[Function] = set()
+        todo = [(module, function)]
+        while todo:
+            module, function = todo.pop()
+            if function is None:
+                if module not in own:
+                    return False
+            elif function not in in_play and function not in seen:
+                seen.add(function)
+                calls = self.project.calls.get(function, [])
+                if not calls or self.project.once(Sources).is_value(function):
+                    return False
+                todo += [(m, self.project.function_of(m, c)) for m, c in calls]
+        return True
 
     def _placed(self) -> set[ast.AST]:
         """The statements at which the migration places something, or that stand in the with statement of a loss."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from functools import cached_property
 
 from amp_migrate.reading.gradients.held_readers import Held, held_readers
@@ -24,8 +25,9 @@ COLLECTORS = frozenset("list tuple iter filter map zip enumerate len isinstance 
 class Readers:
     """Answers, for one unit, which statements read gradients or run a backward."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, divided: Mapping[ast.AST, Module] | None = None) -> None:
         self.unit = unit
+        self.divided = divided or {}  # `X.grad` that is read divided by the scale: no place waits for it
         self.project: Project = unit.project
         self.uses = unit.project.once(GradientUses)
         self._summing: dict[Node, bool] = {}
@@ -33,7 +35,7 @@ class Readers:
         self._held: set[Slot] | None = None
         self._bodies = {s for loss in unit.losses for s in walk(loss.with_stmt)}
         # What the values are that are kept somewhere is found out without them.
-        self._reading = {} if self._given_masters else self.uses.reading
+        self._reading = {} if self._given_masters or self.divided else self.uses.reading
         self._held = self._find_held()
         self._reading = {}
 
@@ -68,12 +70,16 @@ class Readers:
 
     def _reads(self, module: Module, node: ast.AST, depth: int) -> bool:
         if self.uses.reads(module, node):
-            return True
+            return node not in self.divided
         if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
             return False
-        if node in self._given_masters or self._held_called(module, node):
+        if self.handles(module, node):
             return True
         return depth > 0 and any(self.function_reads(f, depth - 1) for f in self.uses.followed(node))
+
+    def handles(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call is handed the gradients of `master_params`, or runs a reader that is kept somewhere."""
+        return call in self._given_masters or self._held_called(module, call)
 
     def _held_called(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs a reader that is kept as a value, or an object whose `__call__` reads gradients."""
@@ -124,7 +130,7 @@ class Readers:
 
     def reads_here(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression itself reads gradients, or calls by its name something that does."""
-        return self._reads(module, node, 0)
+        return node in self.divided or self._reads(module, node, 0)
 
     def function_reads(self, function: Function, depth: int) -> bool:
         """Whether the body of a function reads gradients; `depth` is how many further calls are followed."""
@@ -136,13 +142,18 @@ class Readers:
 
     def _body_reads(self, function: Function, depth: int) -> bool:
         body = self.uses.body(function)
-        if body.reads or function in self._handling_masters:
+        if function in self._handling_masters or (body.reads and self._reads_undivided(function)):
             return True
         if self._held is not None and (
             not self._held.isdisjoint(body.called) or any(self.function_reads(m, 3) for m in body.methods)
         ):
             return True
         return depth > 0 and any(self.function_reads(f, depth - 1) for f in body.followed)
+
+    def _reads_undivided(self, function: Function) -> bool:
+        if not self.divided:
+            return True
+        return any(self.uses.reads(function.module, n) and n not in self.divided for n in function.inside)
 
     def backward(self, node: Node) -> bool:
         """Whether a statement runs a backward."""

@@ -261,23 +261,40 @@ def _stepping(project: Project, module: Module, call: ast.Call) -> str:
         return "by name" if isinstance(parent, ast.Call) and parent.func is call else ""
     if name not in ("step", "optimizer_step") or project.resolved.get(call) or _of_schedule(call.func):
         return ""
-    if on_tpu(module, call):
+    if on_tpu(project, module, call):
         return ""
     if _of_scaler(project, module, call.func) or project.find_class(module, call.func) is not None:
         return ""
     return "out of sight"
 
 
-def on_tpu(module: Module, call: ast.Call) -> bool:
+def on_tpu(project: Project, module: Module, call: ast.Call) -> bool:
     """`xm.optimizer_step(optimizer)`, which runs where Apex never did: its initialize wants parameters on a CUDA device."""
-    return (module.qualify(call.func) or "").startswith("torch_xla.") and called_name(call) == "optimizer_step"
+    if called_name(call) != "optimizer_step":
+        return False
+    if (module.qualify(call.func) or "").startswith("torch_xla."):
+        return True
+    return isinstance(call.func, ast.Attribute) and project.slot(module, call.func.value) in project.once(_of_tpus)
+
+
+def _of_tpus(project: Project) -> set[Slot]:
+    """The variables and fields that may hold a module of torch_xla: `args.xla_model = xm`; see `Project.once`."""
+    found: set[Slot | None] = set()
+    for module in project.modules:
+        if "torch_xla" in module.text:
+            for node in module.of(ast.Assign):
+                if (module.qualify(node.value) or "").startswith("torch_xla."):
+                    found.update(project.slot(module, t) for t in node.targets)
+    return project.reaches(slot for slot in found if slot is not None)
 
 
 def tpu_steps(unit: Unit) -> Iterator[tuple[Module, ast.Call]]:
     """Such steps of a unit's optimizers."""
     for module in unit.reach:
         for call, _ in module.calls_naming({"optimizer_step"}):
-            if on_tpu(module, call) and any(unit.project.slot(module, a) in unit.optimizer_slots for a in call.args):
+            if on_tpu(unit.project, module, call) and any(
+                unit.project.slot(module, a) in unit.optimizer_slots for a in call.args
+            ):
                 yield module, call
 
 

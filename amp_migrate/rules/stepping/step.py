@@ -116,6 +116,8 @@ FAULTS = {
     "for each backward",
     "stepped again": "steps once more with gradients that were stepped with already: GradScaler would divide them by the "
     "scale again; step once for each backward",
+    "divided": "gradients are read here where they carry the scale on some paths only: read them in the function that "
+    "steps, between the last backward and the step",
     "added to": "a backward may add to gradients that were unscaled to be read; read them after the last backward of a step",
 }
 

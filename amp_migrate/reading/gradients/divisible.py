@@ -1,0 +1,135 @@
+"""Readers of gradients that come before the last backward of a step: what they read can be divided by the loss scale.
+
+`scaler.unscale_` is for complete gradients. What looks at those of one micro-batch, or of the first of two losses (a
+log, a Fisher matrix), is given each of them divided, as far as it changes none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from amp_migrate.reading.gradients.directions import CHECKS
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.readers import SUMS
+from amp_migrate.reading.gradients.uses import NOT_READERS, reads_by_name
+from amp_migrate.reading.program.definitions import Function, called_name, dotted
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
+
+Divided = Mapping[ast.AST, Module]  # each `X.grad` that is read, and its file
+
+SAME = frozenset(("data", "detach"))  # the gradient itself
+ABOUT = frozenset("dtype device shape is_sparse is_cuda layout size numel dim ndim".split())  # nothing of its size
+
+
+def divisible(reader: GradientReader, module: Module, node: ast.AST) -> Divided:
+    """The gradients that a statement or an expression reads, in the functions of the program that it calls, too; none where
+    one of them is changed, kept or handed on, so that dividing it would not be the same."""
+    found: dict[ast.AST, Module] = {}
+    if any(reader.project.once(_puts_back, m) for m in reader.unit.tied):
+        return {}
+    return found if _collect(reader, module, [node], found, set()) else {}
+
+
+def _puts_back(project: Project, module: Module) -> bool:
+    """Whether a file writes gradients, which may be some that were read before; see `Project.once`."""
+    return any(
+        isinstance(n.ctx, ast.Store) and not _cleared(module.parents.get(n))
+        for n in module.of(ast.Attribute)
+        if n.attr == "grad" or (n.attr in SAME and isinstance(n.value, ast.Attribute) and n.value.attr == "grad")
+    )
+
+
+def _cleared(stmt: ast.AST | None) -> bool:
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and stmt.value.value is None
+
+
+def whole_gradient(module: Module, grad: ast.AST) -> ast.AST:
+    """`p.grad` with the `.data` or `.detach()` after it."""
+    at = grad
+    while isinstance(parent := module.parents.get(at), ast.Attribute) and parent.attr in SAME:
+        call = module.parents.get(parent)
+        at = call if isinstance(call, ast.Call) and call.func is parent else parent
+    return at
+
+
+def asks_about(module: Module, whole: ast.AST) -> bool:
+    """`p.grad.device`, to which the scale makes no difference."""
+    parent = module.parents.get(whole)
+    return isinstance(parent, ast.Attribute) and parent.attr in ABOUT
+
+
+def _collect(
+    reader: GradientReader, module: Module, nodes: list[ast.AST], found: dict[ast.AST, Module], seen: set[Function]
+) -> bool:
+    for node in (n for top in nodes for n in walk(top)):
+        if isinstance(node, ast.Attribute) and reader.uses.reads(module, node):
+            if not _only_looked_at(reader, module, whole_gradient(module, node)) or _decides(reader, module, node):
+                return False
+            found[node] = module
+        if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
+            continue
+        if reads_by_name(called_name(node)) or reader.handles(module, node):
+            return False
+        for function in reader.uses.followed(node):
+            if function in seen or not reader.function_reads(function, 3):
+                continue
+            seen.add(function)
+            if not _collect(reader, function.module, list(function.inside), found, seen):
+                return False
+    return True
+
+
+def _decides(reader: GradientReader, module: Module, grad: ast.AST) -> bool:
+    """Whether what is read may decide on the step: left out for an overflow, it would leave out the update of the scale."""
+    stmt, scope = module.statement(grad), module.scope_of(grad)
+    if isinstance(stmt, (ast.If, ast.While, ast.Assert, ast.Return)):
+        return not isinstance(stmt, ast.Return) or _answers(reader, module, stmt)
+    if any(isinstance(a, ast.Call) and called_name(a) in CHECKS for a in module.around(grad)):
+        return True
+    names = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for use in (n for name in names for n in module.loads.get(name, ()) if module.scope_of(n) is scope):
+        told = module.statement(use)
+        if isinstance(told, ast.Return) and _answers(reader, module, told):
+            return True
+        if isinstance(told, (ast.If, ast.While, ast.Assert)) and any(n is use for n in walk(told.test)):
+            return True
+    return False
+
+
+def _answers(reader: GradientReader, module: Module, stmt: ast.Return) -> bool:
+    """Whether a caller does something with what a function returns."""
+    function = reader.project.function_of(module, stmt)
+    calls = reader.project.calls.get(function, []) if function is not None else []
+    return not calls or not all(isinstance(m.parents.get(call), ast.Expr) for m, call in calls)
+
+
+def _only_looked_at(reader: GradientReader, module: Module, value: ast.AST, depth: int = 0) -> bool:
+    """Whether all that is done with a gradient is to compute something else of it."""
+    parent = module.parents.get(value)
+    if isinstance(parent, ast.Attribute):
+        return not parent.attr.endswith("_") and isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.FormattedValue)):
+        return True
+    if isinstance(parent, ast.Subscript):
+        return parent.value is value and isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.AugAssign):
+        return parent.value is value and isinstance(parent.target, ast.Name)
+    if isinstance(parent, ast.keyword):
+        parent = module.parents.get(parent)
+    if isinstance(parent, ast.Call):
+        name = called_name(parent)
+        own = module.scope_of(parent).self_name
+        mine = value is parent.func or reader.project.resolved.get(parent) or dotted(parent.func) == f"{own}.{name}"
+        return not mine and not name.endswith("_") and SUMS.search(name) is None
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or depth > 3:
+        return False
+    target = parent.targets[0]
+    if not isinstance(target, ast.Name) or len(module.scope_of(target).bindings.get(target.id, ())) != 1:
+        return False
+    loads = [
+        n for n in module.loads.get(target.id, ()) if module.scope_of(n).lookup(target.id) is module.scope_of(target)
+    ]
+    return all(_only_looked_at(reader, module, whole_gradient(module, n), depth + 1) for n in loads)

@@ -1,0 +1,80 @@
+"""Gradients that are looked at before the last backward of a step: divided by the loss scale where they are read.
+
+Native: https://pytorch.org/docs/stable/generated/torch.amp.GradScaler.html (get_scale; 1.0 where the scaler is disabled)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradients.divisible import asks_about, whole_gradient
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
+from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.migration import Migration
+
+CODES = (
+    Code(
+        "AMP309",
+        "Gradients are divided by the loss scale where they are read",
+        "grad",
+        apex="Gradients are unscaled when the with statement ends, after each backward of a step.",
+        native="They carry the scale until unscale_, which is for complete gradients: p.grad / scaler.get_scale() before.",
+        why="What looks at the gradients of one micro-batch, or between the backwards of two losses, sees the values that "
+        "Apex gave it; the gradients themselves stay as they are.",
+        links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
+        examples=(
+            Example(
+                "fisher[name] += p.grad ** 2",
+                "fisher[name] += (p.grad / scaler.get_scale()) ** 2",
+            ),
+        ),
+    ),
+)
+
+NAMES = ("loss_scale", "grad_scale", "current_loss_scale")
+_OVER_PARAMETERS = re.compile(r"param|group|weights|\bgrads?\b", re.IGNORECASE)
+
+
+def apply(m: Migration) -> None:
+    """Divide what `Migration.divided` names, by a scale that is asked for once where a loop goes through the parameters."""
+    told: set[tuple[Module, ast.AST]] = set()
+    held: dict[ast.stmt, str] = {}
+    for grad, module in m.divided.items():
+        whole = whole_gradient(module, grad)
+        if asks_about(module, whole) or not m.live(module, grad):
+            continue
+        if len(m.scalers) > 1:
+            message = "several scalers serve the optimizers, and which one scaled what is read here cannot be told"
+            raise Blocked(module, grad, "AMP307", "unscale_", message)
+        loop = _over_parameters(module, grad)
+        if loop is None:
+            scale = f"{m.scaler_at(module, grad)}.get_scale()"
+        else:
+            if loop not in held:
+                held[loop] = unbound(module.scope_of(loop), NAMES)
+                m.edit(module).insert_before(loop, f"{held[loop]} = {m.scaler_at(module, loop)}.get_scale()")
+            scale = held[loop]
+        alone = isinstance(module.parents.get(whole), (ast.Call, ast.keyword, ast.Assign, ast.AugAssign))
+        m.edit(module).insert("before", whole, "" if alone else "(")
+        m.edit(module).insert("after", whole, f" / {scale}" if alone else f" / {scale})")
+        stmt = module.statement(grad)
+        if (module, stmt) not in told:
+            told.add((module, stmt))
+            message = "read divided by the loss scale: more is added to these gradients before the step"
+            m.output.note(module, grad, "AMP309", "grad", message, "look")
+
+
+def _over_parameters(module: Module, node: ast.AST) -> ast.stmt | None:
+    """The outermost of the loops around an expression that go through parameters: the scale is one for all of them."""
+    found: ast.stmt | None = None
+    for parent in module.ancestors(node):
+        if isinstance(parent, (*FUNCTION_NODES, ast.ClassDef, ast.Lambda)):
+            break
+        if isinstance(parent, LOOP_NODES):
+            if not isinstance(parent, ast.For) or not _OVER_PARAMETERS.search(ast.unparse(parent.iter)):
+                break
+            found = parent
+    return found
