@@ -457,3 +457,19 @@ def test_a_loop_that_passes_over_the_old_key(test: str, said: bool) -> None:
     found = rewrite_files({"train.py": AVERAGE.replace("TEST", test)})["train.py"]
     assert '"scaler"' in (found.after or "")
     assert any(f.code == "AMP431" and "told by its name" in f.message for f in found.findings) is said
+
+
+@pytest.mark.parametrize("removed", ['del checkpoint["amp"]', 'checkpoint.pop("amp")'])
+def test_an_entry_that_is_taken_out_under_the_old_key(removed: str) -> None:
+    def with_removal(text: str) -> str:
+        line = 'load_state_dict(checkpoint["{}"])\n'
+        for key in ("amp", "scaler"):
+            there = line.format(key)
+            text = text.replace(there, f"{there}        {removed}\n")
+        return text
+
+    assert told(doubts(with_removal(BEFORE), with_removal(AFTER)), "AMP431") == [(8, "refuse")]
+    right = with_removal(AFTER).replace(removed, removed.replace("amp", "scaler"))
+    assert not told(doubts(with_removal(BEFORE), right), "AMP431")
+    lenient = with_removal(AFTER).replace(removed, 'checkpoint.pop("amp", None)')
+    assert not told(doubts(with_removal(BEFORE), lenient), "AMP431")

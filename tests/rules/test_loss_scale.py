@@ -248,3 +248,16 @@ def test_one_that_is_more_than_asked_for_its_scale_is_refused(uses: str) -> None
     result = rewrite(HELD.replace("USES", uses))
     assert result.after is None
     assert any(f.code == "AMP404" for f in result.findings)
+
+
+def test_whether_apex_was_set_up_is_asked_of_the_scaler() -> None:
+    asked = 'if not flag and hasattr(amp._amp_state, "opt_properties"):\n    print("set up")\n'
+    result = rewrite(apex(tail=asked, imports="from apex import amp\nfrom options import flag"))
+    assert result.after is not None
+    assert 'if not flag and scaler.is_enabled():\n    print("set up")\n' in result.after
+    (told,) = found(result, "AMP403")
+    assert (told.review, "O0" in told.message) == ("look", True)
+    first = 'if not hasattr(amp._amp_state, "opt_properties"):\n    ' + INITIALIZE
+    check_refused(apex(prepare=first), "AMP404")
+    other = asked.replace("opt_properties", "handle")
+    check_refused(apex(tail=other, imports="from apex import amp\nfrom options import flag"), "AMP404")

@@ -195,3 +195,18 @@ class Base:
     after = check_files({"train.py": source})["train.py"]
     assert after.count("self.scaler.step(self.optimizer)") == 2
     assert "self.optimizer.step()" not in after
+
+
+def test_an_override_of_the_method_that_steps_inherits_no_step() -> None:
+    """`engine.backward(loss)` beside the base's scaled backward: what is called is no tensor, and what steps is another."""
+    base = BASE.replace(
+        "self.backward(loss)", "with amp.scale_loss(loss, self.optimizer) as scaled:\n            scaled.backward()"
+    )
+    sub = (
+        "class Engine(Base):\n    def step(self, x, y):\n        loss = criterion(self.model(x), y)\n"
+        "        self.model.backward(loss)\n        self.model.step()\n\n\n"
+    )
+    result = rewrite(IMPORTS + base + sub + "trainer = Base(model, optimizer)" + LOOP)
+    assert result.after is not None
+    assert "        self.model.backward(loss)\n        self.model.step()\n" in result.after
+    assert not found(result, "AMP222")

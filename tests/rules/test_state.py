@@ -303,3 +303,40 @@ def test_a_guard_that_asks_for_absence_asks_for_the_new_key(guard: str, wanted: 
     result = rewrite(apex(prepare=f"{INITIALIZE}\n{load}", tail=SAVE.format('"amp": amp.state_dict()')))
     assert result.after is not None, result.findings
     assert f'if {wanted}:\n    print("none")\nelse:\n    scaler.load_state_dict(checkpoint["scaler"])' in result.after
+
+
+REMOVED = """
+def load(path):
+    state = torch.load(path)
+    if "amp" in state:
+        amp.load_state_dict(state["amp"])
+        {removed}
+    return build(**state)
+
+
+def save(path, model, flag):
+    state = {{"model": model.state_dict()}}
+    if flag:
+        state["amp"] = amp.state_dict()
+    torch.save(state, path)
+"""
+
+
+@pytest.mark.parametrize("removed", ['del state["amp"]', 'state.pop("amp")', 'rest = state.pop("amp", None)'])
+def test_an_entry_that_is_taken_out_once_it_is_loaded_is_taken_out_by_its_new_key(removed: str) -> None:
+    written = rewrite(apex(tail=REMOVED.format(removed=removed))).after
+    assert written is not None
+    assert removed.replace("amp", "scaler") in written
+    assert 'if "scaler" in state:\n        scaler.load_state_dict(state["scaler"])\n' in written
+    optional = apex(
+        prepare=f"if args.fp16:\n    {INITIALIZE}",
+        imports="from apex import amp\nfrom options import args",
+        tail=REMOVED.format(removed=removed),
+    )
+    written = rewrite(optional).after  # a disabled scaler saves an empty state, which is taken out as well
+    assert written is not None
+    assert (
+        '    if "scaler" in state:\n        if state["scaler"]:\n            scaler.load_state_dict(state["scaler"])\n'
+        in written
+    )
+    assert rewrite(optional, checkpoint_compat=True).after is None

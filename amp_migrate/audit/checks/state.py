@@ -46,6 +46,7 @@ def check(review: Review) -> Iterable[Doubt]:
     if gone:
         yield from _asked(review, gone, saved)
         yield from _read_still(review, gone)
+        yield from _removed_still(review, gone)
         yield from _passed_over(review, gone, saved)
     yield from _old_optimizers(review)
     yield from _out_of_sight(review)
@@ -180,6 +181,31 @@ def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
             made = {review.values_after.maker(o) for o in review.values_after.of(module, node.value)}
             if "torch.load" in made:
                 what = f'{syntax.text(node)} is read here, and checkpoints are saved without "{key}" now: a KeyError'
+                yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
+
+
+def _removed_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
+    """The entry taken out of a checkpoint under the old key, in a function that loads the scaler's state from the same one."""
+    for module, call in _calls_on_scaler(review, "load_state_dict"):
+        around = module.function_around(call)
+        held = {syntax.text(n.value) for a in call.args for n in syntax.walk(a) if isinstance(n, ast.Subscript)}
+        held |= {
+            syntax.text(n.func.value)
+            for a in call.args
+            for n in syntax.walk(a)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("get", "pop")
+        }
+        for node in syntax.walk(around.node if around is not None else module.tree):
+            key: ast.expr | None = None
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
+                holder, key = node.value, node.slice
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pop":
+                holder, key = node.func.value, node.args[0] if len(node.args) == 1 else None
+            else:
+                continue
+            name = key.value if isinstance(key, ast.Constant) else None
+            if name in gone and syntax.text(holder) in held and not _guarded(module, node, name):
+                what = f'"{name}" is taken out of {syntax.text(holder)} here, which is saved without it now: a KeyError'
                 yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
 
 

@@ -62,6 +62,11 @@ def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:
     return frozenset(_reached(known.imports, *_reached(known.importers, *starts)))
 
 
+def importing(project: Project, start: Module) -> set[Module]:
+    """A module and all that import it, through others too."""
+    return _reached(project.once(Imports).importers, start)
+
+
 def imported(project: Project, start: Module) -> set[Module]:
     """A module and all that it imports, through others too."""
     return _reached(project.once(Imports).imports, start)

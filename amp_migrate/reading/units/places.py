@@ -11,6 +11,7 @@ from amp_migrate.reading.program.definitions import called_name, dotted, element
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.occurrences import Occurrences
+from amp_migrate.reading.program.processes import importing
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
@@ -79,8 +80,18 @@ class Optimizers:
                 same = [g for g in groups if g[0] & group[1] or g[1] & group[0]]
                 groups = [g for g in groups if g not in same]
                 groups.append((group[0].union(*(g[0] for g in same)), group[1].union(*(g[1] for g in same))))
+        if len(groups) == len(self.unit.inits) > 1 and self._in_runs_of_their_own():
+            all_seeds, all_places = zip(*groups, strict=True)
+            groups = [(set[object]().union(*all_seeds), set[object]().union(*all_places))]
         self.seeds = [seeds for seeds, _ in groups] or [set()]
         return [places for _, places in groups] or [set()]
+
+    def _in_runs_of_their_own(self) -> bool:
+        """Whether each `initialize` has one optimizer and belongs to programs of its own: what they share never meets two."""
+        inits = self.unit.inits
+        runs = [importing(self.project, i.module) for i in inits]
+        apart = sum(map(len, runs)) == len(set().union(*runs))
+        return apart and all(len(i.optimizers) == 1 for i in inits)
 
     def _parameters_of(self, group: set[object]) -> set[object]:
         """The places that the models which an optimizer was built from may be in."""

@@ -103,6 +103,8 @@ def _through_amp_state(m: Migration, site: Site) -> None:
     """`_amp_state.loss_scalers[i].loss_scale()` and `._loss_scale`, read or set."""
     module = site.module
     node: ast.expr = site.node
+    if _asks_for_set_up(m, site):
+        return
     if not site.name.endswith("loss_scalers"):
         parent = module.parents.get(node)
         if not (isinstance(parent, ast.Attribute) and parent.attr == "loss_scalers"):
@@ -119,6 +121,23 @@ def _through_amp_state(m: Migration, site: Site) -> None:
         return
     for held in _held(m, site, scaler):
         _used(m, site, held, plan)
+
+
+def _asks_for_set_up(m: Migration, site: Site) -> bool:
+    """`hasattr(amp._amp_state, "opt_properties")`, which says whether `initialize` was called; whether it is that."""
+    module, node = site.module, site.node
+    call = module.parents.get(node)
+    if not isinstance(call, ast.Call) or called_name(call) != "hasattr" or call.args[:1] != [node]:
+        return False
+    name = call.args[1] if len(call.args) > 1 else None
+    if not isinstance(name, ast.Constant) or name.value != "opt_properties":
+        return False
+    if any(stmt in module.ancestors(i.call) for i in m.unit.inits for stmt in [module.statement(node)]):
+        raise _refuse(site)  # what it asks for decides on the set-up itself
+    m.edit(module).replace(call, f"{m.scaler_at(module, node)}.is_enabled()" if m.scales else "True")
+    message = "asks the scaler whether it is enabled; Apex counted a set-up with O0 or enabled=False, too"
+    m.output.done(module, node, "AMP403", "amp._amp_state", message, "look")
+    return True
 
 
 def _chosen(m: Migration, site: Site, scaler: ast.Subscript) -> None:

@@ -127,6 +127,12 @@ def _from_entry(loader: Loader, entry: Entry) -> None:
     m, module, indent = loader.m, loader.module, loader.indent
     edits = m.edit(module)
     key = renamed(m, module, entry.key)
+    removed = _removed(loader, entry)
+    if removed and m.options.checkpoint_compat:
+        message = "the entry is taken out by its key, and either of two may be there: take out what is"
+        raise Blocked(module, removed[0], "AMP402", "amp.load_state_dict", message)
+    for other in removed:
+        edits.replace(other, key)
     present = f"{entry.base}.get({key})" if loader.empty else f"{key} in {entry.base}"
     read = f"{entry.base}.pop({key})" if entry.pops else f"{entry.base}[{key}]"
     line = f"{loader.scaler}.load_state_dict({read})"
@@ -142,12 +148,38 @@ def _from_entry(loader: Loader, entry: Entry) -> None:
             parts = (f"{key} in {entry.base} or ", entry.key, f" in {entry.base}")
             edits.replace(guard, parts if alone else (f"{'not ' * _asks_for_absence(guard)}(", *parts, ")"))
         edits.replace(loader.stmt, tuple(guarded))
+    elif guard is not None and loader.empty and removed:
+        # An empty state is taken out like any other.
+        edits.replace(guard, f"{key} {'not ' * _asks_for_absence(guard)}in {entry.base}")
+        edits.replace(loader.stmt, f"if {read.replace('.pop(', '.get(')}:\n{indent}{line}")
     elif guard is not None:
         absent = f"not {present}" if loader.empty else f"{key} not in {entry.base}"
         edits.replace(guard, absent if _asks_for_absence(guard) else present)
         edits.replace(loader.stmt, line)
     else:
         edits.replace(loader.stmt, tuple(guarded))
+
+
+def _removed(loader: Loader, entry: Entry) -> list[ast.Constant]:
+    """The key where the same function takes the entry out of the same dict: `del checkpoint["amp"]`."""
+    module, scope = loader.module, loader.module.scope_of(loader.stmt)
+    found: list[ast.Constant] = []
+    for node in (n for s in scope.body for n in walk(s)):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
+            holder, key = node.value, node.slice
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "pop"
+            and node.args
+        ):
+            holder, key = node.func.value, node.args[0]
+        else:
+            continue
+        same = isinstance(key, ast.Constant) and key.value == entry.key.value and key is not entry.key
+        if same and isinstance(key, ast.Constant) and module.source(holder) == entry.base:
+            found.append(key)
+    return found
 
 
 def _indented(indent: str, text: str) -> str:

@@ -58,10 +58,10 @@ def _steppers(m: Migration) -> list[Function]:
 
 
 def _inherits_step(m: Migration, method: Function) -> bool:
-    """Whether instances of a method's class are stepped by a method that they inherit."""
-    assert method.cls is not None
-    above = list(method.cls.ancestry())
-    return any(f.cls in above and f.cls is not method.cls for f in _steppers(m))
+    """Whether instances of a method's class are stepped by a method that they inherit, and do not override either."""
+    cls = method.cls
+    assert cls is not None
+    return any(f.cls is not cls and cls.method(f.name) is f for f in _steppers(m))
 
 
 def _owns_step(m: Migration, method: Function) -> bool:
