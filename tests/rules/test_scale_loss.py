@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
-from tests.rules.programs import APEX_LOOP, NATIVE_LOOP, apex, check_refused, found, initialize, native
+from tests.rules.programs import APEX_LOOP, INITIALIZE, NATIVE_LOOP, apex, check_refused, found, initialize, native
 from tests.rules.trained import check_trained
 
 WITH = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()"
@@ -534,3 +534,28 @@ def test_a_scaled_loss_that_is_read_after_its_branch_keeps_its_name_there_and_on
     assert "scaled_loss = scaler.scale(loss)" in after
     assert "scaled_loss = scaler.scale((2 * loss))" in after or "scaled_loss = scaler.scale(2 * loss)" in after
     assert after.count("scaler.scale(loss).backward()") == 1
+
+
+def test_a_condition_beside_the_switch_that_goes_with_the_pair_is_told() -> None:
+    loop = """
+    loss = criterion(model(x), y)
+    if distributed and args.fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+    """
+    imports = "from apex import amp\nfrom options import args, distributed"
+    result = rewrite(apex(loop, f"if args.fp16:\n    {INITIALIZE}", imports=imports))
+    assert result.after is not None
+    assert "scaler.scale(loss).backward()" in result.after
+    (told,) = [f for f in found(result, "AMP201") if f.status == "note"]
+    assert told.message.endswith("it was not where distributed is false")
+    for test in ("args.fp16", "args.fp16 and args.fp16"):
+        same = rewrite(
+            apex(loop.replace("distributed and args.fp16", test), f"if args.fp16:\n    {INITIALIZE}", imports=imports)
+        )
+        assert not [f for f in found(same, "AMP201") if f.status == "note"]
+    both = rewrite(apex(loop, f"if distributed and args.fp16:\n    {INITIALIZE}", imports=imports))
+    assert not [f for f in found(both, "AMP201") if f.status == "note"]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import find
+from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.unit import Blocked, Loss
@@ -294,6 +296,10 @@ def _explain(m: Migration, loss: Loss) -> None:
             "an overflow skipped the steps of all these optimizers with Apex; scaler.step skips only those whose own "
             "gradients are not finite",
         )
+    more = _asked_besides(m, loss)
+    if more:
+        message = f"the loss is scaled now wherever mixed precision is on; it was not where {more} is false"
+        m.output.note(module, loss.call, "AMP201", "amp.scale_loss", message, "look")
     number = loss.site.argument(2, "loss_id")
     if number is not None and m.scales and len(m.scalers) == 1:
         m.output.note(
@@ -303,3 +309,15 @@ def _explain(m: Migration, loss: Loss) -> None:
             "amp.scale_loss",
             "all losses share one scaler: an overflow in one lowers the scale of the others too",
         )
+
+
+def _asked_besides(m: Migration, loss: Loss) -> str:
+    """What the pair around a loss, which is folded, asks besides the switch: `if distributed and fp16:`."""
+    module = loss.module
+    switch = m.switch_in(module.scope_of(loss.with_stmt)) if m.scales else None
+    known = {ast.unparse(part) for part in conjuncts(ast.parse(switch or "True", mode="eval").body)}
+    for stmt, parts in guard_parts(m.project, module, loss.with_stmt):
+        asked = [ast.unparse(ast.parse(part, mode="eval")) for part in parts or ()] if stmt in m.pairs else []
+        if known.intersection(asked):
+            return " and ".join(part for part in asked if part not in known)
+    return ""
