@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import tempfile
 import traceback
@@ -28,6 +29,7 @@ from tests.metamorphic.running import Run, Runner
 # What rounding alone may move, as in amp_migrate/verify/thresholds.py: a loss computed in float16, the norm of a
 # gradient, and the share of module calls in half precision.
 LOSS, GRADIENT, PRECISION = 2**-9, 0.004, 0.02
+MOST_APART = 4.0  # of the loss scales of two runs, once they have trained
 APEX_SAYS = re.compile(r"amp O[0-3]: |  [a-z_0-9]+ += |Gradient overflow: ")
 
 
@@ -183,6 +185,8 @@ def difference(run: Run, wanted: Run) -> str:
         mine, theirs = run.numbers(what), wanted.numbers(what)
         if len(mine) != len(theirs):
             return f"{len(mine)} {what} instead of {len(theirs)}"
+        if what == "losses":
+            mine = _rescaled(mine, theirs)
         for step, (one, other) in enumerate(zip(mine, theirs, strict=True)):
             if one != other and not abs(one - other) <= limit * max(abs(one), abs(other)):
                 return f"{what}[{step}] is {one:.6g} instead of {other:.6g}"
@@ -193,6 +197,18 @@ def difference(run: Run, wanted: Run) -> str:
     if len(_own_lines(run)) != len(_own_lines(wanted)):
         return "it prints other lines"
     return ""
+
+
+def _rescaled(losses: list[float], wanted: list[float]) -> list[float]:
+    """Losses as backward saw them, times the scale of the other run. Both begin with the same scale; after an overflow one
+    may be halved within an iteration where the other is at its end, which gradients and parameters do not show."""
+    factor = 1.0
+    found = losses[:1]
+    for loss, other in zip(losses[1:], wanted[1:], strict=True):
+        if loss and other and loss * other > 0 and math.isfinite(loss) and math.isfinite(other):
+            factor = 2.0 ** round(math.log2(other / loss))
+        found.append(loss * factor if 1 / MOST_APART <= factor <= MOST_APART else loss)
+    return found
 
 
 def _own_lines(run: Run) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.metamorphic.judging import Reference, judge
+from tests.metamorphic.judging import Reference, difference, judge
 from tests.metamorphic.known import cause
 from tests.metamorphic.program import ENTRY, Fixture, Project
-from tests.metamorphic.running import Runner
+from tests.metamorphic.running import Run, Runner
 from tests.metamorphic.transforms import TRANSFORMS
 
 SEED = 10
@@ -89,3 +89,23 @@ def test_a_transformation_that_changes_the_program_is_no_measure(references: dic
     reference = references["plain_script"]
     changed = reference.fixture.before.replace("lr=5e-3", "lr=6e-3")
     assert judge(reference, "faster", Project({ENTRY: changed})).verdict == "unsound"
+
+
+@pytest.mark.parametrize(
+    ("losses", "norm", "told"),
+    [
+        ([8.0, 8.0, 4.0, 2.0], 1.0, ""),
+        ([8.0, 4.0, 2.0, 2.0], 1.0, ""),  # halved within an iteration rather than at its end
+        ([16.0, 16.0, 8.0, 4.0], 1.0, "losses[0]"),  # another scale to begin with
+        ([8.0, 8.0, 4.0, 2.5], 1.0, "losses[3]"),
+        ([8.0, 128.0, 64.0, 32.0], 1.0, "losses[1]"),  # scaled once more
+        ([8.0, 4.0, 2.0, 2.0], 2.0, "gradients[0]"),
+    ],
+)
+def test_the_scale_of_a_loss_is_compared_where_training_begins(losses: list[float], norm: float, told: str) -> None:
+    def run(values: list[float], gradient: float) -> Run:
+        seen = {"losses": [v.hex() for v in values], "gradients": [gradient.hex()], "parameters": []}
+        return Run(0, "", "", seen)
+
+    assert difference(run(losses, norm), run([8.0, 8.0, 4.0, 2.0], 1.0)).startswith(told)
+    assert bool(told) is bool(difference(run(losses, norm), run([8.0, 8.0, 4.0, 2.0], 1.0)))

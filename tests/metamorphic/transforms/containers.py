@@ -39,6 +39,6 @@ TRANSFORMS = {
     "ensemble": prepared(
         "members",
         "{name} = [('only', {optimizer})]",
-        "for label, member in zip(['only'], [m for _, m in {name}]):\n    member.step()",
+        "for member_name, member in zip(['only'], [m for _, m in {name}]):\n    member.step()",
     ),
 }
