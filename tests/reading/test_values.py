@@ -292,7 +292,8 @@ def test_too_many_values_are_none_that_are_known() -> None:
         ("on = False\nrun(1, on)", {False}),
         ("run(*(1, True))", {True}),
         ("run(1, **{'on': True})", {True}),
-        ("more = {'on': True}\nrun(1, **more)", {True, None}),  # it may lack the key
+        ("more = {'on': True}\nrun(1, **more)", {True}),
+        ("more = {'on': True}\nmore.clear()\nrun(1, **more)", None),  # it may lack the key
         ("run(1, **{'off': True})", {None}),
         ("run(1, **read())", None),
         ("class Run:\n    pass\nrun(1, Run())", None),

@@ -246,10 +246,19 @@ GIVEN_AS_A_VALUE = """
 """
 
 
+@pytest.mark.parametrize("loss", ["BCELoss", "BCEWithLogitsLoss"])
+def test_a_loss_that_is_handed_to_a_function_with_its_first_arguments_stays_outside_of_the_region(loss: str) -> None:
+    call = "functools.partial(train, model)"
+    result = rewrite(GIVEN_AS_A_VALUE.replace("{loss}", loss).replace("{call}", call))
+    assert result.after is not None
+    assert (
+        '    scaler = torch.amp.GradScaler("cuda")\n    functools.partial(train, scaler, model)(batches' in result.after
+    )
+    assert ("\n        loss = criterion(output, y)\n" in result.after) == (loss == "BCELoss")
+
+
 @pytest.mark.parametrize(("loss", "refused"), [("BCELoss", True), ("BCEWithLogitsLoss", False)])
-@pytest.mark.parametrize(
-    "call", ["functools.partial(train, model)", "{'train': functools.partial(train, model)}['train']"]
-)
+@pytest.mark.parametrize("call", ["{'train': functools.partial(train, model)}['train']"])
 def test_a_loss_that_is_handed_over_out_of_sight_is_known_by_its_name(call: str, loss: str, refused: bool) -> None:
     result = rewrite(GIVEN_AS_A_VALUE.replace("{loss}", loss).replace("{call}", call))
     assert (result.after is None) == refused

@@ -801,3 +801,24 @@ def test_where_nothing_is_wrapped_nothing_is_said_of_gradients() -> None:
     assert said == [("as-is", "asks for torch's DistributedDataParallel")] * 2
     kept = TESTS.replace("isinstance(model, TYPES)", "TYPES[0](model)")
     assert "find_unused_parameters" in next(f.message for f in rewrite(kept).findings if f.code == "AMP601")
+
+
+SHARED = """
+def wrap(model, args):
+    if args.quick:
+        from quicker.parallel import DistributedDataParallel as DDP
+    else:
+        from apex.parallel import DistributedDataParallel as DDP
+    return DDP({given})
+"""
+
+
+def test_a_name_that_another_import_binds_in_a_branch_of_its_own() -> None:
+    """What is called may be the other class: it keeps its call and its import."""
+    result = check_rewrite(SHARED.format(given="model"), SHARED.format(given="model").replace("apex.", "torch.nn."))
+    assert [(f.status, f.review) for f in result.findings if f.code == "AMP601"] == [("done", "look")]
+    refused = check_manual(SHARED.format(given="model, delay_allreduce=True"), "AMP601")
+    assert refused.after is None
+    optimizers = SHARED.replace("parallel", "optimizers").replace("DistributedDataParallel as DDP", "FusedAdam")
+    refused = check_manual(optimizers.replace("DDP({given})", "FusedAdam(model, lr=0.1)"), "AMP621")
+    assert refused.after is None

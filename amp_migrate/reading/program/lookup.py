@@ -15,6 +15,8 @@ from amp_migrate.reading.program.definitions import (
     alternatives,
     dotted,
     entries,
+    given_once,
+    single_assignment,
     written_out,
 )
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
@@ -140,6 +142,7 @@ class Lookup(Imports):
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return []
         if node not in self._definitions:
+            self._definitions[node] = []  # names that stand for each other end here
             self._definitions[node] = list(dict.fromkeys(self._find_definitions(module, node)))
         return self._definitions[node]
 
@@ -150,6 +153,9 @@ class Lookup(Imports):
                 return found
             if owner is not None and (found := self._own_classes(owner, node.id)):
                 return found
+            same = given_once(owner, node.id)  # `run = train`
+            if isinstance(same, (ast.Name, ast.Attribute)) and node.id not in (owner.params if owner else ()):
+                return [d for d in self.definitions(module, same) if d in self.functions]
         name = module.taken(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)
@@ -219,6 +225,8 @@ class Lookup(Imports):
 
     def _callees(self, module: Module, call: ast.Call) -> list[Function]:
         named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
+        if isinstance(call.func, ast.Subscript):
+            named_here = self._of_table(module, call.func)
         if named_here:
             run = (
                 self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
@@ -245,6 +253,13 @@ class Lookup(Imports):
             return []
         named = [f for f in self.methods_named[name] if self.programs[f.module] == self.programs[module]]
         return named if len(named) == 1 else []
+
+    def _of_table(self, module: Module, entry: ast.Subscript) -> list[ast.AST]:
+        """The functions of an entry by its name: `phases = {"train": train}`, `phases["train"](loader)`."""
+        table = single_assignment(module, entry.value) if isinstance(entry.value, ast.Name) else entry.value
+        key = entry.slice.value if isinstance(entry.slice, ast.Constant) else None
+        held = [value for name, value in entries(table) if name == key] if table is not None else []
+        return [d for value in held[-1:] for d in self.definitions(module, value) if d in self.functions]
 
     def _is_foreign(self, module: Module, node: ast.expr) -> bool:
         """Whether an object is in any case made by calling a class from outside of the program."""

@@ -29,6 +29,7 @@ from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
 from amp_migrate.reading.program.passed_on import OWN, passed_on
+from amp_migrate.reading.program.spelled_out import spelled_out
 from amp_migrate.reading.program.tree import walk
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Project(Lookup):
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
+        self._spelled: dict[ast.Call, ast.Call] = {}  # calls with what they unpack in its place
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._made: dict[tuple[Any, ...], Any] = {}
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
@@ -109,17 +111,20 @@ class Project(Lookup):
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         found = super().callees(module, call)
-        if found or not isinstance(call.func, ast.Name):
+        if found:
             return found
-        bound = self._partials.get(Slot(module.scope_of(call).lookup(call.func.id), call.func.id))
-        functions = self.partial_of(module, bound) if bound is not None else []
-        if bound is None or not functions:
+        bound: ast.AST | None = call.func  # `partial(train, model)(loader)`
+        if isinstance(call.func, ast.Name):
+            bound = self._partials.get(Slot(module.scope_of(call).lookup(call.func.id), call.func.id))
+        functions = self.partial_of(module, bound) if isinstance(bound, ast.Call) else []
+        if not isinstance(bound, ast.Call) or not functions:
             return []
         self.through[call] = bound
         return functions
 
     def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         bound = self.through.get(call)
+        call = self._spelled.get(call, call)
         if bound is None:
             yield from super().arguments(function, call)
             return
@@ -325,6 +330,8 @@ class Project(Lookup):
     def _call(self, module: Module, call: ast.Call) -> None:
         functions = self.callees(module, call)
         self.resolved[call] = functions
+        if functions and (spelled := spelled_out(module, call)) is not None:
+            self._spelled[call] = spelled
         for function in functions:
             self.calls[function].append((module, call))
             given = list(self.arguments(function, call))

@@ -125,8 +125,8 @@ class Forwards:
         parts: list[ast.expr] = []
         if isinstance(value, ast.Call) and getattr(value.func, "id", "") != "getattr":
             cls = self.project.find_class(module, value.func)
-            if cls is not None and not cls.is_module:
-                return False  # an object that holds the model: its methods say what they run
+            if (cls is not None and not cls.is_module) or self.project.partial_of(module, value):
+                return False  # an object or a function that holds the model: its body says what it runs
             parts = [*value.args, *(k.value for k in value.keywords)]
         elif isinstance(value, ast.IfExp):
             parts = [value.body, value.orelse]

@@ -139,11 +139,12 @@ def brings_apex(module: Module) -> bool:
 def imports_apex(node: ast.AST) -> bool:
     """Whether a statement imports something of Apex."""
     if isinstance(node, ast.Import):
-        return any(_is_apex(a.name) for a in node.names)
-    return isinstance(node, ast.ImportFrom) and not node.level and _is_apex(node.module or "")
+        return any(of_apex(a.name) for a in node.names)
+    return isinstance(node, ast.ImportFrom) and not node.level and of_apex(node.module or "")
 
 
-def _is_apex(name: str) -> bool:
+def of_apex(name: str) -> bool:
+    """Whether a dotted name is Apex's, or one of the extensions that it builds."""
     return name.split(".")[0] in ("apex", "amp_C", "apex_C")
 
 

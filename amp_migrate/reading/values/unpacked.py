@@ -7,11 +7,11 @@ the settings of `initialize` are a closed set, so `options.get("loss_scale")` is
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.spelled_out import only_looks, other_uses
 
 # Arguments of `initialize` about float16 weights and messages: autocast over float32 weights asks for none of them.
 ONLY_HALF_WEIGHTS = frozenset(
@@ -27,8 +27,8 @@ def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
     found = _entries(value) if value is not None else None
     if value is None or found is None:
         return None
-    for use in _other_uses(module, node):
-        if _only_looks(module, use):
+    for use in other_uses(module, node):
+        if only_looks(module, use):
             continue
         more = _filled(module, use)
         if more is None:
@@ -42,19 +42,11 @@ def literal_dict(module: Module, node: ast.expr) -> dict[str, ast.expr] | None:
 def fills(module: Module, name: ast.Name) -> list[ast.stmt]:
     """Statements that only put entries into a dict of arguments; none where it serves anything but this one call."""
     found: list[ast.stmt] = []
-    for use in _other_uses(module, name):
+    for use in other_uses(module, name):
         if _filled(module, use) is None:
             return []
         found.append(module.statement(use))
     return found
-
-
-def _other_uses(module: Module, name: ast.Name) -> Iterator[ast.Name]:
-    """The other reads of a variable."""
-    owner = module.scope_of(name).lookup(name.id)
-    for use in module.loads.get(name.id, ()):
-        if use is not name and module.scope_of(use).lookup(name.id) is owner:
-            yield use
 
 
 def _entries(node: ast.expr) -> dict[str, ast.expr] | None:
@@ -68,18 +60,6 @@ def _entries(node: ast.expr) -> dict[str, ast.expr] | None:
             return None
         found[key.value] = value
     return found
-
-
-def _only_looks(module: Module, use: ast.Name) -> bool:
-    """Whether a use of a dict leaves it as it is: an entry read, a message printed, arguments passed with `**`."""
-    parent = module.parents.get(use)
-    if isinstance(parent, ast.Subscript):
-        return isinstance(parent.ctx, ast.Load)
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in ("get", "items", "keys", "values", "copy")
-    if isinstance(parent, ast.Call):
-        return ast.unparse(parent.func).split(".")[0] in ("print", "len", "logging", "logger", "log", "str", "repr")
-    return isinstance(parent, (ast.FormattedValue, ast.Compare)) or (isinstance(parent, ast.keyword) and not parent.arg)
 
 
 def _filled(module: Module, use: ast.Name) -> dict[str, ast.expr] | None:
@@ -187,8 +167,8 @@ def _partly(module: Module, node: ast.Name) -> Unpacked | None:
     if known is None:
         return None
     keys: set[str] = set()
-    for use in _other_uses(module, node):
-        if _only_looks(module, use):
+    for use in other_uses(module, node):
+        if only_looks(module, use):
             continue
         more = _filled(module, use)
         if more is None:

@@ -12,7 +12,7 @@ from amp_migrate.reading.conditions.tests import availability, only_shipped
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.sites.apex import apex_imports, imports_apex
+from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import stand_ins
 from amp_migrate.rules.cleanup.guards import Guards
 from amp_migrate.rules.cleanup.import_texts import keep_only
@@ -180,7 +180,7 @@ class Cleaner:
 
     def _of_apex(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
         if imports_apex(node):
-            return isinstance(node, ast.ImportFrom) or alias.name.split(".")[0] in ("apex", "amp_C", "apex_C")
+            return isinstance(node, ast.ImportFrom) or of_apex(alias.name)
         base = self.module.import_base(node) if isinstance(node, ast.ImportFrom) else ""
         return self.project.handed_on.meaning(f"{base}.{alias.name}").split(".")[0] == "apex"
 
@@ -288,7 +288,7 @@ def is_own(module: Module, node: ast.Name) -> bool:
     owner = module.scope_of(node).lookup(node.id)
     if owner is None or (owner.is_module and not _brought_to_functions(module, node.id)):
         return False
-    return not any(target.split(".")[0] == "apex" for target in owner.imports.values())
+    return not any(of_apex(target) for target in owner.imports.values())
 
 
 def _brought_to_functions(module: Module, name: str) -> bool:

@@ -3,8 +3,8 @@
 Apex: https://github.com/NVIDIA/apex (apex/multi_tensor_apply)
 Native: https://pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html
 
-Three operations of a closed set are taken: the norm over a list, a list scaled, two lists added. All uses of one file or
-none: an operation it does not know, or an overflow flag that is read, leaves the file to a person.
+Operations of a closed set are taken: the norm over a list, a list scaled or copied, two lists added. All uses of one file or
+none: an operation it does not know, or an overflow flag that is read, leaves the file to Apex, which still ships the kernels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CODES = (
         native="The norm of each tensor in float32 and the norm of those; torch._foreach_mul_, torch._foreach_add_.",
         why="Where the flag is never read, these compute the same: the kernel adds up squares in float32 whatever the tensors "
         "are, and half ends at 65504. The norm is a tensor without dimensions instead of one with a single element. Other "
-        "operations, and flags that are read, are left to a person.",
+        "operations, and flags that are read, stay with Apex, which still ships the kernels.",
         links=(APEX, CLIP),
         examples=(
             Example(
@@ -141,6 +141,8 @@ class _Reader:
             self._norm(call, f"{self.torch}.stack([t.norm(dtype={self.torch}.float32) for t in {texts[0]}]).norm()")
         elif name == SCALE and len(texts) == 2 and texts[0] == texts[1] and len(rest) == 1:
             self._statement(call, f"{self.torch}._foreach_mul_({texts[0]}, {given[0]})")
+        elif name == SCALE and len(texts) == 2 and given in (["1.0"], ["1"]):
+            self._statement(call, f"{self.torch}._foreach_copy_({texts[1]}, {texts[0]})")
         elif name == AXPBY and len(texts) == 3 and texts[0] == texts[2] != texts[1] and given[2:] in (["-1"], []):
             self._statement(
                 call,
@@ -184,22 +186,21 @@ class _Reader:
         name = self.project.qualify(self.module, node)
         if name is not None and name.startswith("amp_C."):
             return name
-        stmt = self._holder(node)
-        found = self.project.qualify(self.module, stmt.value) or ""
-        if not found.startswith("amp_C."):
+        held = self._holders(node)
+        found = self.project.qualify(self.module, held[0].value) or ""
+        if len(held) > 1 or not found.startswith("amp_C."):
             raise _Unknown
         return found
 
     def _flag(self, node: ast.expr) -> None:
         """An overflow flag: a tensor made for it alone."""
-        stmt = self._holder(node)
-        if not isinstance(stmt.value, ast.Call) or not ast.unparse(stmt.value.func).endswith(
-            (".IntTensor", ".tensor", ".zeros")
-        ):
-            raise _Unknown
+        for stmt in self._holders(node):
+            made = ast.unparse(stmt.value.func) if isinstance(stmt.value, ast.Call) else ""
+            if not made.endswith((".IntTensor", ".tensor", ".zeros")):
+                raise _Unknown
 
-    def _holder(self, node: ast.expr) -> ast.Assign:
-        """The one assignment of a variable of this scope or of an attribute of `self`."""
+    def _holders(self, node: ast.expr) -> list[ast.Assign]:
+        """The assignments of a variable of this scope or of an attribute of `self`: one at least."""
         if isinstance(node, ast.Name):
             owner = self.module.scope_of(node).lookup(node.id)
             if owner is None or owner.is_module:
@@ -214,11 +215,11 @@ class _Reader:
             found = [self.module.statement(n) for n in self._attributes(node.attr) if isinstance(n.ctx, ast.Store)]
         else:
             raise _Unknown
-        stmt = found[0] if len(found) == 1 else None
-        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or isinstance(stmt.targets[0], ast.Tuple):
+        held = [s for s in found if isinstance(s, ast.Assign) and len(s.targets) == 1]
+        if not held or len(held) < len(found) or any(isinstance(s.targets[0], ast.Tuple) for s in held):
             raise _Unknown
-        self.uses.holders[stmt] = node
-        return stmt
+        self.uses.holders.update(dict.fromkeys(held, node))
+        return held
 
     def _attributes(self, name: str) -> list[ast.Attribute]:
         """Every use of an attribute of that name in the files that may see it."""

@@ -70,6 +70,7 @@ class _Parts:
             owner = binding.scope.lookup(binding.name) or binding.scope
             self.bindings.setdefault((owner, binding.name), []).append(binding)
         self.decided: dict[Site, Native | Manual] = {}
+        self.shared: set[Binding] = set()  # what another import binds in another branch
         self.held: dict[tuple[Scope, str], Site] = {}  # names that stay Apex's for the sake of a site
 
     def run(self) -> None:
@@ -182,6 +183,10 @@ class _Parts:
     def _group(self, group: list[Binding], sites: list[tuple[Site, Native | Manual]]) -> None:
         """All uses of one name, or all dotted uses: `group` holds the imports that bind the name, if they are here."""
         native = self._single(group, sites)
+        shared = [site for site, _ in sites if native is not None and self._another_import(group, site)]
+        if shared and native is not None:
+            self._import_beside(group, native, [(s, d) for s, d in sites if s in shared])
+            return
         keeps = self._keeps_name(group, native, sites) if native is not None else self._keeps_import(group, sites)
         if keeps and native is not None:
             for binding in group:
@@ -206,6 +211,31 @@ class _Parts:
                 self._done(site, decision.code, f"{own}, which stood in where Apex was missing", "look")
             elif changed or group:  # a name that another file hands on and that stays is that file's to tell
                 self._done(site, decision.code, decision.message, decision.review)
+
+    def _another_import(self, group: list[Binding], site: Site) -> bool:
+        """Whether a name that is used is bound by an import from elsewhere as well, in a branch of its own."""
+        if site.call is None or not isinstance(site.node, ast.Name) or self.module.import_above(site.node) is not None:
+            return False
+        owner = site.scope.lookup(site.node.id)
+        stands_in = {b.fallback for b in group}
+        bound = (self.module.statement(b) for b in (owner.bindings.get(site.node.id, ()) if owner is not None else ()))
+        others = [s for s in bound if isinstance(s, ast.ImportFrom) and s not in stands_in]
+        return any(s.level or (s.module or "").split(".")[0] not in ("apex", "torch") for s in others)
+
+    def _import_beside(self, group: list[Binding], native: str, sites: list[tuple[Site, Native | Manual]]) -> None:
+        """The import alone gives way to torch's: what is called may be the other class, too."""
+        if any(isinstance(d, Manual) or (s.call is not None and s.call.keywords) for s, d in sites):
+            for site, decision in sites:
+                message = "another import binds this name, too, and takes other arguments: write a call for each"
+                self.output.manual(self.module, site.call or site.node, decision.code, site.construct, message)
+            return
+        self.shared.update(group)
+        for binding in group:
+            self._import_native(binding, native)
+        for site, decision in sites:
+            self.edits.replace(site.node, self._keep(site))
+            message = f"{decision.message}; another import binds this name, too, so the call stays as it is"
+            self._done(site, decision.code, message, "look")
 
     def _own(self, binding: Binding, native: str) -> str | None:
         """The class of the program's own that an import from Apex gives way to."""
@@ -354,7 +384,11 @@ class _Parts:
         for group in self.bindings.values():
             for binding in group:
                 parent = binding.other_branch
-                if parent is None or binding.alias not in self.imports.removed.get(binding.stmt, []):
+                if (
+                    binding in self.shared
+                    or parent is None
+                    or binding.alias not in self.imports.removed.get(binding.stmt, [])
+                ):
                     continue
                 mine = parent.body if any(s is binding.stmt for s in parent.body) else parent.orelse
                 names = {

@@ -77,10 +77,6 @@ HALF_ONLY = frozenset(("fmha", "multihead_attn"))
 KEPT_PARTS = {"mlp": "torch.nn.Sequential of Linear and ReLU", "fused_dense": "torch.nn.Linear"}
 # By the part of Apex a name lives in.
 PARTS = {
-    "multi_tensor_apply": (
-        "AMP642",
-        "torch._foreach functions do this for lists of tensors; torch.optim batches by itself",
-    ),
     "RNN": ("AMP643", "use torch.nn's recurrent layers under autocast; checkpoints need their parameters renamed"),
     "reparameterization": (
         "AMP643",
@@ -109,5 +105,8 @@ def convert(project: Project, site: Site) -> Manual | None:
         return Manual(code, f"{reason}; {raises} until torch.nn.MultiheadAttention takes its place")
     if parts[1] in KEPT_PARTS:
         return Manual("AMP644", f"{_BUILT}; {KEPT_PARTS[parts[1]]} computes the same under autocast", works=True)
+    if parts[1] == "multi_tensor_apply":
+        message = f"{_BUILT}, built with --cuda_ext; torch._foreach functions do this for lists of tensors"
+        return Manual("AMP642", message, works=True)
     found = PARTS.get(parts[1])
     return Manual(*found) if found is not None else None

@@ -68,14 +68,16 @@ def helper(reading: Reading) -> Project | None:
 
 
 def static_method(reading: Reading) -> Project | None:
-    """`Engine().backpropagate(loss, optimizer)`, a method of a class that holds nothing."""
+    """`Backpropagation().backpropagate(loss, optimizer)`, a method of a class that holds nothing."""
     found = _simple(reading)
     if not found or not _same_for_all(found) or not all(_module_level(reading, call) for _, call, _ in found):
         return None
     for statement, call, _ in found:
         arguments = ", ".join(map(ast.unparse, call.args))
-        reading.replace(statement, *statements(f"Engine().backpropagate({arguments})"))
-    reading.define(*statements("class Engine:\n" + _definition("backpropagate", found[0][1], "    ", "self, ")))
+        reading.replace(statement, *statements(f"Backpropagation().backpropagate({arguments})"))
+    reading.define(
+        *statements("class Backpropagation:\n" + _definition("backpropagate", found[0][1], "    ", "self, "))
+    )
     return reading.project()
 
 

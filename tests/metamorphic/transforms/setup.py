@@ -67,7 +67,7 @@ def options_in_dict(reading: Reading) -> Project | None:
     """`options = {"opt_level": "O1"}; amp.initialize(model, optimizer, **options)`."""
     changed = False
     for call in reading.initialized:
-        if not call.keywords or not reading.plain(call):
+        if not call.keywords or not reading.plain(call) or any(k.arg is None for k in call.keywords):
             continue
         name = reading.fresh("amp_options")
         items = ", ".join(f"{k.arg!r}: {ast.unparse(k.value)}" for k in call.keywords)

@@ -1,0 +1,52 @@
+"""Calls whose unpacked arguments are written out where a name is bound: `options = dict(model=model)`, `train(**options)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import entries, single_assignment
+from amp_migrate.reading.program.module import Module
+
+
+def spelled_out(module: Module, call: ast.Call) -> ast.Call | None:
+    """The same call with what it unpacks in its place; None where it unpacks nothing that is written out elsewhere and
+    stays as it is."""
+    args: list[ast.expr] = []
+    keywords: list[ast.keyword] = []
+    for arg in call.args:
+        value = _bound(module, arg.value) if isinstance(arg, ast.Starred) else None
+        args += value.elts if isinstance(value, (ast.Tuple, ast.List)) else [arg]
+    for keyword in call.keywords:
+        value = _bound(module, keyword.value) if keyword.arg is None else None
+        given = [ast.keyword(name, entry) for name, entry in entries(value)] if value is not None else []
+        keywords += given or [keyword]
+    if args == call.args and keywords == call.keywords:
+        return None
+    return ast.copy_location(ast.Call(call.func, args, keywords), call)
+
+
+def _bound(module: Module, node: ast.expr) -> ast.expr | None:
+    if not isinstance(node, ast.Name) or not all(only_looks(module, use) for use in other_uses(module, node)):
+        return None
+    return single_assignment(module, node)
+
+
+def other_uses(module: Module, name: ast.Name) -> Iterator[ast.Name]:
+    """The other reads of a variable."""
+    owner = module.scope_of(name).lookup(name.id)
+    for use in module.loads.get(name.id, ()):
+        if use is not name and module.scope_of(use).lookup(name.id) is owner:
+            yield use
+
+
+def only_looks(module: Module, use: ast.Name) -> bool:
+    """Whether a use of a dict leaves it as it is: an entry read, a message printed, arguments passed with `**`."""
+    parent = module.parents.get(use)
+    if isinstance(parent, ast.Subscript):
+        return isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("get", "items", "keys", "values", "copy")
+    if isinstance(parent, ast.Call):
+        return ast.unparse(parent.func).split(".")[0] in ("print", "len", "logging", "logger", "log", "str", "repr")
+    return isinstance(parent, (ast.FormattedValue, ast.Compare)) or (isinstance(parent, ast.keyword) and not parent.arg)
