@@ -58,7 +58,11 @@ def check(review: Review) -> Iterable[Doubt]:
             for place in sorted(_asked(review, change, body, old)):
                 if root(place) in without:
                     continue
-                for told in _followed(review, after, before, change, body, place):
+                after.settings.asked = False
+                doubts = list(_followed(review, after, before, change, body, place))
+                if not doubts and after.settings.asked:  # as it is written nothing is wrong; but it may be set otherwise
+                    doubts = list(_followed(review, after.unsettled, before.unsettled, change, body, place))
+                for told in doubts:
                     without.add(place)
                     if isinstance(told, Doubt):
                         found.setdefault((told.path, told.line, told.construct, told.verdict), told)

@@ -7,7 +7,8 @@ remembering which tests came out how: where `if args.fp16:` was taken once, it i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -242,26 +243,31 @@ def walk(
     limit: int = LIMIT,
     about: Callable[[str], bool] | None = None,
     seeing: Callable[[Node, S, Facts], Iterable[S]] | None = None,
-    making: Callable[[ast.Assign], Iterable[tuple[str, bool]]] = lambda _: (),
+    making: Callable[[ast.Assign], Iterable[tuple[str, bool, bool]]] = lambda _: (),
+    settings: Settings | None = None,
 ) -> Walk[S]:
     """Follow every path from the entry until nothing new is met.
 
     `step` gives the states after a node for a state before it; an empty result ends the path. An exception leaves a
     statement with the states that `on_error` gives (by default the state before the statement).
     With `about`, only facts that it wants are kept, and of these also what assignments tell (`fp16 = args.fp16`), and what
-    `making` knows of the objects that they make. `seeing` is a `step` that is told the facts, too. Raises TooManyPaths.
+    `making` knows of the objects that they make (and whether it is a setting of theirs); `settings` says whether a setting
+    keeps the value that is written. `seeing` is a `step` that is told the facts, too. Raises TooManyPaths.
     """
     # In the order of arrival: where there are too many, which are kept must not depend on how strings hash.
     arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
     blunt: set[Node] = set()
     given: dict[Node, set[str]] = {n: assigned(n.stmt) for n in graph.nodes if n.stmt is not None}
+    times = Counter(name for names in given.values() for name in names)
     while todo:
         node, (facts, state) = todo.pop()
         known = forget(facts, given[node]) if node.stmt is not None and node.kind != "leave" else facts
         if about is not None and isinstance(node.stmt, ast.Assign):
-            tells = (*told(node.stmt, facts, known), *making(node.stmt))
-            known |= frozenset(f for f in tells if about(f[0]))
+            setting = _is_setting(node.stmt, times)
+            tells = (*((*f, setting) for f in told(node.stmt, facts, known)), *making(node.stmt))
+            wanted = [f for f in tells if about(f[0]) and (not f[2] or settings is None or settings.hold())]
+            known |= frozenset(f[:2] for f in wanted)
         results = list(step(node, state) if seeing is None else seeing(node, state, facts))
         for edge in node.after:
             leaving = (on_error(node, state) if on_error is not None else [state]) if edge.error else results
@@ -291,6 +297,26 @@ def walk(
                     there[now, new] = None
                     todo.append((edge.to, (now, new)))
     return Walk(graph, arrived, bool(blunt))
+
+
+@dataclass
+class Settings:
+    """Whether what a program sets once and asks for is taken to stay as it is written; `asked`: whether that mattered."""
+
+    kept: bool
+    asked: bool = False
+
+    def hold(self) -> bool:
+        self.asked = True
+        return self.kept
+
+
+def _is_setting(stmt: ast.Assign, times: Mapping[str, int]) -> bool:
+    """`MODE = "train"`, set nowhere else and asked for: whoever runs the program writes another value there."""
+    value = stmt.value
+    return (
+        isinstance(value, ast.Constant) and value.value is not None and all(times[n] == 1 for n in assigned(stmt))
+    )
 
 
 @dataclass

@@ -59,8 +59,9 @@ class Given:
             return self.class_has(unset, classes[0], name)
         return None
 
-    def made(self, scope: Scope, stmt: ast.Assign) -> Iterator[tuple[str, bool]]:
-        """What is known of an object just made: the fields that its constructor sets to constants."""
+    def made(self, scope: Scope, stmt: ast.Assign) -> Iterator[tuple[str, bool, bool]]:
+        """What is known of an object just made: the fields that its constructor sets to constants, and whether nothing
+        changes one later. Such a one is a setting: whoever runs the program writes another value there."""
         call = stmt.value
         if not isinstance(call, ast.Call) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             return
@@ -76,7 +77,21 @@ class Given:
                     if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Constant):
                         place = syntax.text(inner.targets[0])
                         if place.startswith(f"{own}.") and stored.count(place) == 1:
-                            yield from constant(stmt.targets[0].id + place[len(own) :], inner.value)
+                            setting = not self._changes(cls, inner)
+                            name = stmt.targets[0].id + place[len(own) :]
+                            yield from ((*told, setting) for told in constant(name, inner.value))
+
+    def _changes(self, cls: Class, stmt: ast.Assign) -> bool:
+        """Whether the field that a statement sets to a constant is set elsewhere, too, or there is nothing in it yet."""
+        (target,) = stmt.targets[:1]
+        if not isinstance(target, ast.Attribute) or not isinstance(stmt.value, ast.Constant) or stmt.value.value is None:
+            return True
+        family = self.program.family(cls)
+        for module, found, _, _ in self.values.fields(target.attr):
+            holder = self.program.is_self(module.scope_of(found), found.value)
+            if found is not target and (holder is None or holder in family):
+                return True
+        return False
 
     def class_has(self, unset: Unset, cls: Class, name: str) -> bool | None:
         """Whether an object just made has an attribute."""

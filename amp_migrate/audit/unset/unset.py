@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from amp_migrate.audit.paths.facts import NOTHING, Facts
-from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, Walk, walk
+from amp_migrate.audit.paths.flow import Graph, Node, Settings, TooManyPaths, Walk, walk
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.unset.given import Given
@@ -40,12 +41,13 @@ class Claim:
 class Unset:
     """Answers for one state of a program."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, *, settings_kept: bool = True) -> None:
         self.program = values.program
         self.values = values
+        self.settings = Settings(settings_kept)
         self.passing = Passing(values)
         self.given = Given(values)
-        self._faults: dict[tuple[Body, str, Facts], list[Fault]] = {}
+        self._faults: dict[tuple[Body, str, Facts], tuple[list[Fault], bool]] = {}
         self._stores: dict[tuple[Body, str], bool] = {}
         self._busy: set[tuple[Body, str]] = set()
 
@@ -63,15 +65,23 @@ class Unset:
     def faults(self, body: Body, place: str, start: Facts = NOTHING, depth: int = 0) -> list[Fault]:
         """Reads of a place in a body, and in what it calls, that nothing in the body has assigned before."""
         key = (body, place, start)
-        if key in self._faults:
-            return self._faults[key]
-        if depth > DEPTH or (body, place) in self._busy:
-            return []
-        self._busy.add((body, place))
-        found = self._follow(body, place, start, depth)
-        self._busy.discard((body, place))
-        self._faults[key] = found
+        if key not in self._faults:
+            if depth > DEPTH or (body, place) in self._busy:
+                return []
+            outside, self.settings.asked = self.settings.asked, False
+            self._busy.add((body, place))
+            found = self._follow(body, place, start, depth)
+            self._busy.discard((body, place))
+            self._faults[key] = found, self.settings.asked
+            self.settings.asked = outside
+        found, asked = self._faults[key]
+        self.settings.asked |= asked
         return found
+
+    @cached_property
+    def unsettled(self) -> Unset:
+        """The same where settings may have any value."""
+        return Unset(self.values, settings_kept=False)
 
     def _follow(self, body: Body, place: str, start: Facts, depth: int) -> list[Fault]:
         happens = Happens(self, body, place, depth)
@@ -233,6 +243,7 @@ def _walked(
         about=happens.about,
         seeing=seeing,
         making=lambda stmt: happens.unset.given.made(happens.body.module.scope_of(stmt), stmt),
+        settings=happens.unset.settings,
     )
 
 
