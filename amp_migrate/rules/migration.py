@@ -156,7 +156,7 @@ class Migration:
                 del self.unit.handed[scope]
         flags = self._flags(scope)
         if self.scales and any(left_out(self.project, h) for h in self.scaler.governing(scope) if h.scope is not scope):
-            return self._asked(module, node)
+            return (self._without if self._runs_without(scope) else self._asked)(module, node)
         way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
             if self._runs_without(scope):

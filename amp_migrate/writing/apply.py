@@ -250,7 +250,10 @@ class _Writer(Statements):
         elif before and new:
             # Comments above a statement introduce what is put before it as well.
             before[0] = lead(before[0], new[0].leading_lines)
-            new[0] = new[0].with_changes(leading_lines=[])
+            member = isinstance(new[0], cst.FunctionDef) and isinstance(
+                self.edits.module.parents.get(stmt), ast.ClassDef
+            )
+            new[0] = new[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)] if member else [])
         elif before and not new:
             before[0] = before[0].with_changes(leading_lines=surviving(old.leading_lines, NAMES_APEX))
         return [*before, *new, *after]

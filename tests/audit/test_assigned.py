@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
 from tests.audit.helpers import doubts, doubts_of, told
@@ -785,3 +787,85 @@ def test_an_object_that_has_the_attribute_by_then() -> None:
     assert not _loaded(first='self.scaler = torch.amp.GradScaler("cuda")')
     assert not _loaded(member="scaler = None")
     assert not _loaded(base="library.Base")  # which may give it
+
+
+SETTING = {
+    "config.py": """
+        class Config:
+            def __init__(self):
+                self.mode = "train"
+        """,
+    "main.py": """
+        from apex import amp
+        from config import Config
+        from library import Trainer, predict
+
+        if __name__ == "__main__":
+            config = Config()
+            if config.mode == "train":
+                trainer = Trainer()
+                trainer.train()
+            else:
+                predict(config)
+        """,
+}
+
+
+@pytest.mark.parametrize("later", ["", "\n    def switch(self):\n        self.mode = 'predict'\n"])
+def test_a_setting_that_nothing_changes_may_be_written_otherwise(later: str) -> None:
+    """As it is written the other mode never runs; whoever runs it writes the other one."""
+    before = {p: dedent(t) for p, t in SETTING.items()}
+    before["config.py"] += later
+    after = {"main.py": before["main.py"].replace("predict(config)", "predict(config, trainer.scaler)")}
+    after["main.py"] = after["main.py"].replace("from apex import amp\n", "")
+    found = [d for d in doubts_of(before, after) if d.code == "AMP131"]
+    assert [(d.path, d.verdict) for d in found] == ([] if later else [("main.py", "refuse")])
+    local = {"main.py": before["main.py"].replace("config = Config()", "mode = 'train'").replace("config.mode", "mode")}
+    local["main.py"] = (
+        local["main.py"].replace("predict(config)", "predict()").replace("from config import Config\n", "")
+    )
+    changed = {
+        "main.py": local["main.py"]
+        .replace("predict()", "predict(trainer.scaler)")
+        .replace("from apex import amp\n", "")
+    }
+    assert told(doubts_of(local, changed), "AMP131")
+
+
+def test_a_method_of_an_object_made_for_it() -> None:
+    before = {
+        "learner.py": """
+            from apex import amp
+
+            class Learner:
+                def train(self, args, model, optimizer):
+                    if args.fp16:
+                        model, optimizer = amp.initialize(model, optimizer)
+
+                def evaluate(self, model, loader):
+                    return [model(x) for x in loader]
+            """,
+        "main.py": """
+            from learner import Learner
+
+            def run(args, model, loader):
+                return Learner().evaluate(model, loader)
+            """,
+    }
+    after = """
+        import torch
+
+        class Learner:
+            def train(self, args, model, optimizer):
+                self.use_amp = args.fp16
+
+            def evaluate(self, model, loader):
+                with torch.autocast("cuda", enabled=self.use_amp):
+                    return [model(x) for x in loader]
+        """
+    (found,) = [d for d in doubts_of(before, {"learner.py": after}) if d.code == "AMP131"]
+    assert (found.verdict, found.construct, "run()" in found.message) == ("refuse", "self.use_amp", True)
+    given = after.replace("class Learner:\n", "class Learner:\n            use_amp = False\n\n")
+    assert not told(doubts_of(before, {"learner.py": given}), "AMP131")
+    kept = {**before, "main.py": before["main.py"].replace("Learner().evaluate", "Learner.make().evaluate")}
+    assert not told(doubts_of(kept, {"learner.py": after}), "AMP131")

@@ -92,3 +92,47 @@ def test_a_set_up_that_every_run_comes_by_needs_no_switch() -> None:
     assert result.after is not None
     assert 'torch.autocast("cuda", dtype=torch.float16):' in result.after
     assert "enabled=False" not in result.after
+
+
+NO_CONSTRUCTOR = {
+    "learner.py": """
+        import torch
+        from apex import amp
+
+        class Learner:
+            \"\"\"Trains and evaluates.\"\"\"
+
+            def train(self, args, model, optimizer, loader):
+                if args.fp16:
+                    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                for x in loader:
+                    loss = model(x).pow(2).mean()
+                    if args.fp16:
+                        with amp.scale_loss(loss, optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                return self.evaluate(model, loader)
+
+            def evaluate(self, model, loader):
+                return [model(x).dtype == torch.float32 for x in loader]
+        """,
+    "main.py": """
+        from learner import Learner
+
+        def run(args, model, optimizer, loader):
+            if args.train:
+                return Learner().train(args, model, optimizer, loader)
+            return Learner().evaluate(model, loader)
+        """,
+}
+
+
+def test_an_object_without_a_constructor_has_the_switch_from_its_class() -> None:
+    """`Learner().evaluate(model)` never came by the training: it was float32, and there was no attribute to ask for."""
+    texts = check_files(NO_CONSTRUCTOR)
+    assert '    """Trains and evaluates."""\n\n    use_amp = False\n\n    def train(' in texts["learner.py"]
+    assert "enabled=self.use_amp" in texts["learner.py"]
+    assert "use_amp" not in texts["main.py"]

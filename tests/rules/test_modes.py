@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, rewrite_files, run_files
 
 PROGRAM = """
     import json
@@ -101,3 +101,53 @@ def test_a_mode_that_may_follow_the_set_up(dispatch: str) -> None:
     text = check_files({"main.py": program(dispatch)}, device="cpu")["main.py"]
     predicting = text[text.index("def predict") : text.index("def train")]
     assert 'with torch.autocast("cpu", dtype=torch.float16, enabled=cfg.fp16):' in predicting
+
+
+BY_NAME = {
+    "solvers.py": """
+        import torch
+        from apex import amp
+        from library import build
+
+        class SmallSolver:
+            def __init__(self, args):
+                self.args = args
+                self.model, self.optimizer = build(args)
+
+            def train(self, loader):
+                if self.args.fp16:
+                    self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+                for x in loader:
+                    loss = self.model(x).pow(2).mean()
+                    if self.args.fp16:
+                        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
+
+            def predict(self, loader):
+                return [self.model(x) for x in loader]
+        """,
+    "main.py": """
+        import solvers
+        from library import batches, parse
+
+        args = parse()
+        solver = getattr(solvers, args.kind + "Solver")(args)
+        if args.train:
+            solver.train(batches())
+        else:
+            solver.predict(batches())
+        """,
+}
+
+
+def test_a_class_that_is_chosen_by_a_computed_name() -> None:
+    """Its prediction never came by the set-up: nothing runs under autocast there."""
+    results = rewrite_files(BY_NAME)
+    after = results["solvers.py"].after
+    assert after is not None
+    assert after.count("torch.autocast(") == 1
+    assert "predict(self, loader):\n        return [self.model(x) for x in loader]" in after

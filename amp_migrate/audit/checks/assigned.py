@@ -60,7 +60,9 @@ def check(review: Review) -> Iterable[Doubt]:
                     continue
                 after.settings.asked = False
                 doubts = list(_followed(review, after, before, change, body, place))
-                if not doubts and after.settings.asked:  # as it is written nothing is wrong; but it may be set otherwise
+                if (
+                    not doubts and after.settings.asked
+                ):  # as it is written nothing is wrong; but it may be set otherwise
                     doubts = list(_followed(review, after.unsettled, before.unsettled, change, body, place))
                 for told in doubts:
                     without.add(place)

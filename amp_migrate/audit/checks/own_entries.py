@@ -7,6 +7,7 @@ and whose switch does not ask the scaler. Not proved: what a user calls.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
@@ -37,6 +38,8 @@ def check(review: Review) -> Iterable[Doubt]:
             setter = next((s for c in _family(both, function.owner) for s in setting.get(c, ())), None)
             if setter is None or setter.name == function.name or "scaler" in asked:
                 continue
+            if _set_by(both, function.owner, setter.name, region.enabled):
+                continue  # off until then
             if not all(way.open for way in both.after.chains.to(module, forward.call)):
                 continue  # the program itself calls it: see `precision.py`
             told.add(function)
@@ -47,6 +50,21 @@ def check(review: Review) -> Iterable[Doubt]:
                 "keep it"
             )
             yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "look", ("AMP531",))
+
+
+def _set_by(both: Mixed, cls: Class, setter: str, asked: ast.expr | None) -> bool:
+    """Whether what is asked for is an attribute of the object that the method which set Apex up gives it."""
+    if not isinstance(asked, ast.Attribute) or not isinstance(asked.value, ast.Name):
+        return False
+    stored = (
+        t
+        for c in both.review.after.family(cls)
+        for f in c.methods.get(setter, ())
+        for t in syntax.every(f.node, ast.Attribute)
+        if isinstance(t.ctx, ast.Store) and isinstance(t.value, ast.Name) and f.parameters
+        if t.value.id == f.parameters[0].arg
+    )
+    return any(t.attr == asked.attr for t in stored)
 
 
 def _setting_up(both: Mixed) -> dict[tuple[str, str], list[Function]]:

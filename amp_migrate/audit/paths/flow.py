@@ -314,9 +314,7 @@ class Settings:
 def _is_setting(stmt: ast.Assign, times: Mapping[str, int]) -> bool:
     """`MODE = "train"`, set nowhere else and asked for: whoever runs the program writes another value there."""
     value = stmt.value
-    return (
-        isinstance(value, ast.Constant) and value.value is not None and all(times[n] == 1 for n in assigned(stmt))
-    )
+    return isinstance(value, ast.Constant) and value.value is not None and all(times[n] == 1 for n in assigned(stmt))
 
 
 @dataclass

@@ -105,8 +105,14 @@ class Class:
         self.module = scope.module
         self.name = scope.node.name
         self.qualname = scope.qualname
-        self.methods: dict[str, list[Function]] = {}  # several where a name is defined more than once
+        self.filed: dict[str, list[Function]] = {}
         scope.cls = self
+
+    @property
+    def methods(self) -> dict[str, list[Function]]:
+        """Its own methods by name: several where a name is defined more than once."""
+        self.module.functions  # noqa: B018  (methods are filed while functions are built)
+        return self.filed
 
     def __repr__(self) -> str:
         return f"<Class {self.module.path}:{self.qualname}>"
@@ -194,7 +200,7 @@ class Module:
                 owner = self.class_of[parent.node] if parent is not None and parent.is_class else None
                 function = Function(scope, owner)
                 if owner is not None:
-                    owner.methods.setdefault(function.name, []).append(function)
+                    owner.filed.setdefault(function.name, []).append(function)
                 found.append(function)
         return found
 
@@ -204,7 +210,6 @@ class Module:
 
     @property
     def classes(self) -> Iterable[Class]:
-        self.functions  # noqa: B018  (methods are filed while functions are built)
         return self.class_of.values()
 
     def scope_of(self, node: ast.AST) -> Scope:

@@ -255,7 +255,6 @@ class Program(Imports):
 
     def _method(self, cls: Class, name: str, seen: frozenset[Class] = frozenset()) -> list[Function]:
         """The definitions of a method as a class has it: its own, else its bases'."""
-        cls.module.functions  # noqa: B018
         if name in cls.methods or cls in seen:
             return cls.methods.get(name, [])
         for base in self.bases(cls):

@@ -84,7 +84,11 @@ class Given:
     def _changes(self, cls: Class, stmt: ast.Assign) -> bool:
         """Whether the field that a statement sets to a constant is set elsewhere, too, or there is nothing in it yet."""
         (target,) = stmt.targets[:1]
-        if not isinstance(target, ast.Attribute) or not isinstance(stmt.value, ast.Constant) or stmt.value.value is None:
+        if (
+            not isinstance(target, ast.Attribute)
+            or not isinstance(stmt.value, ast.Constant)
+            or stmt.value.value is None
+        ):
             return True
         family = self.program.family(cls)
         for module, found, _, _ in self.values.fields(target.attr):

@@ -195,6 +195,8 @@ class Unset:
         callers = self.program.callers(function)
         for module, call in callers:
             caller = self.body_around(module, call)
+            if self._made_there(caller, call, function, place):
+                found += [Claim(caller, place, f, "run") for f in faults]
             if function not in self.passing.callees(caller, call):
                 continue
             name = self.passing.up(caller, call, function, place)
@@ -209,6 +211,14 @@ class Unset:
         outside = at.scope.binder(root(place))
         if outside is not None and outside.function is not None and outside is not at.scope:
             yield self.body(outside.module, outside.function), place
+
+    def _made_there(self, caller: Body, call: ast.Call, function: Function, place: str) -> bool:
+        """Whether a method runs on an object that is made for it and has no such attribute: `Learner().evaluate(model)`."""
+        own = function.parameters[0].arg if function.bound and function.parameters else ""
+        made = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(made, ast.Call) or not own or root(place) != own:
+            return False
+        return self.given.has(self, caller.scope, made, place[len(own) :]) is False
 
     def _unset_on_import(self, body: Body, place: str) -> bool:
         """Whether importing a module leaves a global of it without a value, which no other file gives it."""

@@ -227,6 +227,8 @@ class Lookup(Imports):
         named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
         if isinstance(call.func, ast.Subscript):
             named_here = self._of_table(module, call.func)
+        elif isinstance(call.func, ast.Call):
+            named_here = self._by_computed_name(module, call.func)
         if named_here:
             run = (
                 self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
@@ -261,6 +263,22 @@ class Lookup(Imports):
         held = [value for name, value in entries(table) if name == key] if table is not None else []
         return [d for value in held[-1:] for d in self.definitions(module, value) if d in self.functions]
 
+    def _by_computed_name(self, module: Module, asked: ast.Call) -> list[ast.AST]:
+        """The classes of a file that one is chosen of at run time: `getattr(solvers, args.model + "Solver")(args)`."""
+        if not isinstance(asked.func, ast.Name) or asked.func.id != "getattr" or len(asked.args) < 2:
+            return []
+        held = self.by_name.get(module.taken(asked.args[0]) or "") if isinstance(asked.args[0], ast.Name) else None
+        if held is None:
+            return []
+        name = asked.args[1]
+        start, end = "", ""
+        if isinstance(name, ast.Constant):
+            start = end = str(name.value)
+        elif isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
+            start, end = (str(n.value) if isinstance(n, ast.Constant) else "" for n in (name.left, name.right))
+        classes = (n for nodes in held.root.bindings.values() for n in nodes if n in self.classes)
+        return [c for c in classes if self.classes[c].name.startswith(start) and self.classes[c].name.endswith(end)]
+
     def _is_foreign(self, module: Module, node: ast.expr) -> bool:
         """Whether an object is in any case made by calling a class from outside of the program."""
         if not isinstance(node, ast.Call):
@@ -285,7 +303,8 @@ class Lookup(Imports):
         if isinstance(node, ast.Call):
             if _is_super(node) and own is not None:
                 return set(own.bases)
-            made = (found for func in alternatives(node.func) for found in self.definitions(module, func))
+            made = [found for func in alternatives(node.func) for found in self.definitions(module, func)]
+            made += self._by_computed_name(module, node.func) if isinstance(node.func, ast.Call) else []
             classes = {self.classes[found] for found in made if found in self.classes}
             if not classes and isinstance(node.func, ast.Attribute) and node.func.attr in SAME_OBJECT_METHODS:
                 held = self._classes_of(module, node.func.value)  # `Net().cuda()`

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import walk
@@ -66,6 +66,15 @@ def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, plan: Sc
     m.output.done(module, stmt, "AMP110", "amp.initialize", "a disabled scaler until then", "look")
 
 
+def _class_default(m: Migration, cls: ClassInfo, plan: ScalerPlan) -> None:
+    """Give the objects of a class without a constructor of its own a disabled scaler, or a switch that is off."""
+    body = [s for s in cls.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    value = "False" if plan.optional else m.scaler_off(cls.module, cls.scope)
+    m.edit(cls.module).insert_before(body[0], f"{plan.base_name} = {value}")
+    message = f"{plan.base_name} is {'False' if plan.optional else 'a disabled scaler'} until then"
+    m.output.note(cls.module, body[0], "AMP110", "torch.autocast", message, "look")
+
+
 def asked_before(m: Migration) -> None:
     """A method that may run before the one that creates the scaler, as nothing orders them, finds a disabled one: it did
     without Apex. The same with a switch that tells methods without a scaler."""
@@ -77,6 +86,14 @@ def asked_before(m: Migration) -> None:
                 continue
             made = function.cls.method("__init__")
             under_condition = left_out(m.project, home)
+            if made is None and plan.keeps(function.cls):
+                asked = [m.project.functions.get(scope.node) for scope in plan.methods]
+                asking = [
+                    f for f in asked if f is not None and f.cls is not None and f.cls.shares_instances(function.cls)
+                ]
+                if under_condition or any(not _after(m, reader, function, frozenset()) for reader in asking):
+                    _class_default(m, function.cls, plan)
+                continue
             if made is None or made is function or not plan.keeps(function.cls):
                 continue
             if made in m.project.callers(function) and not under_condition:
