@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Set
+from functools import cached_property
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
@@ -30,6 +31,7 @@ from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.levels import level_names, truth
+from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import in_order
 
@@ -297,6 +299,15 @@ class Halves:
             self.below = outer
         return self._outputs[asked]
 
+    @cached_property
+    def mentioned(self) -> Mentioned:
+        """The networks that a run with mixed precision may come to."""
+        changes = self.both.review.changes
+        paths = {s.module.path for s in self.both.removed} | {
+            p for p, c in changes.items() if "autocast" in c.after.text
+        }
+        return Mentioned(self.program, [self.program.modules[p] for p in sorted(paths) if p in self.program.modules])
+
     def below_regions(self, words: Set[str] | None = None) -> None:
         """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries; with
         `words`, those of files that have one of them."""
@@ -305,7 +316,7 @@ class Halves:
             if words is not None and module.words.isdisjoint(words):
                 continue
             for cls in module.classes:
-                if "forward" in cls.methods and self.program.is_network(cls):
+                if "forward" in cls.methods and self.program.is_network(cls) and self.mentioned.cls(cls):
                     for function in cls.methods["forward"]:
                         self._output(function)
         self.unseen = False

@@ -94,7 +94,7 @@ class Near:
 
     def files(self, start: Iterable[Module]) -> list[Module]:
         """The files of every program that comes by one of these, in the order of the project."""
-        entries = self._entries(start)
+        entries = self.leading_to(start)
         reached = _closure(entries, self.imports.__getitem__)
         return [m for m in self.program.modules.values() if m in reached]
 
@@ -102,9 +102,9 @@ class Near:
         """Whether a process may load both files: of two scripts, where some file imports both, or one the other."""
         if not (runs_itself(one) and runs_itself(other)):
             return True
-        return not self._entries([one]).isdisjoint(self._entries([other]))
+        return not self.leading_to([one]).isdisjoint(self.leading_to([other]))
 
-    def _entries(self, start: Iterable[Module]) -> set[Module]:
+    def leading_to(self, start: Iterable[Module]) -> set[Module]:
         """The files that lead to some: what imports them, and they themselves."""
         return _closure(start, lambda m: self.importers.get(m, set()))
 

@@ -1,0 +1,76 @@
+"""Networks that no run comes to, as a vendored library brings them, are not spoken of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts_of, told
+
+TRAIN = """
+    import torch
+    from apex import amp
+    {imports}
+
+    def train(args, loader):
+        model = {made}
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            with amp.scale_loss(model(x), optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+    """
+AFTER = """
+    import torch
+    {imports}
+
+    def train(args, loader):
+        model = {made}
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(x)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """
+NETS = """
+    import torch
+
+    class Plain(torch.nn.Module):
+        def forward(self, x):
+            return x.sum()
+
+    {decorated}
+    class Answering(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.start = torch.nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            return torch.einsum("bl,l->b", x, self.start)
+
+    KINDS = {{"plain": Plain, "answering": Answering}}
+    """
+
+
+@pytest.mark.parametrize(
+    ("imports", "made", "decorated", "spoken_of"),
+    [
+        ("from nets import Plain", "Plain()", "", False),
+        ("from nets import Answering", "Answering()", "", True),
+        ("from nets import KINDS", "KINDS[args.kind]()", "", True),
+        ("import nets", "getattr(nets, args.kind)()", "", True),
+        ("import nets", "nets.Plain()", "@torch.jit.ignore", True),  # as a registry would
+    ],
+)
+def test_a_network_that_nothing_mentions(imports: str, made: str, decorated: str, spoken_of: bool) -> None:
+    before = {
+        "train.py": TRAIN.format(imports=imports, made=made),
+        "nets.py": NETS.replace("{decorated}\n    class", f"{decorated}\n    class" if decorated else "class")
+        .replace("{{", "{")
+        .replace("}}", "}"),
+    }
+    found = doubts_of(before, {"train.py": AFTER.format(imports=imports, made=made)})
+    assert bool(told([d for d in found if "einsum" in d.message], "AMP535")) == spoken_of
