@@ -40,8 +40,13 @@ class Held:
         """Hold back what is refuted; whether that is more than was held before."""
         more = False
         modules = {m.display: m for m in read.modules}
+        now: set[tuple[str, int] | None] = set()  # what is tried for the first time: what else is said of it may go, too
         for doubt in doubts:
-            if doubt.path in modules and self._mend(doubt, modules[doubt.path], output):
+            place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
+            if doubt.remedy in now and doubt.code == "AMP535":
+                continue
+            if place in modules and self._mend(doubt, modules[place], output):
+                now.add(doubt.remedy)
                 more = True
             elif doubt.verdict == "refuse" and doubt.path in modules:
                 more |= self._hold(doubt, modules[doubt.path], output)
@@ -53,11 +58,15 @@ class Held:
             return False
         tried = doubt.code in self.mended.get(doubt.remedy, ())
         self.mended.setdefault(doubt.remedy, set()).add(doubt.code)
-        if doubt.code != "AMP531":
+        if doubt.code not in ("AMP531", "AMP535"):
             return not tried
-        number, scope = _unit_at(output.units.get(module, {}), module, doubt.line), _region_at(doubt, module, output)
+        line = doubt.line if doubt.code == "AMP531" else doubt.remedy[1]
+        number, scope = _unit_at(output.units.get(module, {}), module, line), _region_at(line, module, output)
         if number is None or scope is None:
             return False
+        if doubt.code == "AMP535":  # half of what it runs would be cast
+            without = self.uncast.setdefault(number, {})
+            return not tried and without.setdefault(scope, doubt.message) is doubt.message
         handed = self.handed.setdefault(number, {})
         if tried and handed.get(scope) == "":
             del handed[scope]  # it did not help
@@ -86,7 +95,7 @@ class Held:
         it did where Apex was not set up."""
         if doubt.code != "AMP131":
             return False
-        scope = _region_at(doubt, module, output)
+        scope = _region_at(doubt.line, module, output)
         if scope is None:
             return False
         known = self.handed.setdefault(number, {})
@@ -108,9 +117,9 @@ class Held:
         result.after, result.status = None, "blocked"
 
 
-def _region_at(doubt: Doubt, module: Module, output: Output) -> Scope | None:
-    """The function around a doubt, if it has a region and does not train."""
-    lines = _function_at(module, doubt.line)
+def _region_at(line: int, module: Module, output: Output) -> Scope | None:
+    """The function around a line, if it has a region and does not train."""
+    lines = _function_at(module, line)
     for scope in output.regions.keys() - output.training:
         here = (getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0))
         if scope.module is module and scope.is_function and here == lines:

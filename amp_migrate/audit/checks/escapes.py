@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import WRITES
@@ -131,6 +132,8 @@ class _Found:
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
             doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, told, near)
+            if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
+                doubt = replace(doubt, remedy=(at[0].path, review.line(*at)))
             self.doubts.append(doubt)
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
