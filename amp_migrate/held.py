@@ -40,7 +40,9 @@ class Held:
         """Hold back what is refuted; whether that is more than was held before."""
         more = False
         modules = {m.display: m for m in read.modules}
-        now: set[tuple[str, int] | None] = set()  # what is tried for the first time: what else is said of it may go, too
+        now: set[tuple[str, int] | None] = (
+            set()
+        )  # what is tried for the first time: what else is said of it may go, too
         for doubt in doubts:
             place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
             if doubt.remedy in now and doubt.code == "AMP535":

@@ -81,8 +81,9 @@ def test_it_is_named_in_the_files_of_networks_too(used: str) -> None:
     assert of_network(used) == [(15, "as-is")]
 
 
-def test_a_function_that_is_kept_is_named_where_it_is_taken() -> None:
-    assert of_network("ACTIVATIONS['gelu'](x)", "'gelu': F.gelu") == [(5, "as-is")]
+def test_a_function_that_was_kept_before_apex_patched_torch_is_the_same_as_before() -> None:
+    assert of_network("ACTIVATIONS['gelu'](x)", "'gelu': F.gelu") == []
+    assert of_network("gelu(x)", "'x': x}\nfrom torch.nn.functional import gelu\nMORE = {") == []
 
 
 def test_coordinates_of_half_precision_deserve_a_look() -> None:

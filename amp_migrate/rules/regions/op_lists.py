@@ -66,7 +66,10 @@ def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr, bo
             if not isinstance(node, (ast.Name, ast.Attribute)) or (name := module.qualify(node)) not in UPCAST:
                 continue
             call = module.parents.get(node)
-            given = call.args[:2] if isinstance(call, ast.Call) and call.func is node else []
+            called = isinstance(call, ast.Call) and call.func is node
+            if not name.startswith("torch.nn.G") and not (called and isinstance(node, ast.Attribute)):
+                continue  # kept before initialize patched torch: `activation = F.gelu`
+            given = call.args[:2] if isinstance(call, ast.Call) and called else []
             found = {dtypes.of(module, v) for v in given[: 2 if word == "grid_sample" else 1]}
             mostly = word in ("gelu", "GELU")  # come after a product
             if not found & {"float32", "scalar", "integer", "host"} and not _left(module, node):
