@@ -23,7 +23,8 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_between_pages_lead_somewhere(name: str) -> None:
-    text = (DOCS / name).read_text(encoding="utf-8")
+    # In code, `phases["train"](loader)` is a call and no link.
+    text = re.sub(r"```.*?```|`[^`]*`", "", (DOCS / name).read_text(encoding="utf-8"), flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"(?m)^\[[^\]]+\]: (\S+)$", text)
     for target in targets:
         if target.startswith(("https://", "http://")):
