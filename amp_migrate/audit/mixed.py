@@ -18,7 +18,7 @@ from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
 from amp_migrate.audit.ways.chains import Chain, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
-from amp_migrate.audit.ways.latest import another
+from amp_migrate.audit.ways.latest import another, perhaps_another
 from amp_migrate.audit.ways.predicates import Place
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
@@ -30,7 +30,7 @@ class Was:
 
     half: Formula
     sure: bool
-    anew: bool = False  # it runs an object made since, which O2 and O3 did not reach
+    anew: str = ""  # it "runs", or "may run", an object made since, which O2 and O3 did not reach
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Mixed(Prepared):
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
         """Under which condition a way of the program before ran in half."""
         parts: list[Formula] = []
-        anew = False
+        anew = ""
         near, sure = self._to_compare(chain, model)
         for setup in near:
             given = bool(model & self.models[setup])
@@ -105,6 +105,7 @@ class Mixed(Prepared):
             direct = given and not (fresh and not setup.patches)
             if not setup.patches and not direct:
                 continue
+            perhaps = given and not setup.surely_patches and perhaps_another(self.review.before, setup, ways, chain)
             made = self._constructed(ways, chain) if direct else None
             if made is not None:
                 parts.append(self.on(setup, made))
@@ -118,8 +119,8 @@ class Mixed(Prepared):
                     apart = (fresh or (not given and self.seen(model))) and not setup.surely_patches
                     if apart and setup.usual in ("O2", "O3"):  # only O1 reached it, which is not what is run
                         on = conjunction([on, self._is_o1(setup, way)])
-                    elif apart and fresh:
-                        anew = True
+                    elif (apart and fresh) or perhaps:
+                        anew = "runs" if apart and fresh else anew or "may run"
                     elif not direct and not setup.surely_patches:
                         sure = False
                     parts.append(on)

@@ -178,3 +178,53 @@ def test_o2_patched_the_forward_alone(method: str, told: int) -> None:
     region = '    with torch.autocast("cuda", dtype=torch.float16):\n        output = model.infer(x)'
     after = after.replace("    output = model.infer(x)", region)
     assert len([d for d in doubts(before, after) if d.code == "AMP535"]) == told
+
+
+MARGIN = """
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+    {imports}
+
+    class Margin(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(8, 4)
+            self.register_buffer("t", {buffer})
+
+        def forward(self, x, y):
+            cosine = self.out(x)
+            hard = cosine > 0.5
+            cosine[hard] = cosine[hard] * (self.t + cosine[hard])
+            return F.cross_entropy(cosine, y)
+
+    model = Margin().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    for x, y in loader:
+        {region}
+            loss = model(x, y)
+        {step}
+"""
+
+
+@pytest.mark.parametrize(("buffer", "told"), [("torch.zeros(1)", 1), ("torch.tensor(0.0)", 0)])
+def test_a_buffer_was_half_under_o2_and_makes_what_it_meets_float32_now(buffer: str, told: int) -> None:
+    """A masked assignment takes its own dtype alone; a buffer without dimensions makes nothing float32."""
+    before = MARGIN.format(
+        imports="from apex import amp",
+        buffer=buffer,
+        set_up='model, optimizer = amp.initialize(model, optimizer, opt_level="O2")',
+        region="if True:",
+        step="with amp.scale_loss(loss, optimizer) as s: s.backward()\n        optimizer.step()",
+    )
+    after = MARGIN.format(
+        imports="",
+        buffer=buffer,
+        set_up="scaler = torch.amp.GradScaler()",
+        region='with torch.autocast("cuda", dtype=torch.float16):',
+        step="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+    )
+    found = [d for d in doubts(textwrap.dedent(before), textwrap.dedent(after)) if d.code == "AMP535"]
+    assert [d.verdict for d in found] == ["refuse"] * told
+    assert all("a masked assignment takes no part in autocast" in d.message for d in found)

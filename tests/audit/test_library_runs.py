@@ -373,3 +373,87 @@ def test_an_attribute_that_the_method_of_a_held_object_assigns(body: str, said: 
     )
     found = doubts(before, after)
     assert [v for _, v in told(found, "AMP131")] == said
+
+
+@pytest.mark.parametrize("usual", ["O1", "O2"])
+def test_one_that_an_option_loads_anew_may_be_another(usual: str) -> None:
+    assert script("if best:\n            model = Net(4, 4)\n        evaluate(model, data)", usual) == [("look", "anew")]
+    assert script("if best:\n            model = model.cuda()\n        evaluate(model, data)", usual) == []
+    assert script("model = getattr(kept, args.name)\n        evaluate(model, data)", usual) == []
+
+
+def test_a_part_of_one_that_is_made_anew() -> None:
+    part = ON.replace("with ", "with nothing(), ")
+    whole = SCRIPT.replace("print(model(x))", "print(model.roberta(x))")
+    values = {"usual": "O1", "made": "model = Net(4, 4)", "then": RELOADED}
+    before = whole.format(
+        imports="from apex import amp",
+        eval_region="if True:",
+        set_up="model, opt = amp.initialize(model, opt, opt_level=args.opt_level)",
+        region="if True:",
+        step="with amp.scale_loss(loss, opt) as scaled: scaled.backward()\n            opt.step()",
+        **values,
+    )
+    after = whole.format(
+        imports="",
+        eval_region=part,
+        set_up='scaler = torch.amp.GradScaler("cuda", enabled=args.opt_level != "O0")',
+        region=ON,
+        step="scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
+        **values,
+    )
+    (doubt,) = [d for d in doubts(before, after) if d.code == "AMP531"]
+    assert (doubt.line, doubt.verdict) == (16, "look")
+    assert doubt.message.startswith("model.roberta runs what is made anew")
+
+
+TESTED = """
+    import argparse
+    import torch
+    {imports}
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--opt-level", default="O1")
+    args = parser.parse_args()
+
+    def test(data):
+        model = {made}
+        model.eval()
+        for x in data:
+            {eval_region}
+                print(model(x))
+
+    def train(model, data):
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        {set_up}
+        for x in data:
+            {region}
+                loss = model(x).sum()
+            {step}
+
+    net = build()
+    train(net, data)
+    test(data)
+"""
+
+
+@pytest.mark.parametrize(("made", "told"), [("load(args)", True), ("net", False)])
+def test_one_that_is_made_where_it_runs_is_not_what_another_function_calls_so(made: str, told: bool) -> None:
+    before = TESTED.format(
+        imports="from apex import amp",
+        made=made,
+        eval_region="if True:",
+        set_up="model, opt = amp.initialize(model, opt, opt_level=args.opt_level)",
+        region="if True:",
+        step="with amp.scale_loss(loss, opt) as scaled: scaled.backward()\n            opt.step()",
+    )
+    after = TESTED.format(
+        imports="",
+        made=made,
+        eval_region=ON,
+        set_up='scaler = torch.amp.GradScaler("cuda", enabled=args.opt_level != "O0")',
+        region=ON,
+        step="scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
+    )
+    found = [d for d in doubts(before, after) if d.code == "AMP531"]
+    assert [(d.line, d.verdict) for d in found] == ([(14, "look")] if told else [])

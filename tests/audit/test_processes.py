@@ -482,7 +482,6 @@ if __name__ == "__main__":
         ("model = Net()\n    model.load_state_dict(torch.load(args.best))", True),
         ("if args.best:\n        model = Net()\n    else:\n        model = Net().cuda()", True),
         ("model.load_state_dict(torch.load(args.best))", False),
-        ("if args.best:\n        model = Net()", False),
         ("best = Net()", False),
     ],
 )
@@ -495,6 +494,16 @@ def test_a_model_that_is_loaded_anew_was_not_given_to_the_set_up(again: str, tol
     assert [d for d in doubted if "runs under autocast now" in d.message] == (doubted if told else [])
     assert bool(doubted) is told
     assert not found({"run.py": before["run.py"].replace("LEVEL", "O1")}, {"run.py": after})  # the process was patched
+
+
+def test_a_model_that_an_option_loads_anew_may_be_another() -> None:
+    again = "if args.best:\n        model = Net()"
+    after = {"run.py": NATIVE.replace("AGAIN", again).replace("ARGS", "args.fp16")}
+    (doubt,) = found({"run.py": ANEW.replace("AGAIN", again).replace("LEVEL", "O2")}, after)
+    assert doubt.verdict == "look"
+    assert doubt.message.startswith("model may run what is made anew after amp.initialize")
+    assert "asked for" not in doubt.message
+    assert not found({"run.py": ANEW.replace("AGAIN", again).replace("LEVEL", "O1")}, after)
 
 
 COMMANDS = """

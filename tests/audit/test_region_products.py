@@ -118,6 +118,24 @@ def test_a_layer_of_a_criterion() -> None:
     assert not found("O2", "loss = Head()(y, y)", helpers=head)  # nothing that the model gave
 
 
+DOT = "def dot(v, other, scale=1.0):\n    return F.cross_entropy(scale * v @ other.t(), other[:, 0].long())\n\n"
+
+
+@pytest.mark.parametrize(
+    ("bound", "call"),
+    [
+        ("partial(dot, scale=0.1)", "score(output, output)"),
+        ("functools.partial(dot, torch.ones(3, 2))", "score(output)"),
+        ("dot", "score(output, output)"),
+    ],
+)
+def test_products_of_a_function_that_is_bound_to_a_part_of_its_arguments(bound: str, call: str) -> None:
+    helpers = f"import functools\nfrom functools import partial\n\n{DOT}score = {bound}\n"
+    (doubt,) = found("O2", f"loss = {call}", helpers=helpers)
+    assert "v @ other.t(): what model gives was float32" in doubt.message
+    assert not found("O1", f"loss = {call}", helpers=helpers)
+
+
 def test_losses_that_autocast_runs_in_float32() -> None:
     for level in ("O1", "O2", "args.opt_level"):
         assert not found(level, "loss = F.cross_entropy(output, y)")

@@ -337,3 +337,34 @@ def test_a_counted_loop_of_backwards_says_where_it_turns_more_than_once(bound: s
     assert [f.message.partition(":")[0] for f in told] == (
         [] if where is None else [f"several backwards per step{where}"]
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (BACKWARD, "(lines 13 and 16, and those of each micro-batch where steps is above 1)"),
+        (
+            f"if both:\n    {BACKWARD.strip().replace(chr(10), chr(10) + '    ')}\n",
+            "(lines 13 and 17, those of them that run, and those of each micro-batch where steps is above 1)",
+        ),
+    ],
+)
+def test_several_losses_of_one_turn_are_several_for_any_count(more: str, told: str) -> None:
+    """The scale is counted otherwise at a count of 1, too."""
+    counted = f"{BACKWARD}{more}if (i + 1) % steps == 0:\n    optimizer.step()\n    optimizer.zero_grad()"
+    first, second = found(rewrite(apex(counted, model="model = build()\nfrom settings import steps")), "AMP207")
+    for finding in (first, second):
+        assert finding.message.partition(":")[0] == f"several backwards per step {told}"
+
+
+def test_a_helper_that_is_called_for_each_loss_runs_several() -> None:
+    counted = (
+        "def backward(loss):\n"
+        "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+        "for i, (x, y) in enumerate(loader):\n"
+        "    backward(criterion(model(x), y))\n"
+        "    backward(criterion(model(y), x))\n"
+        "    if (i + 1) % steps == 0:\n        optimizer.step()\n        optimizer.zero_grad()"
+    )
+    (finding,) = found(rewrite(apex(counted, model="model = build()\nfrom settings import steps")), "AMP207")
+    assert "of each micro-batch where steps is above 1)" in finding.message

@@ -330,3 +330,22 @@ def test_a_model_that_is_given_other_parameters_later_has_more_than_the_optimize
     """The new ones get scaled gradients, which nothing unscales."""
     line = clipped("amp.master_params(optimizer)", f"{optimizer('model.parameters()')}\n{resized}")
     assert line == CLIP.format(f"({GROUPS})" if renewed else "model.parameters()")
+
+
+@pytest.mark.parametrize("fp16", [False, True])
+def test_parameters_that_a_model_is_given_by_another_name_count_where_they_did(fp16: bool) -> None:
+    """Without mixed precision the whole model was clipped, the new parameters too: they belong to the norm there alone."""
+    program = PART.replace(
+        "        return self.head(torch.tanh(self.body(x)))\n",
+        "        return self.head(torch.tanh(self.body(x)))\n\n"
+        "    def resize_token_embeddings(self, size):\n"
+        "        self.head = torch.nn.Linear(8, size)\n",
+    )
+    program = program.replace("model.head.parameters()", "model.parameters()")
+    program = program.replace(
+        "    for x, y in loader:\n",
+        '    inner = model.module if hasattr(model, "module") else model\n'
+        "    inner.resize_token_embeddings(1)\n    for x, y in loader:\n",
+    )
+    after = check_trained(f"{program}train({fp16}, False, net)\n")
+    assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after

@@ -259,3 +259,39 @@ def test_a_function_that_reads_the_scale_of_any_loss_asks_the_scalers_of_the_pro
     after = rewrite(program).after
     assert after is not None
     assert "    return [scalerD, scalerG][number].get_scale()\n" in after
+
+
+SKIPPED = """
+import torch
+from apex import amp
+from project import build, criterion, loader
+
+body, head = build(), build()
+one, two = torch.optim.SGD(body.parameters(), lr=0.1), torch.optim.SGD(head.parameters(), lr=0.1)
+[body, head], [one, two] = amp.initialize([body, head], [one, two], opt_level="O1")
+{held}
+for x, y in loader:
+    loss = criterion(head(body(x)), y)
+    with amp.scale_loss(loss, {given}) as scaled_loss:
+        scaled_loss.backward()
+    {step}
+"""
+EACH = "for optimizer in both:\n        optimizer.step()"
+
+
+@pytest.mark.parametrize(
+    ("held", "given", "step", "which"),
+    [
+        ("", "[one, two]", "one.step()\n    two.step()", "all these optimizers"),
+        ("both = [one, two]", "both", EACH, "all optimizers in both"),
+        ("both = [o for o in (one, two)]", "both", EACH, "all optimizers in both"),
+        ("", "one", "one.step()", None),
+    ],
+)
+def test_an_overflow_skips_one_optimizer_where_it_skipped_all(
+    held: str, given: str, step: str, which: str | None
+) -> None:
+    told = found(rewrite(SKIPPED.format(held=held, given=given, step=step)), "AMP221")
+    assert [f.message.partition(" with Apex")[0] for f in told] == (
+        [f"an overflow skipped the steps of {which}"] if which else []
+    )

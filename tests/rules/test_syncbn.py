@@ -333,6 +333,16 @@ def test_a_file_that_did_without_torch_still_does(first: str, call: str, monkeyp
     [
         ("optimizer = torch.optim.SGD(model.parameters(), 0.1)", "pass", "review"),
         ("optimizer = make_optimizer(settings, model)", "pass", "review"),
+        (
+            "norms, rest = separate(model)\n            optimizer = torch.optim.SGD([*norms, *rest], 0.1)",
+            "pass",
+            "review",
+        ),
+        (
+            "norms, rest = separate(head)\n            optimizer = torch.optim.SGD([*norms, *rest], 0.1)",
+            "pass",
+            "as-is",
+        ),
         ("pass", "optimizer = torch.optim.SGD(model.parameters(), 0.1)", "as-is"),
         ("optimizer = torch.optim.SGD(head.parameters(), 0.1)", "pass", "as-is"),
         (
@@ -346,7 +356,7 @@ def test_an_optimizer_made_before_the_conversion_stepped_orphans(before: str, af
     source = f"""
         import torch
         from apex.parallel import convert_syncbn_model
-        from project import make_optimizer
+        from project import make_optimizer, separate
 
 
         def build(model, head, settings):

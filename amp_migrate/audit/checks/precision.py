@@ -327,12 +327,12 @@ def _compared(
     ways = [(chain, old) for chain in chains if (old := both.chain_before(chain)) is not None]
     certain = [w for w in ways if both.after.chains.certain(w[0])]
     wrapped: bool | None = None
-    anew: Chain | None = None
+    anew: tuple[Chain, str] | None = None
     for chain, old in sorted(certain or ways, key=lambda w: is_test(w[0].start.function)):
         was = both.under_apex(old, model)
         now = both.in_region(chain)
         if was.anew and certain and now is not False and both.own_region(old) is False:
-            anew = chain
+            anew = chain, was.anew
         came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
         given = conjunction([*came, both.levels_asked])
         lost = conjunction([given, was.half, negation(now)])
@@ -362,7 +362,7 @@ def _compared(
                     doubt = replace(doubt, message=doubt.message + also)
                 yield "gained", doubt
     if anew is not None:
-        yield "anew", _anew(both, forward, anew)
+        yield "anew", _anew(both, forward, *anew)
 
 
 def _within_wrapped(both: Mixed, chain: Chain) -> bool:
@@ -379,12 +379,13 @@ def _has_own_region(both: Mixed, forward: Forward) -> bool:
     return bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)
 
 
-def _anew(both: Mixed, forward: Forward, chain: Chain) -> Doubt:
-    message = (
-        f"{forward.text} runs what is made anew after amp.initialize ({way(both, chain)}): where the opt level asked for is O2 "
-        "or O3, that was float32, and it runs under autocast now. Switch the region off there (enabled=) to keep it"
-    )
+def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:
     place = chain.place
+    asked = "" if both.floats(place.module) else "where the opt level asked for is O2 or O3, "
+    message = (
+        f"{forward.text} {runs} what is made anew after amp.initialize ({way(both, chain)}): {asked}that was float32, and it runs "
+        "under autocast now. Switch the region off there (enabled=) to keep it"
+    )
     return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", ("AMP531",))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit.halves.given import given_to
+from amp_migrate.audit.halves.given import Given, given_to
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis, is_file
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
@@ -175,6 +176,9 @@ class Calls(Operations):
             functions = self.methods(expr) if halves else self.made(expr)
         if not found and not functions and halves:
             functions = self.kept(expr, scope)
+        partial = self.of_partial(expr, scope) if not found and not functions and halves else None
+        if partial is not None:
+            return join([self.run_in(f, expr, [UNKNOWN] * first + given, named, {}) for f, first in partial[:ALIKE]])
         if functions and halves and isinstance(expr.func, ast.Name) and self.halves.layers(scope, expr.func):
             return None  # a function on one way, a layer or an object on another
         if len(functions) != len(found or functions) or not functions:
@@ -189,6 +193,22 @@ class Calls(Operations):
             if origin.kind == "function" and isinstance(origin.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found.append(self.halves.program.function_of(origin.module, origin.node))
         return found
+
+    def of_partial(self, expr: ast.Call, scope: Scope) -> list[tuple[Function, int]] | None:
+        """The functions of the program that a `partial` runs, and how many arguments each is given first."""
+        found: list[tuple[Function, int]] = []
+        for origin in in_order(self.halves.values.origins(scope, expr.func)):
+            call, program = origin.node, self.halves.program
+            if not isinstance(call, ast.Call) or not call.args or origin.path:
+                return None
+            there = origin.module.scope_of(call)
+            if program.dotted(there, call.func) != "functools.partial" or any(
+                isinstance(a, ast.Starred) for a in call.args
+            ):
+                return None
+            runs = program.definitions(there, call.args[0], guess=False)
+            found += [(f, len(call.args) - 1) for f in runs if isinstance(f, Function)]
+        return found or None
 
     def made(self, expr: ast.Call) -> list[Function]:
         """The one method that a call of an object runs, where it is seen how the object is made."""
@@ -227,7 +247,14 @@ class Calls(Operations):
         ]
         return near if len(near) <= ALIKE else []
 
-    def run_in(self, function: Function, expr: ast.Call, given: list[Value], named: dict[str | None, Value]) -> Value:
+    def run_in(
+        self,
+        function: Function,
+        expr: ast.Call,
+        given: list[Value],
+        named: dict[str | None, Value],
+        passed: Mapping[str, Given] | None = None,
+    ) -> Value:
         parameters = [p.arg for p in function.parameters]
         if function.bound and parameters:
             parameters = parameters[1:]
@@ -235,7 +262,8 @@ class Calls(Operations):
         if not any(isinstance(a, ast.Starred) for a in expr.args):
             env = dict(zip(parameters, given, strict=False))
         env |= {k: v for k, v in named.items() if k is not None}
-        passed = given_to(self.halves.program, function, self.module.scope_of(expr), expr)
+        if passed is None:
+            passed = given_to(self.halves.program, function, self.module.scope_of(expr), expr)
         interesting = any(v.half or v.items or v.kept or v.origin for v in env.values())
         if not interesting and "autocast" not in function.module.text and not self.halves.holds(function.owner):
             if not self.inside:

@@ -25,6 +25,7 @@ from amp_migrate.audit.halves.tensors import (
     Value,
     join,
 )
+from amp_migrate.audit.halves.weights import MAKING, Weights
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -36,7 +37,6 @@ from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import in_order
 
 DEPTH = 5
-MAKING = frozenset(f"torch.{name}" for name in known.MAKING)
 MOST = 2000  # functions followed for one migration, from whichever call
 
 
@@ -71,7 +71,7 @@ class Halves:
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
         self._followed = 0
-        self._weights: dict[tuple[Class, str], bool] = {}
+        self._weights = Weights(self.values)
         self._held: dict[tuple[Class, str], Value] = {}
         self._missed: set[tuple[Class, str]] = set()  # attributes that were read before anything was found in them
 
@@ -238,23 +238,10 @@ class Halves:
         return FLOAT._replace(kept=True) if found == {"float"} else UNKNOWN
 
     def weight(self, scope: Scope, expr: ast.Attribute, owner: Class) -> Value:
-        """A parameter that a network makes itself, with dimensions: float32 now, half under O2. Without, it promotes nothing."""
-        if (owner, expr.attr) not in self._weights:
-            origins = self.values.origins(scope, expr)
-            sized = bool(origins) and all(self._sized(o.module, o.node) for o in origins)
-            self._weights[owner, expr.attr] = sized
+        """A parameter or buffer that a network makes itself, with dimensions: float32 now, half under O2. Without, it promotes
+        nothing."""
         was: Dtype = "half" if self.floats(owner.module) and not self.patches(owner.module) else "float"
-        return Value(was, "float") if self._weights[owner, expr.attr] else UNKNOWN
-
-    def _sized(self, module: Module, node: ast.AST) -> bool:
-        """Whether a call makes a parameter of numbers along some dimension: `nn.Parameter(torch.ones(size))`."""
-        if not isinstance(node, ast.Call) or not node.args:
-            return False
-        name, first = self.program.dotted(module.scope_of(node), node.func), node.args[0]
-        if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-            return self._sized(module, first)
-        empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
-        return name in MAKING and not empty and not any(k.arg == "dtype" for k in node.keywords)
+        return Value(was, "float") if self._weights.made(scope, expr, owner) else UNKNOWN
 
     def is_stack(self, module: Module, expr: ast.expr) -> bool:
         """Whether an expression holds layers in a row: a loop over them runs."""

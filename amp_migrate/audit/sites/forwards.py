@@ -16,9 +16,10 @@ from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, last_name
 from amp_migrate.audit.values.values import Values
 
-# Methods of a model that run it.
+# Methods of a model that run it, and what Transformers calls the network under a head.
 RUNNING = frozenset(
-    "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
+    "bert roberta albert electra distilbert deberta longformer transformer base_model forward infer inference generate "
+    "predict sample module encode decode extract_features encode_image encode_text "
     "embed score log_prob reverse backbone head".split()
 )
 # Methods that every nn.Module has, and that run nothing.

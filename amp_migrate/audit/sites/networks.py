@@ -179,9 +179,9 @@ def part_of_given(both: Mixed, forward: Forward) -> bool:
 
 def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
     """Whether a set-up was given a network, or that cannot be told."""
-    if last_name(model) in both.start:
-        return True
     scope = module.scope_of(model)
+    if last_name(model) in both.start and not _made_here(both, module, model):
+        return True
     whole = model.value if isinstance(model, ast.Attribute) else None
     if isinstance(whole, (ast.Name, ast.Attribute)) and last_name(whole) in both.start:
         return True  # `model.encoder`: a part
@@ -191,6 +191,15 @@ def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
     makers = {_made(i) for i in both.initialized}
     now = {_made(i, both) for i in found}
     return bool(makers & now - {None})
+
+
+def _made_here(both: Mixed, module: Module, model: ast.expr) -> bool:
+    """Whether a network is seen to be made where it runs, whatever it is called: `model = Net.load(path)`."""
+    found = identities(both.review.values_after, module.scope_of(model), model)
+    function = module.function_around(model)
+    return bool(found) and all(
+        isinstance(i[0], ast.Call) and i[-1] is module and module.function_around(i[0]) is function for i in found
+    )
 
 
 def _made(identity: Identity, both: Mixed | None = None) -> tuple[str, int] | None:

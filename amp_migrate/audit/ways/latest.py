@@ -9,17 +9,40 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.setups import SetUp
+from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, may_follow
 
 BLOCKS = ("body", "orelse", "finalbody")
+READING = ("getattr", "next", "get", "pop", "setdefault")  # what gives an object that is there
 
 
 def another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain) -> bool:
     """Whether a way surely runs another object than a set-up was given on any way to it: a model loaded anew right before
     it runs, or copied before the set-up. `model = DistributedDataParallel(model)` is the same model."""
+    return _is_another(program, setup, ways, _ran(program, chain))
+
+
+def perhaps_another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain) -> bool:
+    """Whether a way may do so: an option decides whether the model is loaded anew before it runs."""
+    ways = list(ways)
+    return any(_is_another(program, setup, ways, [value]) for value in _ran(program, chain, perhaps=True))
+
+
+def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple[Scope, ast.expr]]:
+    """What the call at the end of a way runs, `model(x)`, or a part of, `model.encoder(x)`."""
     call = chain.place.node
-    ran = latest(program, chain, call.func) if isinstance(call, ast.Call) else []
+    if not isinstance(call, ast.Call):
+        return []
+    found = latest(program, chain, call.func, perhaps=perhaps)
+    if not found and isinstance(call.func, ast.Attribute):
+        found = latest(program, chain, call.func.value, perhaps=perhaps)
+    return found
+
+
+def _is_another(program: Program, setup: SetUp, ways: Iterable[Chain], ran: list[tuple[Scope, ast.expr]]) -> bool:
     if not ran or any(not isinstance(v, ast.Call) or _same(scope.module, v, setup) for scope, v in ran):
+        return False
+    if any(isinstance(v, ast.Call) and last_name(v.func) in READING for _, v in ran):
         return False
     ways = list(ways)
     if ways and all(_since(way, scope.module, value) for way in ways for scope, value in ran):
@@ -53,8 +76,9 @@ def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
     return not copied or setup.module is not module or may_follow(module, setup.call, value)
 
 
-def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, ast.expr]]:
-    """What was last assigned to what a name at the end of a way stands for; empty where that is not decided.
+def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = False) -> list[tuple[Scope, ast.expr]]:
+    """What was last assigned to what a name at the end of a way stands for; empty where that is not decided, or all of it that
+    may be (`perhaps`).
 
     Followed up through parameters: `evaluate(model)`, where `model = Net.load(path)` stands right before it, or one such
     line in each branch of an `if`; and through objects: `Tester(model).run()`, which calls `self.model`, also where a
@@ -75,7 +99,8 @@ def latest(program: Program, chain: Chain, name: ast.expr) -> list[tuple[Scope, 
         if values:
             return [(step.module.scope_of(v), v) for v in values]
         if values is None:
-            return []
+            may_be = _all_before(step.module, place, syntax.text(name)) if perhaps else []
+            return [(step.module.scope_of(v), v) for v in may_be]
         if isinstance(name, ast.Attribute):
             if (made := _renewed(program, step.module, place, name.value, name.attr)) is not None:
                 return made
@@ -236,6 +261,19 @@ def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
         if isinstance(holder, (ast.For, ast.While, ast.AsyncFor)) and _binds(holder, name):
             return None  # the turn before may have
         stmt = holder
+
+
+def _all_before(module: Module, node: ast.AST, name: str) -> list[ast.expr]:
+    """The values of all assignments in a function that may be the last one before a node."""
+    function = module.function_around(node)
+    return [
+        stmt.value
+        for stmt in syntax.every(function.node if function is not None else module.tree, ast.Assign)
+        if module.function_around(stmt) is function
+        and any(syntax.text(t) == name for t in stmt.targets)
+        and not _again(stmt, name)
+        and may_follow(module, stmt, node)
+    ]
 
 
 def _last(block: list[ast.stmt], name: str) -> list[ast.expr] | None:

@@ -31,7 +31,7 @@ from amp_migrate.reading.gradients.states import (
 )
 from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.gradients.walked import known, leaves
-from amp_migrate.reading.program.definitions import Function, elements
+from amp_migrate.reading.program.definitions import Function, elements, single_assignment
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node
@@ -277,13 +277,22 @@ class GradientPaths(Events):
         return {text: holds for text, holds in known.items() if text in asked}
 
     def _each(self, module: Module, node: Node, names: Names) -> list[Keys]:
-        """What the target of a loop over a literal list of optimizers or models stands for, one time after the other."""
+        """What the target of a loop over a list of optimizers or models, which is written out there or where it is given its
+        name, stands for, one time after the other."""
         stmt = node.stmt
         if not isinstance(stmt, ast.For) or not isinstance(stmt.target, ast.Name) or len(node.blocks) != 1:
             return []
-        if not isinstance(stmt.iter, (ast.List, ast.Tuple)):
+        listed: ast.expr | None = stmt.iter
+        if isinstance(listed, ast.Name):
+            listed = single_assignment(module, listed)
+        if isinstance(listed, ast.ListComp) and len(listed.generators) == 1 and not listed.generators[0].ifs:
+            one = listed.generators[0]  # `[o for o in (first, second)]`
+            same = isinstance(listed.elt, ast.Name) and ast.unparse(one.target) == listed.elt.id
+            listed = one.iter if same else None
+        if not isinstance(listed, (ast.List, ast.Tuple)):
             return []
-        found = [self.optimizers.stands_for(module, e, names) for e in elements(stmt.iter)]
+        here = module.scope_of(listed) is module.scope_of(stmt)
+        found = [self.optimizers.stands_for(module, e, names if here else {}) for e in elements(listed)]
         return found if all(found) else []
 
     def _for_each(self, module: Module, node: Node, state: State, names: Names, each: list[Keys]) -> Exits:

@@ -184,6 +184,15 @@ class TakenApart:
         return self._named[name]
 
 
+def holds_several(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether a variable or attribute is a collection where it stands: made as one, gone through, indexed or added to."""
+    slot = project.slot(module, node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if slot is None:
+        return False
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return slot in project.once(_displays, module) or slot in project.once(TakenApart, module).named(name)
+
+
 def taken_apart(module: Module, node: ast.expr) -> bool:
     """Whether an expression is used as a collection."""
     parent = module.parents.get(node)

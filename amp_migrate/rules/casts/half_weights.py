@@ -15,9 +15,9 @@ from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import guard_parts, init_flag
 from amp_migrate.reading.units.legacy import is_legacy
-from amp_migrate.rules.gradients.o2_gradients import never_on
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.older.fp16_utils import cast_to_half, is_model, keep_float32
+from amp_migrate.rules.setup.when_on import never_on
 
 CODES = (
     Code(

@@ -51,7 +51,9 @@ def apply(m: Migration) -> None:
         renewed = _renewed(m, site, optimizer)
         text = model_parameters(m, site, optimizer) if renewed is None else None
         enabled = m.enabled_at(site.module, choice) if choice is not None else None
-        more = plain is not None and enabled is not None and _has_more(m, site, optimizer, plain)
+        more = (
+            plain is not None and enabled is not None and (renewed is not None or _has_more(m, site, optimizer, plain))
+        )
         proved = (text is not None or plain is None) and not more
         if text is None and plain is not None and not more and renewed is None:
             text = site.module.source(plain)
@@ -65,7 +67,8 @@ def apply(m: Migration) -> None:
             parts = (*parts, f" if {enabled} else {plain_text}")
             if not isinstance(site.module.parents.get(call), ast.Call):
                 parts = ("(", *parts, ")")
-            message += f"; {plain_text}, which has more, without mixed precision, as before"
+            others = f", of which line {renewed.lineno} gives the model others" if renewed is not None else ""
+            message += f"{others}; {plain_text}, which has more, without mixed precision, as before"
         elif renewed is not None:
             proved = False
             message += f", of which line {renewed.lineno} gives the model others: no scaler would unscale those"
@@ -106,9 +109,9 @@ def _built(m: Migration, site: Site, optimizer: ast.expr) -> Iterator[tuple[Modu
 
 
 def _renewed(m: Migration, site: Site, optimizer: ast.expr) -> ast.Call | None:
-    """What replaces parameters of a model after its optimizer was made with them, as some language models do before training:
-    the optimizer steps the old ones, and the new ones get gradients that it never sees."""
-    for module, call in _built(m, site, optimizer):
+    """What replaces parameters of a model after its optimizer was made with them, or given to `initialize`, as some language
+    models do before training: the optimizer steps the old ones, and the new ones get gradients that it never sees."""
+    for module, call in (*_built(m, site, optimizer), *((i.module, i.call) for i in m.unit.inits)):
         for other, _ in module.method_calls.get("resize_token_embeddings", ()):
             if module.scope_of(other) is module.scope_of(call) and other.lineno > call.lineno:
                 return other

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.switch.flags import guard_parts, init_flag
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.setup.when_on import never_on
 from amp_migrate.rules.stepping.accumulation import pace
 
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grads_with_norm_".split())
@@ -83,20 +82,6 @@ def _each_stepped(m: Migration) -> bool:
         if any(first < line and any(line < step for step in steps) for line in left):
             return False
     return True
-
-
-def never_on(m: Migration, module: Module, node: ast.AST) -> bool:
-    """Whether a node only runs without mixed precision: in the `else` of the switch that `initialize` stands under."""
-    own = [p for _, parts in guard_parts(m.project, module, module.statement(node)) for p in parts or ()]
-    if not own:
-        return False
-    switches: list[set[str]] = []
-    for init in m.unit.inits:
-        asked = set(init_flag(m.project, init).parts or ())
-        for _, parts in guard_parts(m.project, init.module, init.stmt):
-            asked.update(parts or ())
-        switches.append(asked)
-    return all(any(opposite(part, p) for part in asked for p in own) for asked in switches)
 
 
 def _under_o2(m: Migration, module: Module, model: ast.expr) -> str | None:

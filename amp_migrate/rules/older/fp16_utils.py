@@ -21,9 +21,9 @@ from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Blocked, Init
-from amp_migrate.rules.gradients.o2_gradients import never_on
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import sequential_keys
+from amp_migrate.rules.setup.when_on import never_on
 from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html"

@@ -84,7 +84,7 @@ def _of_model(assigns: list[ast.Assign], text: str) -> set[str]:
     names = {text}
     for assign in assigns:
         if names & _read(assign.value):
-            names.update(ast.unparse(t) for t in assign.targets if isinstance(t, ast.Name))
+            names.update(t for t in _targets(assign) if t.isidentifier() and not _names_optimizer(t))
     return names
 
 

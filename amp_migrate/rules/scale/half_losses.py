@@ -31,6 +31,8 @@ def apply(m: Migration) -> None:
         return
     for scope in {loss.module.scope_of(loss.call): None for loss in m.unit.losses if m.live(loss.module, loss.call)}:
         module = scope.module
+        if m.switch_in(scope) == "False":
+            continue  # O0: nothing is float16
         found = m.regions.read(scope)
         scaled = [n for x in m.unit.losses if x.module is module for n in walk(x.loss)]
         for call in dict.fromkeys(n for n in [*found.averages, *scaled] if isinstance(n, ast.Call)):

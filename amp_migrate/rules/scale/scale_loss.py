@@ -17,6 +17,7 @@ from amp_migrate.reading.program.view import find
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.opt_levels import opt_levels
+from amp_migrate.reading.units.places import holds_several
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.rules.migration import Migration
 
@@ -287,14 +288,16 @@ def _explain(m: Migration, loss: Loss) -> None:
             "as-is",
         )
     unscaled = bool(m.unit.inits) and all(opt_levels(i) == {"O0"} for i in m.unit.inits)
-    if m.scales and len(loss.optimizers) > 1 and not unscaled:
+    held = len(loss.optimizers) == 1 and holds_several(m.project, module, loss.optimizers[0])
+    if m.scales and (held or len(loss.optimizers) > 1) and not unscaled:
+        which = f"all optimizers in {module.source(loss.optimizers[0])}" if held else "all these optimizers"
         m.output.note(
             module,
             loss.call,
             "AMP221",
             "amp.scale_loss",
-            "an overflow skipped the steps of all these optimizers with Apex; scaler.step skips only those whose own "
-            "gradients are not finite",
+            f"an overflow skipped the steps of {which} with Apex; scaler.step skips only those whose own gradients are not "
+            "finite",
         )
     more = _asked_besides(m, loss)
     if more:

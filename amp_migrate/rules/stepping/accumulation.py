@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.definitions import Function, elements
@@ -29,11 +29,12 @@ DATA = re.compile(r"loader|dataset|data_?iter", re.IGNORECASE)
 @dataclass(frozen=True)
 class Pace:
     """How a step follows its backwards: one for each (`alone`), one for some of them, where `count` is above 1, or one
-    after all that `loop` runs."""
+    after all that `loop` runs. `several`: where one turn runs others, too, before the same step."""
 
     alone: bool = False
     count: str = ""
     loop: Node | None = None
+    several: str = ""
 
 
 CODES = (
@@ -76,6 +77,8 @@ def apply(m: Migration) -> None:
 
 def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]:
     where = f" where {pace.count} is above 1" if pace.count else ""
+    if pace.several:
+        where = f" ({pace.several}{', and those of each micro-batch' * bool(where)}{where})"
     message = (
         f"several backwards per {each}{where}: the scale grows per {each} now, not per backward (growth_interval=2000 // N "
         f"for N of them keeps Apex's pace), and an overflow halves it once per {each}"
@@ -149,10 +152,33 @@ def pace(m: Migration, loss: Loss) -> Pace | None:
         ]
         found = [p for one, other in pairs if (p := _pace_here(m, scope, one, other)) is not None]
         if fewer := [p for p in found if not p.alone and p.loop is None]:
-            return fewer[0]
+            return replace(fewer[0], several=_several(m, loss, scope, starts))
         if not any(p.alone for p in found):  # else a step after the loop takes what its last one left
             after = after or next(iter(found), None)
     return after
+
+
+def _several(m: Migration, loss: Loss, scope: Scope, own: list[ast.stmt]) -> str:
+    """The lines that scale losses of one optimizer in the turn that this one is scaled in, where there are several."""
+    numbers = {m.unit.optimizers.number(loss.module, o) for given in loss.optimizers for o in elements(given)}
+    stmts: set[ast.stmt] = set()
+    for other in m.unit.losses:
+        optimizers = {m.unit.optimizers.number(other.module, o) for given in other.optimizers for o in elements(given)}
+        if m.live(other.module, other.with_stmt) and optimizers & numbers:
+            stmts |= {
+                p
+                for p in _scaled(m, other).get(scope, ())
+                for one in own
+                if p is one or (_turn(scope.module, p) is _turn(scope.module, one) and not _apart(m, scope, p, one))
+            }
+    if len(stmts) < 2:
+        return ""
+    lines = sorted(p.lineno for p in stmts)
+    text = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
+    text += "" if scope.module is loss.module else f" of {scope.module.path}"
+    tests = [{a for a in scope.module.ancestors(p) if isinstance(a, ast.If)} for p in stmts]
+    some = any(t != set.intersection(*tests) for t in tests)
+    return text + ", those of them that run" * some
 
 
 def _scaled(m: Migration, loss: Loss) -> Places:

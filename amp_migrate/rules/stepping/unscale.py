@@ -22,6 +22,7 @@ from amp_migrate.reading.values.bound import bound_before, written_before
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import clamps
 from amp_migrate.rules.scale.held_scale import held_scale
+from amp_migrate.rules.setup.when_on import only_on
 
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
 CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
@@ -233,7 +234,7 @@ def _off_too(m: Migration, module: Module, stmt: ast.stmt, condition: str) -> bo
             calls = (n for s in other for n in walk(s) if isinstance(n, ast.Call))
             return any(called_name(c) in name for c in calls)
         child = parent
-    return True
+    return not only_on(m, module, stmt)
 
 
 def _update(m: Migration, module: Module, plan: Gradients) -> None:

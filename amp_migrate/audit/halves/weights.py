@@ -1,0 +1,53 @@
+"""Parameters and buffers that a network makes itself: under O2 they were half, and now they are float32."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.program.module import Class, Module, Scope
+from amp_migrate.audit.values.values import Values
+
+MAKING = frozenset(f"torch.{name}" for name in known.MAKING)
+PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
+
+class Weights:
+    """The attributes of networks that are tensors of numbers along some dimension. Without one, a tensor promotes nothing."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.program = values.program
+        self._made: dict[tuple[Class, str], bool] = {}
+
+    def made(self, scope: Scope, expr: ast.Attribute, owner: Class) -> bool:
+        """Whether an attribute of a network, read in one of its methods, is such a tensor that the network made."""
+        key = owner, expr.attr
+        if key not in self._made:
+            buffer = self._buffer(owner, expr.attr)
+            origins = self.values.origins(scope, expr) if buffer is None else ()
+            given = [buffer] if buffer is not None else [(o.module, o.node) for o in origins]
+            self._made[key] = bool(given) and all(self._sized(module, node) for module, node in given)
+        return self._made[key]
+
+    def _buffer(self, owner: Class, name: str) -> tuple[Module, ast.AST] | None:
+        """What a network registers as a buffer: `self.register_buffer("t", torch.zeros(1))`."""
+        for cls in self.program.family_up(owner):
+            for call in cls.module.calls() if "register_buffer" in cls.module.words else ():
+                func, given = call.func, call.args
+                if not (isinstance(func, ast.Attribute) and func.attr == "register_buffer" and len(given) > 1):
+                    continue
+                named = isinstance(given[0], ast.Constant) and given[0].value == name
+                if named and self.program.is_self(cls.module.scope_of(call), func.value) is cls:
+                    return cls.module, given[1]
+        return None
+
+    def _sized(self, module: Module, node: ast.AST) -> bool:
+        """Whether a call makes numbers along some dimension: `nn.Parameter(torch.ones(size))`."""
+        if not isinstance(node, ast.Call) or not node.args:
+            return False
+        name, first = self.program.dotted(module.scope_of(node), node.func), node.args[0]
+        if name in PARAMETERS:
+            return self._sized(module, first)
+        empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
+        return name in MAKING and not empty and not any(k.arg == "dtype" for k in node.keywords)
