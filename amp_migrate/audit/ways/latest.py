@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.sites.forwards import RUNNING
 from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, may_follow
@@ -34,7 +35,7 @@ def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple
     if not isinstance(call, ast.Call):
         return []
     found = latest(program, chain, call.func, perhaps=perhaps)
-    if not found and isinstance(call.func, ast.Attribute):
+    if not found and isinstance(call.func, ast.Attribute) and call.func.attr in RUNNING:
         found = latest(program, chain, call.func.value, perhaps=perhaps)
     return found
 
