@@ -379,6 +379,9 @@ def test_an_attribute_that_the_method_of_a_held_object_assigns(body: str, said: 
 def test_one_that_an_option_loads_anew_may_be_another(usual: str) -> None:
     assert script("if best:\n            model = Net(4, 4)\n        evaluate(model, data)", usual) == [("look", "anew")]
     assert script("if best:\n            model = model.cuda()\n        evaluate(model, data)", usual) == []
+    wrapped = "model = torch.nn.DataParallel(model).cuda()"
+    assert script(f"if best:\n            {wrapped}\n        evaluate(model, data)", usual) == []
+    assert script("tested = model.cuda()\n        evaluate(tested.to(device), data)", usual) == []
     assert script("model = getattr(kept, args.name)\n        evaluate(model, data)", usual) == []
 
 

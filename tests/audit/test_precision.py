@@ -95,6 +95,16 @@ def test_an_evaluation_that_lost_its_precision() -> None:
     )
 
 
+def test_calls_that_are_written_alike_are_told_once_with_their_lines() -> None:
+    several = EVALUATE + "        for x in loader:\n            first = model(x)\n            second = model(first)\n"
+    several = several.replace("return [model(x).argmax(1) for x in loader]", "pass")
+    before = HEAD + TRAIN + several + MAIN
+    (doubt,) = [d for d in doubts(before, AFTER_HEAD + AFTER_TRAIN + several + AFTER_MAIN) if d.code == "AMP531"]
+    lines = before.lstrip("\n").splitlines()
+    assert lines[doubt.line - 1].strip() == "first = model(x)"
+    assert doubt.message.endswith(f"(see line {doubt.line + 1}, too)")
+
+
 def test_a_region_around_the_call_of_the_function_is_enough() -> None:
     main = AFTER_MAIN.replace(
         "print(evaluate(model, loader))",

@@ -136,6 +136,13 @@ def test_products_of_a_function_that_is_bound_to_a_part_of_its_arguments(bound: 
     assert not found("O1", f"loss = {call}", helpers=helpers)
 
 
+def test_what_a_network_under_a_head_gives() -> None:
+    """It ends in a normalization: float32, in a region as well, and what is multiplied there is half."""
+    assert not found("O1", "hidden = model.bert(x)[0]\nloss = F.mse_loss(hidden, y)", "save(hidden.cpu().numpy())")
+    (doubt,) = found("O2", "hidden = model.bert(x)[0]\nloss = F.cross_entropy(hidden @ hidden.t(), y)")
+    assert "what model.bert gives was float32, and matmul outside of the model" in doubt.message
+
+
 def test_losses_that_autocast_runs_in_float32() -> None:
     for level in ("O1", "O2", "args.opt_level"):
         assert not found(level, "loss = F.cross_entropy(output, y)")

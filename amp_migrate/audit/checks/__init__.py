@@ -32,6 +32,7 @@ from amp_migrate.audit.checks import (
     keys,
     level_tests,
     native_side,
+    out_of_sight,
     own_entries,
     precision,
     products,
@@ -74,6 +75,7 @@ CHECKS: tuple[Check, ...] = (
     changed_dtypes,
     level_tests,
     precision,
+    out_of_sight,
     own_entries,
     products,
     always_on,
@@ -116,7 +118,7 @@ TELLING: tuple[Check, ...] = (
         level_tests,
         own_entries,
     ),
-    *(precision, products, ranks, renewed, weight_cache),
+    *(out_of_sight, precision, products, ranks, renewed, weight_cache),
 )
 
 __all__ = ["CHECKS", "TELLING", "Check"]

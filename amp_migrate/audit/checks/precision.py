@@ -18,11 +18,9 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.networks import is_given, networks, others, part_of_given, taken_in
+from amp_migrate.audit.sites.networks import networks, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in
-from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument, identities
-from amp_migrate.audit.sites.writers import gradients_off
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
@@ -49,7 +47,7 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     if not both.removed:
         return
-    told: set[Told] = set()
+    told: dict[Told, list[Doubt]] = {}
     for forward, model in both.forwards_before():
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
@@ -57,16 +55,25 @@ def check(review: Review) -> Iterable[Doubt]:
         if place is None:
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if doubt is not None and _told(kind, forward) not in told:
-                told.add(_told(kind, forward))
-                yield doubt
+            if doubt is not None:
+                told.setdefault(_told(kind, forward), []).append(doubt)
             break
-    yield from _others(both, told)
-    yield from _without_set_up(both, told)
-    yield from _uncalled(both, told)
+    yield from map(_with_lines, told.values())
+    known = set(told)
+    yield from _others(both, known)
+    yield from _without_set_up(both, known)
+    yield from _uncalled(both, known)
     yield from _taken_in(both)
-    yield from _handed_out(both)
-    yield from _handed_out_inside(both)
+
+
+def _with_lines(doubts: list[Doubt]) -> Doubt:
+    """One doubt for the calls of a function that are written alike, which names the others' lines."""
+    first = min(doubts, key=lambda d: d.line)
+    lines = sorted({d.line for d in doubts} - {first.line})
+    if not lines:
+        return first
+    also = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
+    return replace(first, message=f"{first.message} (see {also}, too)")
 
 
 def _told(kind: str, forward: Forward) -> Told:
@@ -229,95 +236,6 @@ def _taken_in(both: Mixed) -> Iterator[Doubt]:
         )
         verdict: Verdict = "look" if asked else "review"
         yield both.review.doubt(module, calls[0], "AMP531", "a call of the model", message, verdict, ("AMP507",))
-
-
-def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
-    """Functions out of sight that are given an initialized model within a region: what they do with its gradients."""
-    names = both.after.forwards.names.reached(both.start)
-    for change in both.review.changes.values():
-        module = change.after
-        if "autocast" not in module.text or "scaler" not in module.read.lower():
-            continue
-        for call in module.calls():
-            given = [
-                v
-                for v in (*call.args, *(k.value for k in call.keywords))
-                if isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) in names
-            ]
-            scope = module.scope_of(call)
-            name = both.review.after.dotted(scope, call.func) if given else None
-            if name is None or name.partition(".")[0] in KNOWN:
-                continue
-            if both.review.after.callees(module, call) or both.review.after.definitions(scope, call.func):
-                continue
-            region = both.after.regions.nearest(module, call)
-            if region is None or region.off or not both.written(region):
-                continue
-            if gradients_off(both.review.after, module, call):
-                continue  # no backward runs there
-            model = next((v for v in given if is_given(both, module, v)), None)
-            if model is not None:
-                message = (
-                    f"{syntax.text(call.func)} is given {syntax.text(model)} in the autocast region and is out of sight: a backward "
-                    "in it would run under autocast, and what gradients it leaves in the model the scaler's step divides by "
-                    "the loss scale, where Apex did not. See what it does"
-                )
-                yield both.review.doubt(module, call, "AMP232", "optimizer.step", message, "look")
-
-
-def _handed_out(both: Mixed) -> Iterator[Doubt]:
-    """Functions out of sight that are given an initialized model: what they run was half under Apex."""
-    names = both.before.forwards.names.reached(both.start)
-    for module in both.near:
-        for call in module.calls():
-            by_name = [k.value for k in call.keywords if k.arg in MODELS]
-            values = [*call.args, *(k.value for k in call.keywords)]
-            of_torch = last_name(call.func) in OF_TORCH
-            if not by_name and not of_torch and not any(last_name(v) in names for v in values):
-                continue
-            scope = module.scope_of(call)
-            name = both.review.before.dotted(scope, call.func)
-            of_torch = of_torch and (name or "").startswith("torch.")
-            by_name += call.args[1:2] if of_torch else []
-            if name is None and both.review.before.starred_from_afar(scope, call.func):
-                name = syntax.text(call.func)
-            if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
-                if not of_torch:
-                    continue
-            if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
-                continue
-            if not any(isinstance(v, (ast.Name, ast.Attribute)) for v in values):
-                continue
-            is_chosen = name is None and chosen(both, module, call)
-            if name is None and not is_chosen and not handed_in(both, module, call):
-                continue
-            mixed_here = any(s.usually_patches for s in both.near_setups(module))
-            given = [
-                v
-                for v in values
-                if isinstance(v, (ast.Name, ast.Attribute))
-                and (
-                    identities(both.review.values_before, scope, v) & both.initialized or (mixed_here and v in by_name)
-                )
-            ]
-            place = both.now(module, call)
-            if not given or place is None:
-                continue
-            for chain in both.after.chains.to(*place):
-                old = both.chain_before(chain)
-                if old is None:
-                    continue
-                was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
-                if was.half is not False and both.in_region(chain) is False:
-                    where = "runs it" if is_chosen else "is out of sight"
-                    own = "; amp_mode='amp' gives it one" if name in IGNITE else ""
-                    message = (
-                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: a forward in it "
-                        f"ran in half precision under Apex, and runs in float32 now unless it has a region of its own{own}"
-                    )
-                    told = ("AMP502", "AMP518")
-                    yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
-                    break
 
 
 def _compared(

@@ -30,7 +30,7 @@ from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import assignments
-from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.forwards import HEADLESS, Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.values.names import last_name
@@ -264,6 +264,8 @@ class Halves:
             return INTEGER  # tokens
         if not found and self.layer(forward.scope, forward.model) in known.HALF_LAYERS:
             found = [HALF]
+        if not found and forward.method in HEADLESS:
+            return Value("float", "?", origin=syntax.text(forward.call.func))
         value = join(found) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN

@@ -16,10 +16,11 @@ from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, last_name
 from amp_migrate.audit.values.values import Values
 
-# Methods of a model that run it, and what Transformers calls the network under a head.
-RUNNING = frozenset(
-    "bert roberta albert electra distilbert deberta longformer transformer base_model forward infer inference generate "
-    "predict sample module encode decode extract_features encode_image encode_text "
+# What Transformers calls the network under a head, which ends in a normalization.
+HEADLESS = frozenset("bert roberta albert electra distilbert deberta longformer transformer base_model".split())
+# Methods of a model that run it.
+RUNNING = HEADLESS | frozenset(
+    "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
     "embed score log_prob reverse backbone head".split()
 )
 # Methods that every nn.Module has, and that run nothing.

@@ -14,6 +14,16 @@ from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, may_follow
 
 BLOCKS = ("body", "orelse", "finalbody")
+MOVING = (
+    "to",
+    "cuda",
+    "cpu",
+    "eval",
+    "train",
+    "half",
+    "float",
+    "requires_grad_",
+)  # give the object that they are called on
 READING = ("getattr", "next", "get", "pop", "setdefault")  # what gives an object that is there
 
 
@@ -88,14 +98,14 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
     place: ast.AST = chain.place.node
     i = len(chain.steps) - 1
     while i >= 0:
-        step = chain.steps[i]
+        step, name = chain.steps[i], _unmoved(name)
         if isinstance(name, ast.Call):
             return [(step.module.scope_of(name), name)]
         if not isinstance(name, (ast.Name, ast.Attribute)):
             return []
         values = _before(step.module, place, syntax.text(name))
-        if values and len(values) == 1 and isinstance(values[0], (ast.Name, ast.Attribute)):
-            name, place = values[0], step.module.statement(values[0])  # `self.model = model`
+        if values and len(values) == 1 and isinstance(kept := _unmoved(values[0]), (ast.Name, ast.Attribute)):
+            name, place = kept, step.module.statement(kept)  # `self.model = model`
             continue
         if values:
             return [(step.module.scope_of(v), v) for v in values]
@@ -137,6 +147,14 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
         name, place = found, call_
         i -= 1
     return []
+
+
+def _unmoved(value: ast.expr) -> ast.expr:
+    """What `model.to(device)` gives is the model."""
+    inner = value
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in MOVING:
+        inner = inner.func.value
+    return inner if isinstance(inner, (ast.Name, ast.Attribute)) else value
 
 
 Assigning = ast.Assign | ast.AnnAssign | ast.AugAssign
@@ -297,8 +315,9 @@ def _again(stmt: ast.AST, name: str) -> bool:
     if not isinstance(stmt, ast.Assign) or not any(syntax.text(t) == name for t in stmt.targets):
         return False
     value: ast.AST = stmt.value
-    given = value.args if isinstance(value, ast.Call) else []
+    given: list[ast.expr] = []
     while isinstance(value, (ast.Call, ast.Attribute)) and syntax.text(value) != name:
+        given += value.args if isinstance(value, ast.Call) else []
         value = value.func if isinstance(value, ast.Call) else value.value
     return any(syntax.text(v) == name for v in (value, *given))
 

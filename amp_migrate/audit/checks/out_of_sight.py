@@ -1,0 +1,119 @@
+"""Code out of sight that is given an initialized model: what it runs was half under Apex, and may be float32 now; what runs in
+a region may leave gradients there.
+
+Not proved: what that code does. Libraries whose functions are known to run no model are not told of.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.networks import is_given
+from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in
+from amp_migrate.audit.sites.setups import identities
+from amp_migrate.audit.sites.writers import gradients_off
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = ()  # told as AMP531 and AMP232: see `precision.py`, `stepping.py`
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if both.removed:
+        yield from _handed_out(both)
+        yield from _handed_out_inside(both)
+
+
+def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
+    """Functions out of sight that are given an initialized model within a region: what they do with its gradients."""
+    names = both.after.forwards.names.reached(both.start)
+    for change in both.review.changes.values():
+        module = change.after
+        if "autocast" not in module.text or "scaler" not in module.read.lower():
+            continue
+        for call in module.calls():
+            given = [
+                v
+                for v in (*call.args, *(k.value for k in call.keywords))
+                if isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) in names
+            ]
+            scope = module.scope_of(call)
+            name = both.review.after.dotted(scope, call.func) if given else None
+            if name is None or name.partition(".")[0] in KNOWN:
+                continue
+            if both.review.after.callees(module, call) or both.review.after.definitions(scope, call.func):
+                continue
+            region = both.after.regions.nearest(module, call)
+            if region is None or region.off or not both.written(region):
+                continue
+            if gradients_off(both.review.after, module, call):
+                continue  # no backward runs there
+            model = next((v for v in given if is_given(both, module, v)), None)
+            if model is not None:
+                message = (
+                    f"{syntax.text(call.func)} is given {syntax.text(model)} in the autocast region and is out of sight: a backward "
+                    "in it would run under autocast, and what gradients it leaves in the model the scaler's step divides by "
+                    "the loss scale, where Apex did not. See what it does"
+                )
+                yield both.review.doubt(module, call, "AMP232", "optimizer.step", message, "look")
+
+
+def _handed_out(both: Mixed) -> Iterator[Doubt]:
+    """Functions out of sight that are given an initialized model: what they run was half under Apex."""
+    names = both.before.forwards.names.reached(both.start)
+    for module in both.near:
+        for call in module.calls():
+            by_name = [k.value for k in call.keywords if k.arg in MODELS]
+            values = [*call.args, *(k.value for k in call.keywords)]
+            of_torch = last_name(call.func) in OF_TORCH
+            if not by_name and not of_torch and not any(last_name(v) in names for v in values):
+                continue
+            scope = module.scope_of(call)
+            name = both.review.before.dotted(scope, call.func)
+            of_torch = of_torch and (name or "").startswith("torch.")
+            by_name += call.args[1:2] if of_torch else []
+            if name is None and both.review.before.starred_from_afar(scope, call.func):
+                name = syntax.text(call.func)
+            if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
+                if not of_torch:
+                    continue
+            if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
+                continue
+            if not any(isinstance(v, (ast.Name, ast.Attribute)) for v in values):
+                continue
+            is_chosen = name is None and chosen(both, module, call)
+            if name is None and not is_chosen and not handed_in(both, module, call):
+                continue
+            mixed_here = any(s.usually_patches for s in both.near_setups(module))
+            given = [
+                v
+                for v in values
+                if isinstance(v, (ast.Name, ast.Attribute))
+                and (
+                    identities(both.review.values_before, scope, v) & both.initialized or (mixed_here and v in by_name)
+                )
+            ]
+            place = both.now(module, call)
+            if not given or place is None:
+                continue
+            for chain in both.after.chains.to(*place):
+                old = both.chain_before(chain)
+                if old is None:
+                    continue
+                was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
+                if was.half is not False and both.in_region(chain) is False:
+                    where = "runs it" if is_chosen else "is out of sight"
+                    own = "; amp_mode='amp' gives it one" if name in IGNITE else ""
+                    message = (
+                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: a forward in it "
+                        f"ran in half precision under Apex, and runs in float32 now unless it has a region of its own{own}"
+                    )
+                    told = ("AMP502", "AMP518")
+                    yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
+                    break
