@@ -38,6 +38,16 @@ AFTER = """
 NETS = """
     import torch
 
+    def kept(cls):
+        KEPT.append(cls)
+        return cls
+
+    def described(*texts):
+        def describe(cls):
+            cls.__doc__ = "".join(texts) + cls.__doc__
+            return cls
+        return describe
+
     class Plain(torch.nn.Module):
         def forward(self, x):
             return x.sum()
@@ -62,7 +72,11 @@ NETS = """
         ("from nets import Answering", "Answering()", "", True),
         ("from nets import KINDS", "KINDS[args.kind]()", "", True),
         ("import nets", "getattr(nets, args.kind)()", "", True),
-        ("import nets", "nets.Plain()", "@torch.jit.ignore", True),  # as a registry would
+        ("import nets", "nets.Plain()", "@registry.add", True),
+        ("import nets", "nets.Plain()", "@kept", True),
+        ("import nets", "nets.Plain()", "@described('answers', 'questions')", False),
+        ("import nets", "nets.Plain()", "@add_start_docstrings(TEXT)", False),
+        ("import nets", "nets.Plain()", "@torch.jit.ignore", False),
     ],
 )
 def test_a_network_that_nothing_mentions(imports: str, made: str, decorated: str, spoken_of: bool) -> None:

@@ -294,6 +294,31 @@ def test_three_steps_of_one_backward() -> None:
     assert verdicts(before, after + "optimizer.zero_grad()\n") == {"refuse"}
 
 
+@pytest.mark.parametrize(("path", "told"), [("tests/conftest.py", 0), ("tests/test_fit.py", 0), ("fit.py", 1)])
+def test_paths_of_tests_that_call_by_name_are_no_question_about_steps(path: str, told: int) -> None:
+    branches = "".join(
+        f"    if args.flag{i}:\n        learner.fit(model, loader, optimizer, scaler)\n" for i in range(40)
+    )
+    caller = f"def run(learner, model, loader, optimizer, scaler, args):\n{branches}\n"
+    learner = """
+import torch
+class Learner:
+    def fit(self, model, loader, optimizer, scaler):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            {}
+"""
+    old = learner.format("with amp.scale_loss(loss, optimizer) as s: s.backward()\n            optimizer.step()")
+    new = learner.format(
+        "scaler.scale(loss).backward()\n            scaler.step(optimizer)\n            scaler.update()"
+    )
+    scaler = "scaler = torch.amp.GradScaler()\n"
+    before = {"learner.py": old + "from apex import amp\n", path: caller}
+    found = doubts_of(before, {"learner.py": new + scaler})
+    assert len([d for d in found if "more paths" in d.message]) == told
+
+
 SKIPPED = """
 if torch.isnan(loss).any():
     print("skipped")

@@ -18,7 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.networks import networks, others, part_of_given, taken_in
+from amp_migrate.audit.sites.networks import networks, others, own_runs, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
 from amp_migrate.audit.values.names import last_name
@@ -201,11 +201,29 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             continue  # a run that came by the set-up takes another branch
         if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
             files.add(place[0].path)
-            message = (
-                f"{forward.text} in {function.qualname}: that this comes after amp.initialize is not seen; where it does, O1 "
-                "ran it in half precision, and it runs in float32 now, outside of any autocast region"
-            )
-            yield both.review.doubt(*place, "AMP531", "a call of the model", message, "look", ("AMP502",))
+            yield _not_seen(both, forward, place)
+    for forward, callers in own_runs(both):
+        place = both.now(forward.module, forward.call)
+        if (
+            place is None
+            or place[0].path in files
+            or not any(s.usually_patches for s in both.near_setups(forward.module))
+        ):
+            continue
+        if any(both.in_region(w) is not False for w in both.after.chains.to(*place)):
+            continue
+        if any(w.open and not is_test(w.start.function) for c in callers for w in both.before.chains.to(*c)):
+            files.add(place[0].path)
+            yield _not_seen(both, forward, place)
+
+
+def _not_seen(both: Mixed, forward: Forward, place: tuple[Module, ast.Call]) -> Doubt:
+    function = forward.module.function_around(forward.call)
+    message = (
+        f"{forward.text} in {function.qualname if function else 'this file'}: that this comes after amp.initialize is not seen; "
+        "where it does, O1 ran it in half precision, and it runs in float32 now, outside of any autocast region"
+    )
+    return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", ("AMP502",))
 
 
 def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program.changes import Change, head
@@ -73,7 +74,7 @@ def check(review: Review) -> Iterable[Doubt]:
     told: set[Module] = set()
     for owner in lost if any(map(_steps_change, review.changes.values())) else ():
         module = owner.module if isinstance(owner, Function) else owner
-        if module not in told:
+        if module not in told and (module.path in review.changes or not _is_of_tests(module)):
             told.add(module)
             yield _not_followed(review, owner)
 
@@ -233,6 +234,12 @@ def _read_scaled_before(review: Review, place: Place) -> bool:
                     if name.rpartition(".")[2] == "scale_loss":
                         return True
     return False
+
+
+def _is_of_tests(module: Module) -> bool:
+    """Whether a file is a test's, whose calls of methods by name come to many: what they run is followed from programs, too."""
+    path = PurePosixPath(module.path)
+    return path.stem.startswith("test_") or path.stem.endswith(("_test", "conftest"))
 
 
 def _not_followed(review: Review, owner: Owner) -> Doubt:

@@ -1,8 +1,8 @@
 """Which definitions of a program a run may come to, by their names: what the files that were set up for Apex, and those that
 import them, mention, and what these definitions mention in turn. A vendored library brings many networks that nothing runs.
 
-Errs towards more: a name is one definition wherever it stands, what is decorated may be found in a registry, and where code
-looks for names at run time everything may be meant.
+Errs towards more: a name is one definition wherever it stands, what is decorated may be found in a registry unless the
+decorator is seen to keep nothing, and where code looks for names at run time everything may be meant.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.by_name import IMPORTERS
-from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.near import Near
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.names import last_name
+
+# Decorators of these keep nothing; the functions only read what they are given.
+KEEPING_NOTHING = frozenset("torch functools dataclasses contextlib typing abc numba six".split())
+READING = frozenset("isinstance getattr hasattr setattr len str repr type wraps update_wrapper join format".split())
 
 
 class Mentioned:
@@ -24,6 +29,7 @@ class Mentioned:
         self.program = program
         self.starts = sorted(Near(program).leading_to(starts), key=lambda m: m.path)
         self._names: frozenset[str] | None = None
+        self._decorators: dict[ast.expr, bool] = {}
 
     def cls(self, cls: Class) -> bool:
         """Whether a run may make an object of a class."""
@@ -40,7 +46,8 @@ class Mentioned:
             for stmt in module.tree.body:
                 for name in _defined(stmt):
                     held.setdefault(name, []).append((module, stmt))
-                if isinstance(stmt, (ast.ClassDef, ast.FunctionDef)) and stmt.decorator_list:
+                decorators = stmt.decorator_list if isinstance(stmt, (ast.ClassDef, ast.FunctionDef)) else ()
+                if any(self._may_keep(module, d) for d in decorators):
                     todo.append((module, stmt))
         todo += [(m, s) for m in self.starts for s in m.tree.body]
         loading = self.program.loaded.loading
@@ -60,6 +67,37 @@ class Mentioned:
                     found.add(name)
                     todo += held.get(name, ())
         return frozenset(found)
+
+    def _may_keep(self, module: Module, decorator: ast.expr) -> bool:
+        """Whether a decorator may keep what it stands over where it is found again: `@register`, not `@add_docstring("...")`."""
+        func = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = self.program.dotted(module.scope_of(func), func) or syntax.text(func)
+        if name.partition(".")[0] in KEEPING_NOTHING or "docstring" in name:
+            return False
+        if func not in self._decorators:
+            found = self.program.definitions(module.scope_of(func), func, guess=False)
+            self._decorators[func] = not found or not all(isinstance(f, Function) and not _keeps(f) for f in found)
+        return self._decorators[func]
+
+
+def _keeps(function: Function) -> bool:
+    """Whether a function, or one in it, does anything with its arguments but read them and give them back."""
+    parents, node = function.module.parents, function.node
+    given = {a.arg for n in syntax.walk(node) if isinstance(n, ast.arguments) for a in _arguments(n)}
+    for use in syntax.walk(node):
+        if not isinstance(use, ast.Name) or use.id not in given or not isinstance(use.ctx, ast.Load):
+            continue
+        parent = parents.get(use)
+        if isinstance(parent, ast.Call) and use is not parent.func and last_name(parent.func) in READING:
+            continue
+        if not isinstance(parent, (ast.Attribute, ast.Return, ast.Compare, ast.JoinedStr, ast.FormattedValue, ast.If)):
+            return True
+    return False
+
+
+def _arguments(given: ast.arguments) -> list[ast.arg]:
+    more = [a for a in (given.vararg, given.kwarg) if a is not None]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *more]
 
 
 def _defined(stmt: ast.stmt) -> Iterator[str]:

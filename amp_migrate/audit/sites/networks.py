@@ -86,6 +86,27 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
                 yield forward, both.before.forwards.identities(forward)
 
 
+def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call]]]]:
+    """The calls, before, that run a network in a method of its own, `self.forward(x)` in `encode`; with what calls that method
+    of objects."""
+    program = both.before.program
+    called: dict[str, list[tuple[Module, ast.Call]]] = {}
+    for module in both.near:
+        for call in module.calls():
+            if isinstance(call.func, ast.Attribute) and syntax.text(call.func.value) != "self":
+                called.setdefault(call.func.attr, []).append((module, call))
+    for module in both.near:
+        for cls in module.classes:
+            if not any(b.rpartition(".")[2] in MODULES for b in program.external_bases(cls)):
+                continue
+            within = {n.attr for f in program.methods(cls, "forward") for n in syntax.every(f.node, ast.Attribute)}
+            for name in sorted((cls.methods.keys() & called.keys()) - {"forward", *within}):
+                for method in cls.methods[name]:
+                    for node in syntax.own_nodes(method.node):
+                        if isinstance(node, ast.Call) and syntax.text(node.func) in ("self", "self.forward"):
+                            yield Forward(module, node, node.func, "forward"), called[name]
+
+
 def _other_framework(module: Module) -> bool:
     """Whether the networks of a file are TensorFlow's, which Apex never touched."""
     return bool(TENSORFLOW.search(module.read)) and not TORCH.search(module.read)
