@@ -131,6 +131,10 @@ class Edits:
         else:  # emits nothing
             dict.__setitem__(self.statements, stmt, StatementEdit("delete"))
 
+    def deleted(self, stmt: ast.stmt) -> bool:
+        """Whether a statement is deleted itself."""
+        return stmt in self.statements and self.statements[stmt].kind == "delete"
+
     def splice(self, stmt: ast.stmt, branch: Literal["body", "orelse"] = "body", *, about_apex: bool = False) -> None:
         """Leave only the statements of one branch of a compound statement; `about_apex`: a comment above that names Apex
         speaks of the choice, and goes with it."""

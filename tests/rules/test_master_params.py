@@ -349,3 +349,58 @@ def test_parameters_that_a_model_is_given_by_another_name_count_where_they_did(f
     )
     after = check_trained(f"{program}train({fp16}, False, net)\n")
     assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
+
+
+OTHERS = {
+    "given to a function": """
+        def step(net, opt):
+            with amp.scale_loss(criterion(net(x), y), opt) as scaled_loss:
+                scaled_loss.backward()
+            seen.append(clip_grad_norm_(amp.master_params(opt), 0.01).item())
+            opt.step()
+            opt.zero_grad()
+
+        other = build()
+        optimizers = []
+        optimizers.append(torch.optim.SGD(other.parameters(), lr=0.1))
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", verbosity=0)
+        other, optimizers[0] = amp.initialize(other, optimizers[0], opt_level="O1", verbosity=0)
+        for x, y in loader:
+            step(model, optimizer)
+            step(other, optimizers[0])
+    """,
+    "taken out of a dictionary under the name of another": """
+        other = build()
+        named = {"other": torch.optim.SGD(other.parameters(), lr=0.1)}
+        other, named["other"] = amp.initialize(other, named["other"], opt_level="O1", verbosity=0)
+        optimizer = named.get("other")
+        for x, y in loader:
+            with amp.scale_loss(criterion(other(x), y), optimizer) as scaled_loss:
+                scaled_loss.backward()
+            seen.append(clip_grad_norm_(amp.master_params(optimizer), 0.01).item())
+            optimizer.step()
+            optimizer.zero_grad()
+    """,
+    "gone through in pairs": """
+        other = build()
+        second = torch.optim.SGD(other.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", verbosity=0)
+        other, second = amp.initialize(other, second, opt_level="O1", verbosity=0)
+        pairs = [(other, second)]
+        for x, y in loader:
+            for net, optimizer in pairs:
+                with amp.scale_loss(criterion(net(x), y), optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                seen.append(clip_grad_norm_(amp.master_params(optimizer), 0.01).item())
+                optimizer.step()
+                optimizer.zero_grad()
+    """,
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_an_optimizer_that_may_be_another_by_the_time_has_its_own_groups(case: str) -> None:
+    """A model of that name there is not the one it steps: clipping its parameters would leave those as they are."""
+    after = check_trained(OTHERS[case])
+    assert "model.parameters(), 0.01" not in after
+    assert "param_groups for p in group['params']" in after.replace('"', "'")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.rules.helpers import check_manual, rewrite
+from tests.rules.trained import check_trained
 
 BY_OPTIMIZER = """
 import torch
@@ -230,3 +231,36 @@ class Trainer:
     assert "enabled=bool(n == 1 and fp16))" in after
     assert "enabled=False" not in after
     assert after.count("GradScaler(") == 2
+
+
+IN_TURN = """
+nets, optimizers = [build(), build()], []
+for net in nets:
+    optimizers.append(torch.optim.SGD(net.parameters(), lr=0.1))
+for i in range(len(nets)):
+    net, optimizer = amp.initialize(nets[i], optimizers[i], opt_level={level}, verbosity=0)
+    nets[i] = net
+    optimizers[i] = optimizer{more}
+for x, y in loader:
+    for i in range(len(nets)):
+        net = nets[i]
+        optimizer = optimizers[i]
+        loss = criterion(net(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0).item())
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_models_that_are_set_up_in_turn_have_one_scaler_that_is_made_once() -> None:
+    """What the loop only put back goes, and with it the loop."""
+    after = check_trained(IN_TURN.format(level='"O1"', more=""))
+    assert '\nscaler = torch.amp.GradScaler("cpu")\nfor x, y in loader:\n' in after
+
+
+@pytest.mark.parametrize(("level", "more"), [("levels[i]", ""), ('"O1"', "\n    print(i)")])
+def test_the_loop_stays_for_what_else_is_in_it_or_what_it_turns_over(level: str, more: str) -> None:
+    after = rewrite(IN_TURN.format(level=level, more=more).replace("build()", "project.build()")).after
+    assert after is None or after.count("for i in range(len(nets)):") == 2

@@ -14,6 +14,8 @@ from amp_migrate.reading.program.definitions import called_name, single_assignme
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.table import BESIDE
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -85,6 +87,8 @@ def _only_argument(module: Module, call: ast.Call) -> bool:
 
 def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | None:
     """`model.parameters()` where the optimizer was built from exactly those and the model can be named at the site."""
+    if _may_be_another(m, site, optimizer):
+        return None
     names: set[str] = set()  # an optimizer that may be one of several has the parameters of none of them for certain
     for module, call in _built(m, site, optimizer):
         model = _all_parameters(module, call)
@@ -96,6 +100,17 @@ def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | Non
         if name is not None:
             names.add(f"{name}.parameters()")
     return names.pop() if len(names) == 1 else None
+
+
+def _may_be_another(m: Migration, site: Site, optimizer: ast.expr) -> bool:
+    """Whether an optimizer may be one that no variable of its name was given where it was made: an item of a list."""
+    found = m.project.once(Values).may_be(site.module, optimizer)
+    built = {call for _, call in _built(m, site, optimizer)}
+    made = [
+        v.node for v in found if isinstance(v.node, ast.Call) and v.kind == "call" and _all_parameters(v.module, v.node)
+    ]
+    beside = any(v.kind == "unknown" and v.name == BESIDE for v in found)
+    return beside or any(call not in built for call in made)
 
 
 def _built(m: Migration, site: Site, optimizer: ast.expr) -> Iterator[tuple[Module, ast.Call]]:

@@ -24,7 +24,7 @@ from amp_migrate.rules.scale.initial_scale import initial_setting
 from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
 from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss
-from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, not_given_back, rebindings
+from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, leave_loop, not_given_back, rebindings
 from amp_migrate.writing.edits import joined
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
@@ -269,6 +269,7 @@ def _remove(m: Migration, init: Init) -> None:
             pairs = not_given_back(m, module, stmt, pairs)
             if not pairs:
                 edits.delete(stmt)
+                leave_loop(m, module, init)
             else:
                 left = ", ".join(module.source(t) for t, _ in pairs)
                 edits.replace(stmt, (f"{left} = ", *joined((value for _, value in pairs), ", ")))

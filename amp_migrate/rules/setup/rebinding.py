@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.definitions import elements, is_none
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
 
 
@@ -48,10 +50,44 @@ def not_given_back(
         scope = module.scope_of(stmt)
         name = ast.unparse(pair[0])
         uses = [n for n in module.loads.get(name, []) if scope in module.scope_of(n).chain()]
-        if scope.lookup(name) is scope and uses == [following.value]:
+        if scope.lookup(name) is scope and all(n is following.value or _bound_anew(module, stmt, n) for n in uses):
             left.remove(pair)
             m.edit(module).delete(following)
     return left
+
+
+def _bound_anew(module: Module, stmt: ast.stmt, use: ast.expr) -> bool:
+    """Whether a name is given another value, right above where it is read, than a statement gave it."""
+    assert isinstance(use, ast.Name)
+    here = module.scope_of(use)
+    at: ast.AST = module.statement(use)
+    while module.scope_of(at) is here and isinstance(at, ast.stmt):
+        block = module.block(at)
+        for above in block[: block.index(at)]:
+            targets = above.targets if isinstance(above, ast.Assign) else []
+            names = {ast.unparse(e) for t in targets for e in elements(t)}
+            if use.id in names:
+                return above is not stmt
+        parent = module.parents.get(at)
+        if parent is None or isinstance(parent, FUNCTION_NODES):
+            return False
+        if isinstance(parent, ast.For) and use.id in {ast.unparse(e) for e in elements(parent.target)}:
+            return True
+        at = parent
+    return False
+
+
+def leave_loop(m: Migration, module: Module, init: Init) -> None:
+    """`for i in range(n): models[i], optimizers[i] = initialize(models[i], optimizers[i])`: one scaler is made once, where
+    nothing else of the loop is left and what it is made with is the same for all."""
+    loop, edits = module.parents.get(init.site.stmt), m.edit(module)
+    if not isinstance(loop, ast.For) or loop.orelse or not all(edits.deleted(s) for s in loop.body):
+        return
+    turning = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)}
+    settings = [v for name, v in init.arguments.items() if name not in ("models", "optimizers")]
+    if any(isinstance(n, ast.Name) and n.id in turning for v in settings for n in walk(v)):
+        return
+    edits.splice(loop)
 
 
 def fold_same(m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]) -> None:
