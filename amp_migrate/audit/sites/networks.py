@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import OPTIONS, last_name
 
@@ -95,16 +96,20 @@ def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call
         for call in module.calls():
             if isinstance(call.func, ast.Attribute) and syntax.text(call.func.value) != "self":
                 called.setdefault(call.func.attr, []).append((module, call))
+    mentioned = Mentioned(both.review.before, {s.module for s in both.removed})
     for module in both.near:
         for cls in module.classes:
             if not any(b.rpartition(".")[2] in MODULES for b in program.external_bases(cls)):
                 continue
             within = {n.attr for f in program.methods(cls, "forward") for n in syntax.every(f.node, ast.Attribute)}
-            for name in sorted((cls.methods.keys() & called.keys()) - {"forward", *within}):
-                for method in cls.methods[name]:
-                    for node in syntax.own_nodes(method.node):
-                        if isinstance(node, ast.Call) and syntax.text(node.func) in ("self", "self.forward"):
-                            yield Forward(module, node, node.func, "forward"), called[name]
+            methods = [f for n in sorted(cls.methods.keys() & called.keys() - within) for f in cls.methods[n]]
+            runs = [(f, n) for f in methods if f.name != "forward" for n in syntax.own_nodes(f.node) if _of_itself(n)]
+            for method, call in runs if runs and mentioned.cls(cls) else ():
+                yield Forward(module, call, call.func, "forward"), called[method.name]
+
+
+def _of_itself(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and syntax.text(node.func) in ("self", "self.forward")
 
 
 def _other_framework(module: Module) -> bool:
