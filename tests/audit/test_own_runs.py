@@ -52,7 +52,7 @@ def found(calls: str, *, runs: str = "self.forward(texts)", region: str = "", fo
         **values,
     )
     told = doubts(textwrap.dedent(before), textwrap.dedent(after))
-    return [d.verdict for d in told if d.code == "AMP531" and "Net.encode" in d.message]
+    return [d.verdict for d in told if d.code == "AMP531" and "is not seen" in d.message]
 
 
 @pytest.mark.parametrize("runs", ["self.forward(texts)", "self(texts)"])
@@ -71,3 +71,8 @@ def test_a_method_with_a_region_of_its_own() -> None:
 
 def test_a_method_that_the_forward_runs() -> None:
     assert not found(EVALUATOR, forward="return self.encode(x)")
+
+
+def test_a_constructor_that_tries_the_network() -> None:
+    calls = "class Other(Net):\n        def __init__(self):\n            Net.__init__(self)\n            self.forward(load())"
+    assert not found(f"{calls}\n\n    def make(cls):\n        return cls.__init__(load())")

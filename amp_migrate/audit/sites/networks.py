@@ -103,7 +103,8 @@ def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call
                 continue
             within = {n.attr for f in program.methods(cls, "forward") for n in syntax.every(f.node, ast.Attribute)}
             methods = [f for n in sorted(cls.methods.keys() & called.keys() - within) for f in cls.methods[n]]
-            runs = [(f, n) for f in methods if f.name != "forward" for n in syntax.own_nodes(f.node) if _of_itself(n)]
+            public = [f for f in methods if f.name != "forward" and not f.name.startswith("_")]
+            runs = [(f, n) for f in public for n in syntax.own_nodes(f.node) if _of_itself(n)]
             for method, call in runs if runs and mentioned.cls(cls) else ():
                 yield Forward(module, call, call.func, "forward"), called[method.name]
 
