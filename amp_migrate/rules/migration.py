@@ -22,6 +22,7 @@ from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
 from amp_migrate.reading.switch.flags import Flag, distinct, guard_parts, init_flag, without_implied
 from amp_migrate.reading.switch.folds import guard_folds, pair_folds
@@ -104,8 +105,23 @@ class Migration:
 
     @property
     def scales(self) -> bool:
-        """Whether the unit needs a GradScaler: not for inference, not in bfloat16."""
-        return self.options.dtype == "float16" and not self.unit.only_inference
+        """Whether the unit needs a GradScaler: not for inference, not in bfloat16, not where it is off."""
+        return self.options.dtype == "float16" and not self.unit.only_inference and not self.written_off
+
+    @cached_property
+    def written_off(self) -> bool:
+        """Whether all set-ups are written as off, `opt_level="O0"` or `enabled=False`, and nothing asks for a loss scale or for
+        casts: torch alone does the same, with no region and no scaler."""
+        flags = [init_flag(self.project, init) for init in self.unit.inits]
+        asked = any(init.literal("loss_scale") not in (None, 1, "1", "1.0") for init in self.unit.inits)
+        private = any("_amp_state" in module.text for module in self.unit.modules)
+        casts = any(is_cast(site) for site in self.unit.sites)
+        return bool(flags) and all(flag.never for flag in flags) and not (asked or private or casts)
+
+    @property
+    def plain(self) -> str:
+        """Why a backward is a plain one where there is no scaler."""
+        return "a plain backward: " + ("it was never scaled" if self.written_off else "bfloat16 needs no scaling")
 
     def style(self, module: Module) -> Style:
         return self.project.once(_style, module)

@@ -149,3 +149,99 @@ def test_an_fp16_optimizer_patched_nothing_for_other_networks() -> None:
     result = rewrite(source)
     assert str(result.after).count("torch.autocast") == 1
     assert not found(result, "AMP507")
+
+
+NETWORK = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+        self.names = ["a", "b", "c"]
+
+    def embed(self, x):
+        return self.body(x)
+
+    def label(self, index):
+        return self.names[index]
+
+    def forward(self, x):
+        return self.head(self.embed(x))
+
+
+"""
+
+
+@pytest.mark.parametrize("made", ["Net()", "Net().cuda()", "Net().cuda().eval()"])
+@pytest.mark.parametrize("run", ["teacher.embed(x)", "teacher.forward(x)", "teacher(x)"])
+def test_another_method_that_runs_parts_of_it_of_what_is_made_in_one_expression(made: str, run: str) -> None:
+    body = f"target = {run}\n{LOSS}"
+    model = f"{MODEL}\nteacher = {made}"
+    result = rewrite(NETWORK + apex(body + SCALED, model=model))
+    assert result.after is not None
+    assert f"    {CAST}        target = {run}\n" in result.after
+    (finding,) = found(result, "AMP507")
+    assert run.partition("(")[0] in finding.message
+
+
+def test_a_method_that_runs_nothing_of_it_is_none() -> None:
+    body = f"print(teacher.label(0))\nname = teacher.label(1)\n{LOSS}"
+    result = rewrite(NETWORK + apex(body + SCALED, model=f"{MODEL}\nteacher = Net().cuda()"))
+    assert not found(result, "AMP507")
+
+
+DISTILLED = """
+import torch
+from apex import amp
+
+
+def distilled(model, teacher, x):
+    soft = teacher(x)
+    return (model(x) - soft).pow(2).mean(), soft
+
+
+def train(model, teacher, loader, optimizer, criterion):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        extra, soft = distilled(model, teacher, x)
+        {log}
+        {add}
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+
+def main(model, teacher, loader, optimizer, criterion):
+    teacher.eval()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    train(model, teacher, loader, optimizer, criterion)
+"""
+
+
+@pytest.mark.parametrize(
+    "add", ["loss = loss + extra", "loss += 0.5 * extra", "more = weight * extra\n        loss = loss + more"]
+)
+def test_a_helper_that_gives_a_part_of_the_loss_runs_its_teacher_in_mixed_precision(add: str) -> None:
+    result = rewrite(DISTILLED.format(add=add, log="print(soft.shape)"))
+    assert result.after is not None
+    assert f"def distilled(model, teacher, x):\n    {CAST}        soft = teacher(x)\n        return" in result.after
+    assert len(found(result, "AMP507")) == 1
+
+
+def test_a_helper_within_the_region_of_all_that_call_it_has_none_of_its_own() -> None:
+    result = rewrite(DISTILLED.format(add="loss = loss + extra + (model(x) - soft).abs().sum()", log="size = len(x)"))
+    assert result.after is not None
+    assert "def distilled(model, teacher, x):\n    soft = teacher(x)\n    return" in result.after
+    assert result.after.count("torch.autocast") == 1
+    region = result.after[result.after.index("with torch.autocast") : result.after.index("optimizer.zero_grad")]
+    assert "\n            extra, soft = distilled(model, teacher, x)\n" in region
+    assert len(found(result, "AMP507")) == 1
+
+
+def test_a_helper_that_something_else_calls_too_keeps_its_region() -> None:
+    source = DISTILLED.format(add="loss = loss + extra + (model(x) - soft).abs().sum()", log="size = len(x)")
+    alone = "\n\ndef evaluate(model, teacher, loader):\n    for x, _ in loader:\n        print(distilled(model, teacher, x)[0])\n"
+    called = source + "    evaluate(model, teacher, loader)\n" + alone
+    result = rewrite(called)
+    assert result.after is not None
+    assert f"def distilled(model, teacher, x):\n    {CAST}        soft = teacher(x)\n" in result.after

@@ -49,13 +49,22 @@ def test_the_scaler_is_created_where_initialize_stood() -> None:
     check_rewrite(apex(), native())
 
 
-def test_enabled_false_switches_scaler_and_autocast_off_alike() -> None:
-    before = apex(prepare=initialize('opt_level="O1", enabled=False'))
-    check_rewrite(before, native(loop("False"), scaler("enabled=False")))
+@pytest.mark.parametrize("off", ['opt_level="O1", enabled=False', 'opt_level="O0"', 'opt_level="O0", loss_scale=1.0'])
+def test_what_is_written_as_off_leaves_plain_float32_code(off: str) -> None:
+    loop = "loss = criterion(model(x), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+    result = check_rewrite(apex(prepare=initialize(off)), native(loop, prepare=""))
+    (finding,) = found(result, "AMP110")
+    assert finding.review == "look"
+    assert "written as off" in finding.message
+    assert not [f for f in result.findings if f.code.startswith("AMP5")]
 
 
-def test_o0_switches_scaler_and_autocast_off_alike() -> None:
-    check_rewrite(apex(prepare=initialize('opt_level="O0"')), native(loop("False"), scaler("enabled=False")))
+def test_o0_that_scales_its_loss_or_casts_is_switched_off_where_it_is_read() -> None:
+    scaled = rewrite(apex(prepare=initialize('opt_level="O0", loss_scale=128.0')))
+    assert "enabled=False" in str(scaled.after)
+    cast = "@amp.half_function\ndef mix(a, b):\n    return a @ b\n\n\n"
+    kept = rewrite(apex(prepare=cast + initialize('opt_level="O0"')))
+    assert "enabled=False" in str(kept.after)
 
 
 def test_a_run_time_enabled_flag_reaches_scaler_and_autocast() -> None:

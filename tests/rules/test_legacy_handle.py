@@ -41,13 +41,20 @@ scaler.update()
         ("", ""),
         ("enabled=True, verbose=False", ""),
         ("enable_caching=True", ""),
-        ("enabled=False", ", enabled=False"),
         ("enabled=use_amp", ", enabled=bool(use_amp)"),
         ("use_amp", ", enabled=bool(use_amp)"),
     ],
 )
 def test_the_handle_becomes_a_scaler(arguments: str, enabled: str) -> None:
     check_rewrite(before(arguments), after(enabled))
+
+
+def test_a_handle_that_is_off_leaves_plain_code() -> None:
+    result = rewrite(before("enabled=False"))
+    assert result.after is not None
+    assert "torch.autocast" not in result.after
+    assert "scaler" not in result.after
+    assert "\n    loss.backward()\n" in result.after
 
 
 def test_a_static_scale_is_kept() -> None:

@@ -205,6 +205,10 @@ class Forwards:
                     more = True
         return {name for name in found if not name.startswith(KEEPING_BOOKS)}
 
+    def computes(self, function: Function) -> bool:
+        """Whether a method of a network calls submodules of it, itself or through others of its methods."""
+        return self._computes(function)[0] or function.name in self._computing
+
     def _computes(self, function: Function) -> tuple[bool, set[str]]:
         """Whether a method calls a submodule itself; methods of its own and of submodules that it calls."""
         through: set[str] = set()

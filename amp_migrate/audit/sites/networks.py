@@ -70,21 +70,40 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     names = both.network_names
     surely = network_names(both.near, OF_MODULES - OF_STATE)
     for module in both.near:
-        if names.isdisjoint(module.words) or _other_framework(module):
+        if _other_framework(module):
             continue
+        named = not names.isdisjoint(module.words)
         for forward in both.before.forwards.of(module):
-            name = last_name(forward.model) or ""
-            if "optim" in name.lower() or (name not in surely and KEEPERS.search(name)):
-                continue  # which has a state, and is made by a call of its class
-            if (
-                name in names
-                and forward.method is None
-                and not _part(both, forward)
-                and not both.before.forwards.no_network(forward)
-                and not _float_layer(both, forward)
-                and not _keeps_books(both, forward, name in surely)
-            ):
+            if (named and _named(both, forward, names, surely)) or _of_class(both, forward):
                 yield forward, both.before.forwards.identities(forward)
+
+
+def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> bool:
+    """Whether an object is called that is treated as a network somewhere, under the name it has there."""
+    name = last_name(forward.model) or ""
+    if "optim" in name.lower() or (name not in surely and KEEPERS.search(name)):
+        return False  # which has a state, and is made by a call of its class
+    return (
+        name in names
+        and forward.method is None
+        and not _part(both, forward)
+        and not both.before.forwards.no_network(forward)
+        and not _float_layer(both, forward)
+        and not _keeps_books(both, forward, name in surely)
+    )
+
+
+def _of_class(both: Mixed, forward: Forward) -> bool:
+    """Whether a network of the program is run that is seen to be made, under whatever name, and no loss: itself, or another
+    method of it that runs parts of it (`teacher.embed(x)`)."""
+    classes = both.before.forwards.classes(forward)
+    if not classes or not all(both.before.program.is_network(c) for c in classes) or _part(both, forward):
+        return False
+    name = last_name(forward.model) or ""
+    if KEEPERS.search(name) or any(KEEPERS.search(c.name) for c in classes):
+        return False
+    runs = both.before.forwards.runs(forward)
+    return bool(runs) and (forward.method is None or all(both.before.forwards.computes(f) for f in runs))
 
 
 def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call]]]]:

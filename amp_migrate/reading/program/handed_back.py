@@ -18,7 +18,7 @@ def handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | No
     elements = enumerate(value.elts) if isinstance(value, ast.Tuple) else [(None, value)]
     for index, element in elements:
         for candidate in alternatives(element) if element is not None else ():
-            given = _same_object(candidate)
+            given = same_object(candidate)
             if isinstance(given, ast.Name) and given.id in scope.params and len(scope.bindings[given.id]) == 1:
                 yield index, given.id
 
@@ -27,7 +27,7 @@ def only_hands_back(function: Function, node: ast.Return) -> bool:
     """Whether a return statement gives nothing but parameters as they came, or None."""
     back = {name for _, name in handed_back(function, node)}
     elements = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-    given = [_same_object(c) for e in elements if e is not None for c in alternatives(e)]
+    given = [same_object(c) for e in elements if e is not None for c in alternatives(e)]
     return all((isinstance(g, ast.Name) and g.id in back) or is_none(g) for g in given)
 
 
@@ -37,13 +37,13 @@ def each_handed_back(function: Function, node: ast.Return) -> str | None:
     if not isinstance(value, (ast.ListComp, ast.GeneratorExp)) or len(value.generators) != 1:
         return None
     each, of = value.generators[0].target, value.generators[0].iter
-    taken = _same_object(value.elt)
+    taken = same_object(value.elt)
     if isinstance(each, ast.Name) and isinstance(taken, ast.Name) and taken.id == each.id and isinstance(of, ast.Name):
         return of.id if of.id in function.scope.params and len(function.scope.bindings[of.id]) == 1 else None
     return None
 
 
-def _same_object(value: ast.expr | None) -> ast.expr | None:
+def same_object(value: ast.expr | None) -> ast.expr | None:
     """What a chain of calls hands on: `model` of `model.cuda().eval()`."""
     while (
         isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SAME_OBJECT_METHODS

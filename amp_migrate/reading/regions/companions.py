@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.handed_back import same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.regions.forwards import NOT_FORWARD, Forwards
 from amp_migrate.reading.regions.hot import LOSS_NAMES
 from amp_migrate.reading.units.unit import Unit
 
@@ -23,17 +25,30 @@ STATE_METHODS = frozenset(("load_state_dict",))
 class Companions:
     """The other networks of one unit's programs."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, forwards: Forwards) -> None:
         self.unit = unit
         self.project: Project = unit.project
+        self.forwards = forwards
 
     def runs(self, module: Module, node: ast.AST) -> bool:
         """Whether a call runs such a network in mixed precision under Apex."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
         slot = self.project.slot(module, node.func)
-        return (
-            slot is not None and self._holds(slot) and not self._makes(module, node) and self._gives(module, node, slot)
+        if slot is not None and self._holds(slot):
+            return not self._makes(module, node) and self._gives(module, node, slot)
+        return isinstance(node.func, ast.Attribute) and self._runs_method(module, node, node.func)
+
+    def _runs_method(self, module: Module, call: ast.Call, func: ast.Attribute) -> bool:
+        """Whether a call runs parts of such a network by another method than its own call: `teacher.embed(x)`."""
+        slot = self.project.slot(module, func.value) if isinstance(func.value, (ast.Name, ast.Attribute)) else None
+        if slot is None or not self._holds(slot) or isinstance(module.parents.get(call), ast.Expr):
+            return False
+        methods = self.project.resolved.get(call, [])
+        return func.attr == "forward" or (
+            bool(methods)
+            and func.attr not in NOT_FORWARD
+            and all(f.cls is not None and f.cls.is_module and self.forwards.computes(f) for f in methods)
         )
 
     def _gives(self, module: Module, call: ast.Call, slot: Slot) -> bool:
@@ -94,8 +109,9 @@ def _networks(project: Project, *modules: Module) -> set[Slot]:
     seeds = _having(project, modules, NETWORK_METHODS)
     for module in modules:
         for node in project.once(Occurrences, module).assignments:
-            if len(node.targets) == 1 and isinstance(node.value, ast.Call):
-                cls = project.find_class(module, node.value.func)
+            made = same_object(node.value)
+            if len(node.targets) == 1 and isinstance(made, ast.Call):
+                cls = project.find_class(module, made.func)
                 slot = project.slot(module, node.targets[0]) if cls is not None and cls.is_module else None
                 if slot is not None:
                     seeds.add(slot)
@@ -132,6 +148,7 @@ def _built(project: Project, module: Module) -> dict[str, list[Slot]]:
 
 def _built_by(module: Module, node: ast.Assign) -> str | None:
     """The name of what is called for the value of a plain assignment."""
-    if len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+    made = same_object(node.value)
+    if len(node.targets) != 1 or not isinstance(made, ast.Call):
         return None
-    return module.qualify(node.value.func) or dotted(node.value.func)
+    return module.qualify(made.func) or dotted(made.func)

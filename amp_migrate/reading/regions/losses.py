@@ -28,8 +28,10 @@ class LossMakers:
         queue = [(x.module, x.module.scope_of(x.call), names_in(x.loss)) for x in self.unit.losses]
         while queue:
             _, scope, wanted = queue.pop()
-            for node in (n for s in scope.body for n in walk(s)):
-                if not isinstance(node, (ast.Assign, ast.AugAssign)) or not _stored(node) & wanted:
+            stored = [(n, _stored(n)) for n in _assignments(scope)]
+            terms = _terms(stored, wanted)
+            for node, names in stored:
+                if not names & (wanted | terms):
                     continue
                 for call in walk(node.value):
                     if not isinstance(call, ast.Call):
@@ -37,9 +39,10 @@ class LossMakers:
                     for function in self.project.resolved.get(call, []):
                         if function in found or function.name == "__init__":
                             continue
-                        found[function] = self._returned(
-                            function, _positions(node, wanted) if call is node.value else None
-                        )
+                        if not names & wanted and not self.forwards.has_forward(function):
+                            continue  # a weight, or what is computed from what a forward gave
+                        positions = _positions(node, wanted | terms) if call is node.value else None
+                        found[function] = self._returned(function, positions)
                         queue.append((function.module, function.scope, found[function]))
         return found
 
@@ -127,6 +130,30 @@ def _positions(node: ast.Assign | ast.AugAssign, wanted: set[str]) -> set[int] |
     if not isinstance(target, (ast.Tuple, ast.List)):
         return None
     return {i for i, e in enumerate(target.elts) if _stores(e) & wanted}
+
+
+def _assignments(scope: Scope) -> list[ast.Assign | ast.AugAssign]:
+    return [n for s in scope.body for n in walk(s) if isinstance(n, (ast.Assign, ast.AugAssign))]
+
+
+def _terms(stored: list[tuple[ast.Assign | ast.AugAssign, set[str]]], wanted: set[str]) -> set[str]:
+    """Names whose values are added up to the wanted ones: `loss = loss + weight * extra`, `loss += extra`."""
+    terms: set[str] = set()
+    more = True
+    while more:
+        more = False
+        for node, names in stored:
+            new = _summed(node.value) - wanted - terms if names & (wanted | terms) else set()
+            terms |= new
+            more = more or bool(new)
+    return terms
+
+
+def _summed(value: ast.expr) -> set[str]:
+    """The variables that an expression of arithmetic alone takes its value from."""
+    if isinstance(value, ast.BinOp):
+        return _summed(value.left) | _summed(value.right)
+    return {dotted(value) or ""} - {""} if isinstance(value, (ast.Name, ast.Attribute)) else set()
 
 
 def _stores(node: ast.AST) -> set[str]:

@@ -21,9 +21,10 @@ from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.regions.hot import LOSS_NAMES, Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.own_regions import OwnRegion, casts_itself, own_switch
-from amp_migrate.reading.regions.spans import Region, Spans, is_elif
+from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.returned import Returns
+from amp_migrate.reading.values.sources import Sources
 
 GAP = 3  # cold statements between two hot ones that a region swallows rather than being split
 
@@ -54,7 +55,7 @@ class RegionReader:
         self.taken = taken  # scopes that another unit has decided
         self.project: Project = unit.project
         self.forwards = Forwards(unit)
-        self.companions = Companions(unit)
+        self.companions = Companions(unit, self.forwards)
         self.folds = folds
         self._views: dict[Scope, Block] = {}
         self._read: dict[Scope, Regions] = {}
@@ -93,6 +94,23 @@ class RegionReader:
                     wanted[scope] = None
         wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
+
+    def within_callers(self, scope: Scope) -> bool:
+        """Whether all that calls a function stands in regions as it is: one inside of it would be for nothing."""
+        function = self.project.functions.get(scope.node)
+        calls = self.project.calls.get(function, []) if function is not None else []
+        if function is None or not calls or self.project.once(Sources).is_value(function):
+            return False
+        callers = {module.scope_of(call) for module, call in calls}
+        return scope not in callers and callers <= set(self._wanted) and all(self._in_region(m, c) for m, c in calls)
+
+    def _in_region(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call stands in a region of the function around it, and in none of the program's own."""
+        scope = module.scope_of(call)
+        around = [call, *module.ancestors(call)]
+        if scope in self.taken or any(casts_itself(module, a) for a in around):
+            return False
+        return any(stmt in around for r in self.read(scope).found for stmt in statements(self.view(scope), r))
 
     def view(self, scope: Scope) -> Block:
         if scope not in self._views:

@@ -217,7 +217,7 @@ def _backward(m: Migration, loss: Loss) -> None:
     if positional:
         inner += ["retain_graph=", positional[0]]
     m.edit(module).replace(loss.call, (*inner, ")"))
-    message = "the scaled backward" if m.scales else "a plain backward: bfloat16 needs no scaling"
+    message = "the scaled backward" if m.scales else m.plain
     m.output.done(module, loss.call, "AMP702", loss.site.construct, message)
 
 

@@ -77,6 +77,9 @@ WRONG = "runs in float32, for in a region {}; where it ran after initialize, put
 
 def apply(m: Migration) -> None:
     """Wrap every region of the unit."""
+    if m.written_off:
+        m.casts = False
+        return
     unreached: list[Blocked] = []
     elsewhere: list[tuple[NeverOn, Module, Region]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
@@ -88,7 +91,7 @@ def apply(m: Migration) -> None:
         return
     for scope in m.regions.scopes():
         module = scope.module
-        for region in wanted(m, m.regions.read(scope)):
+        for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():
             if asks and m.project.function_of(module, region.first) in m.unit.early:
                 m.float32.add(region.first)
                 continue

@@ -135,7 +135,7 @@ def _migrate(m: Migration, loss: Loss) -> None:
     elif uses:
         edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *value))
     edits.splice(loss.with_stmt)
-    message = "the scaled backward" if m.scales else "a plain backward: bfloat16 needs no scaling"
+    message = "the scaled backward" if m.scales else m.plain
     m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if alone else "look")
     _explain(m, loss)
 

@@ -36,7 +36,7 @@ def apply(m: Migration) -> None:
                 message += ": see that its enabled= is what was asked for at run time"
                 if option := _without_default(m, init):
                     message += f"; without {option}, which has no default, Apex raised, and that counts as on now"
-            review: Review = "as-is" if message == REPLACED or not m.scales else "look"
+            review: Review = "as-is" if message == REPLACED or not (m.scales or m.written_off) else "look"
             m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
             _explain(m, init)
 
@@ -61,6 +61,8 @@ def _without_default(m: Migration, init: Init) -> str:
 
 def placed(m: Migration, init: Init) -> str:
     """What became of a call."""
+    if m.written_off:
+        return "taken out: written as off, it changed nothing, and torch computes in float32 without it"
     if not m.scales:
         return "taken out; autocast does the casting" if m.casts else "taken out"
     here = [h for h in m.created if h.init is init]
