@@ -12,6 +12,7 @@ import libcst as cst
 
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
 from amp_migrate.writing.emitted import parts_of
+from amp_migrate.writing.generated import code_of
 from amp_migrate.writing.indentation import between, block, continued, shifted, step_around
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
@@ -47,12 +48,12 @@ def apply(edits: Edits) -> str:
 
 def _written(edits: Edits, short: Short, touched: set[ast.AST]) -> str:
     module = _read(short.text, edits.module.text)
-    plain = module.code if may_drift(short.text) else short.text
+    plain = code_of(module) if may_drift(short.text) else short.text
     body, footer = _Writer(edits, module, touched).block(short.body, list(module.body))
     if body and not module.header and short.body and short.body[0] in edits.statements:
         body[0] = unled(body[0])  # a file that began with what went begins with no blank line
     after = module.with_changes(body=body, footer=[*footer, *module.footer] if body else [*module.footer, *footer])
-    return restore(short.text, plain, after.code)
+    return restore(short.text, plain, code_of(after))
 
 
 def _read(text: str, whole: str) -> cst.Module:
@@ -200,11 +201,14 @@ class _Writer(Statements):
         assert isinstance(line, cst.SimpleStatementLine)
         out: list[Statement] = []
         for index, (stmt, small) in enumerate(zip(own, line.body, strict=True)):
-            alone = cst.SimpleStatementLine(body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
-            if index == 0:
-                alone = alone.with_changes(leading_lines=line.leading_lines)
-            if index == len(own) - 1:
-                alone = alone.with_changes(trailing_whitespace=line.trailing_whitespace)
+            if len(own) == 1 and small.semicolon is cst.MaybeSentinel.DEFAULT:
+                alone = line
+            else:
+                alone = cst.SimpleStatementLine(body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+                if index == 0:
+                    alone = alone.with_changes(leading_lines=line.leading_lines)
+                if index == len(own) - 1:
+                    alone = alone.with_changes(trailing_whitespace=line.trailing_whitespace)
             new = self._statement(stmt, alone)[0] if stmt in self.touched else [alone]
             new = self._around(stmt, new, alone)
             if len(new) == 1 and out and stmt not in self.touched and isinstance(out[-1], cst.SimpleStatementLine):
