@@ -17,7 +17,8 @@ _NUMBER = r"[-+]?\d[\w.]*(?:(?<=[eE])[-+]\d+)?\s*"
 _ELEMENT = rf"(?:{_NUMBER}|[\[(]\s*(?:{_NUMBER},\s*)*(?:{_NUMBER})?[\])]\s*),\s*"
 _FIRST = re.compile(rf"(?:{_ELEMENT}){{{FIRST}}}")
 _MORE = re.compile(rf"(?:{_ELEMENT}){{1,100}}")  # a run of any length at once would be remembered number by number
-_LINE = re.compile(r"[^\r\n\f]+")
+_NO_END = re.compile(r"[^\r\n\f]")
+_BLANKS = {n: " " for n in range(128) if chr(n) not in "\r\n\f"}
 _ROOM = re.compile(rf"[^\r\n\f]{{{len(REST)}}}")
 
 
@@ -46,11 +47,12 @@ def shortened(text: str) -> str:
         while (more := _MORE.match(text, at)) is not None:
             at = more.end()
         if at - first.end() >= LONG and (room := _ROOM.search(text, first.end(), at)) is not None:
-            blanks = (_LINE.sub(_blank, text[a:b]) for a, b in ((first.end(), room.start()), (room.end(), at)))
-            parts += [text[done : first.end()], next(blanks), REST, next(blanks)]
+            before, after = text[first.end() : room.start()], text[room.end() : at]
+            parts += [text[done : first.end()], _blank(before), REST, _blank(after)]
             done = at
     return "".join([*parts, text[done:]]) if parts else text
 
 
-def _blank(line: re.Match[str]) -> str:
-    return " " * len(line[0])
+def _blank(text: str) -> str:
+    """As many blanks on as many lines."""
+    return text.translate(_BLANKS) if text.isascii() else _NO_END.sub(" ", text)
