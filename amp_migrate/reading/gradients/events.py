@@ -213,7 +213,7 @@ class Events:
             if any(s.call is n for n in node.all())
         ]
         if not named and len(self.optimizers) > 1:
-            calls = [part for part in node.all() if isinstance(part, ast.Call)]
+            calls = node.all_calls
             given = [a for c in calls for a in (c.func, *c.args, *(k.value for k in c.keywords))]
             found = frozenset[int]().union(*(self.optimizers.stands_for(module, a, names) for a in given))
             return found or self.optimizers.of(module, (), names)

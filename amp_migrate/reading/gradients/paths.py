@@ -318,7 +318,7 @@ class GradientPaths(Events):
         return any(self.project.slot(module, n) in self.unit.optimizer_slots for n in targets)
 
     def _over_optimizers(self, node: Node) -> bool:
-        steps = [self._steps[n] for n in node.all() if isinstance(n, ast.Call) and n in self._steps]
+        steps = [self._steps[n] for n in node.all_calls if n in self._steps]
         return bool(steps) and over_optimizers(node, steps)
 
     def _branches(self, module: Module, node: Node, state: State, names: Names) -> Exits:
@@ -388,5 +388,5 @@ class GradientPaths(Events):
         """Whether nothing in a loop can run a backward: all that it calls is known."""
         if any(self.reader.scaled(n) or self.reader.backward(n) for n in node.walk()):
             return False
-        calls = [n for n in node.all() if isinstance(n, ast.Call) and n not in self._steps]
+        calls = [n for n in node.all_calls if n not in self._steps]
         return all(self.project.resolved.get(c) or known(module, c) for c in calls)

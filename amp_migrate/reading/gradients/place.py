@@ -78,7 +78,7 @@ class GradientReader(Readers):
 
         # Where a loss is scaled there is a backward, in whatever words: `go = scaled_loss.backward; go()`.
         backwards = [
-            n for n in block.walk() if not n.blocks and (scales(n) or any(self.uses.runs_backward(a) for a in n.own()))
+            n for n in block.walk() if not n.blocks and (scales(n) or any(self.uses.runs_backward(a) for a in n.calls))
         ]
         if not backwards:
             return self._starts_here(module, block)
@@ -94,7 +94,7 @@ class GradientReader(Readers):
 
     def _starts_here(self, module: Module, block: Block) -> bool:
         """Whether a run begins with statements of which none scales a loss: a test, what a script does by itself."""
-        scope = module.scope_of(next(block.walk()).stmt)
+        scope = module.scope_of(block.walk()[0].stmt)
         function = self.project.functions.get(scope.node)
         if function is None:
             begins = scope.is_module and is_script(module)
@@ -103,9 +103,7 @@ class GradientReader(Readers):
                 function.name.startswith("test") and role(module) == "test" and not self.project.calls.get(function)
             )
         scaling = {f.name for f in self._scaling_functions}
-        return begins and not any(
-            isinstance(n, ast.Call) and called_name(n) in scaling for node in block.walk() for n in node.own()
-        )
+        return begins and not any(called_name(n) in scaling for node in block.walk() for n in node.calls)
 
     def _refuse_hidden(self, module: Module, block: Block, step: Step) -> None:
         """Refuse a step after the backward of something unknown, where objects of the program scale in a method of that
@@ -115,7 +113,7 @@ class GradientReader(Readers):
             if method is None or method.cls is None or method.name != "backward":
                 continue
             if set(method.positional) <= method.defaults.keys() and any(
-                self.uses.runs_backward(n, 0) for link in block.walk() for n in link.own()
+                self.uses.runs_backward(n, 0) for link in block.walk() for n in link.calls
             ):
                 raise Blocked(
                     module,
@@ -142,7 +140,7 @@ class GradientReader(Readers):
 
     def calls_scaled(self, node: Node) -> bool:
         """Whether a statement calls a function that scales one of the unit's losses."""
-        called = (f for n in node.own() if isinstance(n, ast.Call) for f in self.project.resolved.get(n, ()))
+        called = (f for n in node.calls for f in self.project.resolved.get(n, ()))
         if any(f in self._scaling_functions for f in called):
             return True
         return any(
@@ -152,7 +150,7 @@ class GradientReader(Readers):
             and not self.project.resolved.get(n)
             and isinstance(n.func.value, ast.Name)
             and n.func.value.id in ("self",)
-            for n in node.own()
+            for n in node.own
         )
 
     def readers(self, module: Module, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients) -> None:
@@ -216,9 +214,9 @@ class GradientReader(Readers):
     def _counting(self, module: Module, readers: list[Node], branches: list[Node]) -> None:
         """Refuse to move a reader into a branch that asks for what the reader sets: it counts the micro-batches too; and an
         event, which others listen to."""
-        asked = {n.attr for b in branches for n in b.own() if isinstance(n, ast.Attribute)}
+        asked = {n.attr for b in branches for n in b.own if isinstance(n, ast.Attribute)}
         for reader in readers:
-            for call in (n for n in reader.all() if isinstance(n, ast.Call)):
+            for call in reader.all_calls:
                 for method in self.uses.named.run(call):
                     if self.function_reads(method, 3):
                         message = (
@@ -274,7 +272,7 @@ class GradientReader(Readers):
         def stepping(node: Node) -> bool:
             """Also through what the program has for another back end: `scaler.step(optimizer)`, `xm.optimizer_step(optimizer)`."""
             steps = ("step", "optimizer_step")
-            handed = (a.args[:1] for a in node.own() if isinstance(a, ast.Call) and called_name(a) in steps)
+            handed = (a.args[:1] for a in node.calls if called_name(a) in steps)
             return node in nodes or any(step.module.source(o) == source for given in handed for o in given)
 
         return len(branch.blocks) == 2 and all(any(map(stepping, block.walk())) for block in branch.blocks)
@@ -412,4 +410,4 @@ def _counted(node: ast.AST) -> str:
 def _reads_results(readers: list[Node], branch: Node) -> bool:
     """Whether a branch is taken by what reading the gradients gave, such as their norm."""
     given = {n.id for r in readers for n in r.all() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return branch in readers or any(isinstance(n, ast.Name) and n.id in given for n in branch.own())
+    return branch in readers or any(isinstance(n, ast.Name) and n.id in given for n in branch.own)

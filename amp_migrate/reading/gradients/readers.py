@@ -43,7 +43,7 @@ class Readers:
         return not self.sums(node) and any(self.reads_own(module, n) for n in node.walk())
 
     def reads_own(self, module: Module, node: Node) -> bool:
-        return not self.sums(node) and any(self._reads(module, n, 3) for n in node.own())
+        return not self.sums(node) and any(self._reads(module, n, 3) for n in node.own)
 
     def sums(self, node: Node) -> bool:
         """Whether a statement only sums gradients over processes, or gathers them for that. Sums commute with the scale,
@@ -53,7 +53,7 @@ class Readers:
         return self._summing[node]
 
     def _only_sums(self, node: Node) -> bool:
-        calls = [called_name(n) for n in node.all() if isinstance(n, ast.Call)]
+        calls = [called_name(n) for n in node.all_calls]
         if any(READER_NAMES.search(c) for c in calls):
             return False
         if any(SUMS.search(c) for c in calls):
@@ -157,7 +157,7 @@ class Readers:
 
     def backward(self, node: Node) -> bool:
         """Whether a statement runs a backward."""
-        return any(self.uses.runs_backward(n) for n in node.all())
+        return any(self.uses.runs_backward(n) for n in node.all_calls)
 
 
 def _collects(call: ast.Call) -> bool:

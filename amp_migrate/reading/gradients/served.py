@@ -16,7 +16,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import spelled, walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
 
@@ -67,7 +67,7 @@ class Served:
     def _steps_in(self, scope: Scope) -> list[Node]:
         """The statements of a scope that step, or that call what does."""
         if scope not in self._nodes:
-            self._nodes[scope] = [n for n in self.view(scope).walk() if any(map(self._steps, n.own()))]
+            self._nodes[scope] = [n for n in self.view(scope).walk() if any(map(self._steps, n.calls))]
         return self._nodes[scope]
 
     def _steps(self, node: ast.AST) -> bool:
@@ -77,7 +77,7 @@ class Served:
 
     def _goes_with(self, node: Node, step: Node) -> bool:
         if node is step:
-            return sum(map(self._steps, node.own())) > 1
+            return sum(map(self._steps, node.calls)) > 1
         mine, theirs = chain(node), chain(step)
         blocks = [link.parent for link in mine]
         above = next((link for link in theirs if link.parent in blocks), None)
@@ -93,7 +93,7 @@ class Served:
         """Whether a loop around a step runs backwards of its own, other than what a statement does."""
         if not isinstance(loop.stmt, LOOP_NODES) or loop in chain(node):
             return False
-        steps = [self.steps[n] for n in loop.all() if isinstance(n, ast.Call) and n in self.steps]
+        steps = [self.steps[n] for n in loop.all_calls if n in self.steps]
         if steps and over_optimizers(loop, steps):
             return False
         return any(self.reader.scaled(n) for n in loop.walk())
@@ -115,7 +115,7 @@ def handed_out(unit: Unit) -> bool:
     """Whether something out of sight is given one of a unit's optimizers, and may step it."""
     for module in unit.tied:
         for call, _ in unit.project.once(Occurrences, module).calls_about(unit.optimizer_slots):
-            name = module.qualify(call.func) or ast.unparse(call.func)
+            name = module.qualify(call.func) or spelled(call.func)
             last = name.rpartition(".")[2]
             if unit.project.resolved.get(call) or name.startswith(OF_TORCH) or last in KEEPING or is_scheduler(last):
                 continue
@@ -229,7 +229,7 @@ def _by_name(unit: Unit, module: Module, node: ast.Constant) -> Iterator[tuple[M
     call = module.parents.get(node)
     if not isinstance(call, ast.Call) or node not in call.args[:2]:
         return
-    name = module.qualify(call.func) or ast.unparse(call.func)
+    name = module.qualify(call.func) or spelled(call.func)
     asked = name == "getattr" and unit.project.slot(module, call.args[0]) in unit.optimizer_slots
     if asked or (name in ("operator.methodcaller", "operator.attrgetter") and module in unit.tied):
         yield module, call, f"{ast.unparse(call)} asks for the step by its name here"

@@ -255,7 +255,7 @@ class Spread:
         node = find(self.view(step.scope), step.stmt)
         last = self._last_backward(node) if node is not None else None
         for inner in last.walk() if last is not None else ():
-            for call in (n for n in inner.own() if isinstance(n, ast.Call)):
+            for call in inner.calls:
                 for function in self.project.resolved.get(call, []):
                     if function not in seen and self._scales(function) and self._reads_after(step, function, call):
                         self._drop(step)
@@ -290,7 +290,7 @@ class Spread:
             return True
         last = self._last_backward(end)
         for inner in last.walk() if last is not None else ():
-            for deeper in (n for n in inner.own() if isinstance(n, ast.Call)):
+            for deeper in inner.calls:
                 for other in self.project.resolved.get(deeper, []):
                     if other is not function and self._scales(other) and self._reads_after(inside, other, deeper):
                         return True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, spelled, walk
 from amp_migrate.reading.program.view import Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
 
 KNOWN = frozenset("range print len zip enumerate list tuple int float str min max sum torch time logging tqdm".split())
+_LEAVES = frozenset({ast.Name, ast.Constant})
 EXITS = frozenset(("sys.exit", "os._exit", "os.abort", "exit", "quit"))
 
 
@@ -18,7 +19,7 @@ def leaves(module: Module, stmt: ast.stmt) -> bool:
     """Whether a statement ends the program: `sys.exit(1)`."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return False
-    return (module.qualify(stmt.value.func) or ast.unparse(stmt.value.func)) in EXITS
+    return (module.qualify(stmt.value.func) or spelled(stmt.value.func)) in EXITS
 
 
 def leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
@@ -34,7 +35,7 @@ def leaving(node: Node, in_loop: bool = False) -> Iterator[ast.stmt]:
 
 def known(module: Module, call: ast.Call) -> bool:
     """Whether a call of something out of sight is one that runs no backward."""
-    name = module.qualify(call.func) or ast.unparse(call.func)
+    name = module.qualify(call.func) or spelled(call.func)
     return name.partition(".")[0] in KNOWN or name.rpartition(".")[2] in ("zero_grad", "step", "item")
 
 
@@ -74,7 +75,7 @@ def _divides(test: ast.expr) -> bool:
 
 def managed(node: Node, call: ast.Call) -> bool:
     """A backward of what the with statement around it yields: the call in its header was followed in its place."""
-    root = ast.unparse(call.func).partition(".")[0]
+    root = spelled(call.func).partition(".")[0]
     return any(
         isinstance(link.stmt, WITH_NODES)
         and any(isinstance(i.optional_vars, ast.Name) and i.optional_vars.id == root for i in link.stmt.items)
@@ -82,15 +83,19 @@ def managed(node: Node, call: ast.Call) -> bool:
     )
 
 
-def evaluated(node: Node) -> Iterator[ast.AST]:
+def evaluated(node: Node) -> Sequence[ast.AST]:
     """The expressions of a statement in the order of their evaluation: what is passed before the call it is passed to."""
+    found: list[ast.AST] = []
+    _evaluated(node.stmt, found)
+    return found
 
-    def inside(part: ast.AST) -> Iterator[ast.AST]:
-        if isinstance(part, ast.Lambda):
-            return
+
+def _evaluated(part: ast.AST, found: list[ast.AST]) -> None:
+    kind = type(part)
+    if kind is ast.Lambda:
+        return
+    if kind not in _LEAVES:
         for child in children(part):
             if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-                yield from inside(child)
-        yield part
-
-    yield from inside(node.stmt)
+                _evaluated(child, found)
+    found.append(part)

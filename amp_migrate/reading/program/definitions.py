@@ -231,14 +231,16 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 def dotted(node: ast.AST) -> str | None:
     """`a.b.c` as text, for names and attributes."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
+    if type(node) is ast.Name:
+        return node.id
+    if type(node) is not ast.Attribute:
         return None
-    parts.append(node.id)
-    return ".".join(reversed(parts))
+    at: ast.AST = node
+    text = ""
+    while type(at) is ast.Attribute:
+        text = f".{at.attr}{text}"
+        at = at.value
+    return f"{at.id}{text}" if type(at) is ast.Name else None
 
 
 def field_name(node: ast.AST) -> str | None:
@@ -252,7 +254,12 @@ def field_name(node: ast.AST) -> str | None:
 
 def called_name(call: ast.Call) -> str:
     """The last name of what a call runs."""
-    return (dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2]
+    func = call.func
+    if type(func) is ast.Name:
+        return func.id
+    if type(func) is ast.Attribute:
+        return func.attr
+    return ast.unparse(func).rpartition(".")[2]
 
 
 def is_none(node: ast.AST | None) -> bool:

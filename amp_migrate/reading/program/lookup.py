@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import (
@@ -53,6 +53,7 @@ class Lookup(Imports):
         self._by_full_name: dict[str, list[ast.AST]] = {}
         self._definitions: dict[ast.AST, list[ast.AST]] = {}
         self._slots: dict[ast.AST, Slot | None] = {}
+        self._of_classes: dict[ast.AST, list[ClassInfo]] = {}
         self._settled = False  # whether it is known which objects are instances of what
         self._index()
         self._by_full_name.clear()  # what was asked while the bases of classes were not all known
@@ -292,8 +293,12 @@ class Lookup(Imports):
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""
-        found = self._classes_of(module, node)
-        return sorted(found, key=lambda c: (c.module.display, c.node.lineno)) if len(found) > 1 else list(found)
+        known = self._of_classes.get(node)
+        if known is None:
+            known = _in_order(self._classes_of(module, node))
+            if self._settled:
+                self._of_classes[node] = known
+        return known
 
     def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)
@@ -366,9 +371,13 @@ class Lookup(Imports):
                 return found or Slot(owner, node.id)
             return Slot(module.root, node.id)
         if isinstance(node, ast.Attribute):
-            held = self.classes_of(module, node.value)
+            base = self.slot(module, node.value)
+            if isinstance(node.value, (ast.Attribute, ast.Subscript)):
+                held = _in_order(self.instances.get(base, ())) if base is not None else []
+            else:
+                held = self.classes_of(module, node.value)
             if node.attr == "module" and held and all(_is_wrapped(cls) for cls in held):
-                return self.slot(module, node.value)
+                return base
             families = dict.fromkeys(cls.family for cls in held)
             if families:
                 first, *others = (Slot(family, node.attr) for family in families)
@@ -380,10 +389,7 @@ class Lookup(Imports):
             found = self.exported(name) if name is not None else None
             if found is not None:
                 return found
-            base = self.slot(module, node.value)
-            if base is None:
-                return None
-            if node.attr == "module":
+            if base is None or node.attr == "module":
                 return base
             return Slot(base, node.attr)
         return None
@@ -406,6 +412,11 @@ class Lookup(Imports):
     def function_of(self, module: Module, node: ast.AST) -> Function | None:
         """The function whose body holds a node."""
         return self.functions.get(module.scope_of(node).node)
+
+
+def _in_order(classes: Collection[ClassInfo]) -> list[ClassInfo]:
+    """Classes as they follow each other in the program."""
+    return sorted(classes, key=lambda c: (c.module.display, c.node.lineno)) if len(classes) > 1 else list(classes)
 
 
 def _is_super(node: ast.AST) -> bool:

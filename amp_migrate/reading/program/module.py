@@ -46,6 +46,20 @@ STAR_EXPORTS: dict[str, frozenset[str]] = {
 }
 
 
+_OPENING = (*FUNCTION_NODES, ast.ClassDef)
+
+
+class _ScopeOf(dict[ast.AST, Scope]):
+    """The scopes of nodes; `find` tells those of nodes that came to the file later."""
+
+    def __init__(self, find: Callable[[ast.AST], Scope]) -> None:
+        self._find = find
+
+    def __missing__(self, node: ast.AST) -> Scope:
+        self[node] = self._find(node)
+        return self[node]
+
+
 class Module:
     """A file, parsed once. `meant`: which module of the project an absolute import names here.
 
@@ -68,7 +82,8 @@ class Module:
         self.root = Scope(self.tree, None, self)
         self.scopes[self.tree] = self.root
         self.nodes: list[ast.AST] = []  # every node, walked once
-        self._scope_of: dict[ast.AST, Scope] = {}
+        self._scope_of = _ScopeOf(self._find_scope)
+        self.scope_of: Callable[[ast.AST], Scope] = self._scope_of.__getitem__  # see `_find_scope`
         self.versions = versions(self.tree, text)
         self.never: set[ast.AST] = self.versions.nodes if self.versions is not None else set()  # what no torch comes to
         self._imagined: dict[ast.AST, str] = {}
@@ -94,22 +109,33 @@ class Module:
 
     def _read(self, node: ast.AST, scope: Scope) -> None:
         """Fill parents, scopes and bindings below `node`, without recursion (generated files nest deeply)."""
-        stack: list[tuple[ast.AST, Scope]] = [(node, scope)]
+        parents, nodes, scope_of = self.parents, self.nodes, self._scope_of
+        stack: list[tuple[ast.AST, Scope, Scope]] = [(node, scope, scope)]  # each with what it binds in, and stands in
         while stack:
-            parent, current = stack.pop()
+            parent, current, stands = stack.pop()
+            function = isinstance(parent, FUNCTION_NODES)
             for child in children(parent):
-                self.parents[child] = parent
-                self.nodes.append(child)
+                parents[child] = parent
+                nodes.append(child)
+                # Decorators, defaults and annotations are evaluated outside the function.
+                outside = function and not isinstance(child, (ast.stmt, ast.arguments))
+                within = scope_of[child] = scope_of[parent] if outside else stands
+                kind = child.__class__
+                if kind is ast.Constant or kind is ast.Attribute or kind is ast.Call or kind is ast.keyword:
+                    if kind is not ast.Constant:
+                        stack.append((child, current, within))
+                    continue
                 inner = current
-                if isinstance(child, (*FUNCTION_NODES, ast.ClassDef)):
+                if isinstance(child, _OPENING):
                     current.bindings.setdefault(child.name, []).append(child)
                     inner = Scope(child, current, self)
                     self.scopes[child] = inner
                     if not isinstance(child, ast.ClassDef):
                         self._parameters(child, inner)
+                    within = inner
                 else:
                     self._bind(child, current)
-                stack.append((child, inner))
+                stack.append((child, inner, within))
 
     def _parameters(self, node: FunctionNode, scope: Scope) -> None:
         a = node.args
@@ -183,18 +209,12 @@ class Module:
             found.setdefault(node.__class__, array("L")).append(place)
         return found
 
-    def scope_of(self, node: ast.AST) -> Scope:
-        """The scope whose body holds a node (for a function definition: the scope it is defined in)."""
-        found = self._scope_of.get(node)
-        if found is None:
-            found = self._scope_of[node] = self._find_scope(node)
-        return found
-
     def is_self(self, node: ast.AST) -> bool:
         """Whether an expression is the object whose method it stands in."""
         return isinstance(node, ast.Name) and node.id == self.scope_of(node).self_name
 
     def _find_scope(self, node: ast.AST) -> Scope:
+        """The scope whose body holds a node (for a function definition: the scope it is defined in)."""
         current = self.parents.get(node)
         child = node
         while current is not None:

@@ -153,7 +153,15 @@ class Project(Lookup):
         """Slots whose value an expression may yield; `position` selects an element of a tuple."""
         if node is None:
             return
-        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            slot = self.slot(module, node)
+            if slot is not None:
+                yield slot
+                if position is not None:
+                    yield Slot(slot, f"#{position}")
+        elif isinstance(node, ast.Call):
+            yield from self._call_sources(module, node, position)
+        elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             if position is not None and position < len(node.elts):
                 yield from self.sources(module, node.elts[position])
             elif position is None:
@@ -172,14 +180,6 @@ class Project(Lookup):
             yield from self.sources(module, node.value, position)
         elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
             yield from self.sources(module, node.elt)
-        elif isinstance(node, ast.Call):
-            yield from self._call_sources(module, node, position)
-        else:
-            slot = self.slot(module, node)
-            if slot is not None:
-                yield slot
-                if position is not None:
-                    yield Slot(slot, f"#{position}")
 
     def _call_sources(self, module: Module, node: ast.Call, position: int | None) -> Iterator[Slot]:
         for function in self.callees(module, node):

@@ -20,6 +20,8 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
 _FIELDS = _Fields()
 
 
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.arg, ast.alias})
+
 # What most nodes are, without asking each field what it holds.
 _QUICK: dict[type[ast.AST], Callable[[Any], list[ast.AST]]] = {
     ast.Name: lambda n: [],
@@ -54,7 +56,8 @@ def walk(node: ast.AST) -> Sequence[ast.AST]:
     if found is None:
         found = [node]
         for current in found:
-            found += children(current)
+            if type(current) not in _LEAVES:
+                found += children(current)
         if isinstance(node, ast.stmt):
             node._walked = found  # type: ignore[attr-defined]
     return found
@@ -68,6 +71,15 @@ def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             waiting += children(node)
+
+
+def spelled(node: ast.AST) -> str:
+    """What `ast.unparse` makes of a node; in no time for dotted names, which most are that are asked about."""
+    if type(node) is ast.Name:
+        return node.id
+    if type(node) is ast.Attribute and type(node.value) in (ast.Name, ast.Attribute):
+        return f"{spelled(node.value)}.{node.attr}"
+    return ast.unparse(node)
 
 
 def names_called(call: ast.Call) -> Iterator[str]:

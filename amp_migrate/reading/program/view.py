@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,28 +28,40 @@ class Node:
     )
     defines: frozenset[str] | None = None
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Sequence[Node]:
+        return self._walked if self.blocks else (self,)
+
+    @cached_property
+    def _walked(self) -> Sequence[Node]:
+        found = []
         waiting = [self]  # no recursion: a chain of `elif` is as deep as it is long
         while waiting:
             node = waiting.pop()
-            yield node
+            found.append(node)
             if node.blocks:
                 waiting += [inner for block in node.blocks for inner in block.nodes][::-1]
-
-    def own(self) -> Iterator[ast.AST]:
-        """Expressions of the statement itself: all of a simple one, the header of a compound one."""
-        return iter(self._own)
+        return found
 
     @cached_property
-    def _own(self) -> Sequence[ast.AST]:
+    def own(self) -> Sequence[ast.AST]:
+        """Expressions of the statement itself: all of a simple one, the header of a compound one."""
         if not self.blocks and not isinstance(self.stmt, (*FUNCTION_NODES, ast.ClassDef)):
             return walk(self.stmt)
         inner = (ast.stmt, ast.excepthandler, ast.match_case)
         return [n for c in children(self.stmt) if not isinstance(c, inner) for n in walk(c)]
 
+    @cached_property
+    def calls(self) -> Sequence[ast.Call]:
+        """The calls among them."""
+        return [n for n in self.own if isinstance(n, ast.Call)]
+
+    @cached_property
+    def all_calls(self) -> Sequence[ast.Call]:
+        """The calls of the statement and of all in it."""
+        return [n for node in self.walk() for n in node.calls] if self.blocks else self.calls
+
     def all(self) -> Iterator[ast.AST]:
-        for node in self.walk():
-            yield from node.own()
+        return itertools.chain.from_iterable([node.own for node in self.walk()])
 
 
 @dataclass(eq=False)
@@ -58,9 +71,8 @@ class Block:
     holder: Node | None
     nodes: list[Node] = field(default_factory=list)
 
-    def walk(self) -> Iterator[Node]:
-        for node in self.nodes:
-            yield from node.walk()
+    def walk(self) -> Sequence[Node]:
+        return [inner for node in self.nodes for inner in node.walk()]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from functools import cached_property
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import spelled, walk
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
 
@@ -45,11 +45,21 @@ class Forwards:
         self._found: dict[Function, bool] = {}
         self._helping: set[Function] = set()  # being looked at: functions may call each other
         self._computing: dict[Function, bool] = {}
+        self._known: dict[ast.Call, bool] = {}
+        self._looking = 0  # functions being looked at, about which nothing is settled yet
 
     def is_forward(self, module: Module, node: ast.AST) -> bool:
         """Whether a call runs one of the unit's models."""
         if not isinstance(node, ast.Call):
             return False
+        known = self._known.get(node)
+        if known is None:
+            known = self._is_forward(module, node)
+            if not self._looking:
+                self._known[node] = known
+        return known
+
+    def _is_forward(self, module: Module, node: ast.Call) -> bool:
         func = node.func
         if makes_itself(module, node):
             return False
@@ -184,7 +194,9 @@ class Forwards:
         batch to the device or splits it is no forward."""
         if function not in self._computing:
             self._computing[function] = False
+            self._looking += 1
             self._computing[function] = any(self._casts(function, n) for n in function.inside)
+            self._looking -= 1
         return self._computing[function]
 
     def on_host(self, call: ast.Call) -> bool:
@@ -245,6 +257,7 @@ class Forwards:
         """Whether a function runs a model itself or through project functions, outside of network classes."""
         if function not in self._found:
             self._found[function] = False
+            self._looking += 1
             if not self.in_network(function.scope):
                 self._found[function] = any(self.is_forward(function.module, n) for n in function.inside) or any(
                     self.has_forward(f)
@@ -253,6 +266,7 @@ class Forwards:
                     for f in self.project.resolved.get(n, [])
                     if f.name != "__init__"
                 )
+            self._looking -= 1
         return self._found[function]
 
     @cached_property
@@ -275,9 +289,11 @@ class Forwards:
         if function is None or function in self._helping:
             return False
         self._helping.add(function)
+        self._looking += 1
         callers = [module.scope_of(call) for module, call in self.project.calls.get(function, ())]
         scales = any(loss.module.scope_of(loss.call) is scope for loss in self.unit.losses)
         helps = bool(callers) and not scales and all(self.in_network(caller) for caller in callers)
+        self._looking -= 1
         self._helping.discard(function)
         return helps
 
@@ -312,4 +328,7 @@ def _holds(cls: ClassInfo, name: str) -> bool:
 def makes_itself(module: Module, call: ast.Call) -> bool:
     """`model = model(config)`: what is called is a class that was picked out of some, and the result is the model."""
     stmt = module.parents.get(call)
-    return isinstance(stmt, ast.Assign) and any(ast.unparse(t) == ast.unparse(call.func) for t in stmt.targets)
+    if not isinstance(stmt, ast.Assign):
+        return False
+    called = spelled(call.func)
+    return any(type(t) is type(call.func) and spelled(t) == called for t in stmt.targets)

@@ -71,7 +71,7 @@ def hot_statements(
 ) -> set[Node]:
     """Statements between a forward and the loss: they carry its value on and the loss needs them."""
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
-    covered = {n for n in simple if any(isinstance(a, ast.Call) and reader.own_region(a) for a in n.own())}
+    covered = {n for n in simple if any(map(reader.own_region, n.calls))}
     seeds = [n for n in simple if n in forwards or n in covered]
     stores = defines
     slice_nodes = _sliced(reader, module, simple, roots, stores)
@@ -84,7 +84,7 @@ def hot_statements(
         seeds += found
         hot |= set(found)
     elif training:  # beside a forward, what the user hands in to run the model in its place
-        found = [n for n in slice_nodes if not n.blocks and any(_handed_over(reader, module, a) for a in n.own())]
+        found = [n for n in slice_nodes if not n.blocks and any(_handed_over(reader, module, a) for a in n.calls)]
         seeds += found
         hot |= set(found)
     tainted: set[str] = set()
@@ -102,7 +102,7 @@ def hot_statements(
         hot.add(n)
     # Reduced outside of a region an output would be a float16 scalar, whose gradient is the scale: infinite.
     outputs.reduced = [n for n in outputs.reduced if n in slice_nodes]
-    hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own()))}
+    hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own))}
     # Evaluation: the loss of outputs, though nothing is scaled.
     for n in simple:
         if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, n):
@@ -123,12 +123,12 @@ class Outputs:
         self.names = set(given)
         self.reduced: list[Node] = []  # simple statements that reduce one
         for n in nodes:
-            forward = any(runs(a) for a in n.own())
+            forward = any(runs(a) for a in n.calls)
             if n.blocks or not (forward or reads_names(n) & self.names):
                 continue
-            if any(self.sums(a) or self.averages(a) is not None for a in n.own()):
+            if any(self.sums(a) or self.averages(a) is not None for a in n.own):
                 self.reduced.append(n)
-            elif forward or (_carries(n) and not any(isinstance(a, ast.Call) and is_loss(a) for a in n.own())):
+            elif forward or (_carries(n) and not any(is_loss(a) for a in n.calls)):
                 self.names |= {d for d in defines(n) if not LOSS_NAMES.search(d)}
 
     def sums(self, node: ast.AST) -> bool:
@@ -202,7 +202,7 @@ def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> 
     is handed a model; where only criterions are called so, any real computation."""
 
     def runs(node: Node) -> bool:
-        calls = [a for a in node.own() if isinstance(a, ast.Call) and reader.calls_variable(module, a)]
+        calls = [a for a in node.calls if reader.calls_variable(module, a)]
         return any(not LOSS_NAMES.search(ast.unparse(call.func)) for call in calls)
 
     return [n for n in nodes if runs(n)] or nodes
@@ -229,7 +229,7 @@ def _counts(node: Node) -> bool:
     """Whether a statement only keeps numbers: `seen += loss.numel()`, `step += 1`."""
     if node.blocks or not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return False
-    asked = [a for a in node.own() if isinstance(a, ast.Call)]
+    asked = node.calls
     value = node.stmt.value
     whole = value is not None and all(isinstance(a, (ast.Call, ast.Constant, ast.BinOp)) for a in _terms(value))
     return whole and all(called_name(a) in COUNTS for a in asked)
@@ -245,7 +245,7 @@ def _terms(value: ast.expr) -> Iterator[ast.expr]:
 
 def worth(node: Node) -> bool:
     """Whether a statement computes more than arithmetic on a loss."""
-    for a in node.own():
+    for a in node.own:
         if isinstance(a, ast.Call) and not _plain_numbers(a):
             name = called_name(a)
             if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
@@ -269,7 +269,7 @@ def _carries(node: Node) -> bool:
 
 def computes(node: Node) -> bool:
     """Whether a statement calls more than what prepares a batch."""
-    for a in node.own():
+    for a in node.own:
         if isinstance(a, ast.Call) and not _plain_numbers(a):
             name = called_name(a).lstrip("_")
             if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS and not _uncast(a):
@@ -287,7 +287,7 @@ def _calls_loss(reader: Forwards, node: Node) -> bool:
         return False
     # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.
     whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
-    for a in node.own():
+    for a in node.own:
         if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
             return not reader.own_region(a) and not reader.on_host(a)
     return False
@@ -314,8 +314,8 @@ def defines(node: Node) -> frozenset[str]:
 
 def _defines(node: Node) -> set[str]:
     out: set[str] = set()
-    inner = {n for a in node.own() if isinstance(a, ast.comprehension) for n in walk(a.target)}
-    for a in node.own():
+    inner = {n for a in node.own if isinstance(a, ast.comprehension) for n in walk(a.target)}
+    for a in node.own:
         if a in inner:
             continue
         if isinstance(a, ast.Name) and isinstance(a.ctx, ast.Store):
@@ -347,7 +347,7 @@ def defines_or_fills(node: Node) -> frozenset[str]:
 def _comprehension_names(node: Node) -> set[str]:
     """Names that the comprehensions of a statement bind: none of the function's."""
     return {
-        n.id for a in node.own() if isinstance(a, ast.comprehension) for n in walk(a.target) if isinstance(n, ast.Name)
+        n.id for a in node.own if isinstance(a, ast.comprehension) for n in walk(a.target) if isinstance(n, ast.Name)
     }
 
 
@@ -361,7 +361,7 @@ def reads_names(node: Node) -> frozenset[str]:
 def _reads_names(node: Node) -> set[str]:
     out: set[str] = set()
     own = _comprehension_names(node)
-    for a in node.own():
+    for a in node.own:
         if isinstance(a, (ast.Name, ast.Attribute)) and isinstance(a.ctx, ast.Load):
             name = dotted(a)
             while name:

@@ -139,10 +139,10 @@ class RegionReader:
         makes_loss = function is not None and function in self.losses.functions
         passes_loss = self.losses.passed(module, scope)
         nodes = list(block.walk())
-        forwards = {n for n in nodes if any(self.forwards.is_forward(module, a) for a in n.own())}
+        forwards = {n for n in nodes if any(self.forwards.is_forward(module, a) for a in n.calls)}
         if not forwards and not losses and not makes_loss and not passes_loss:
             return result
-        if self.unit.only_inference and any(_calls_backward(a) for n in nodes for a in n.own()):
+        if self.unit.only_inference and any(_calls_backward(a) for n in nodes for a in n.calls):
             return result  # trained without Apex
         roots = [Root(frozenset(self.losses.names(module, x.loss)), x.with_stmt) for x in losses]
         roots += [Root(frozenset(names_in(value)), module.statement(value)) for value in passes_loss]
@@ -157,13 +157,13 @@ class RegionReader:
         result.averages = [
             a
             for n in result.outputs.reduced
-            for a in n.own()
+            for a in n.own
             if isinstance(a, ast.Call) and result.outputs.averages(a) is not None
         ]
         hot |= forwards
         companions: set[Node] = set()
         if losses or makes_loss or passes_loss:
-            companions = {n for n in nodes if any(self.companions.runs(module, a) for a in n.own())}
+            companions = {n for n in nodes if any(self.companions.runs(module, a) for a in n.calls)}
             hot |= companions
         early = self._before_initialize(scope, nodes)
         plain = self.folds[module].plain if module in self.folds else set()
@@ -182,9 +182,7 @@ class RegionReader:
         hot -= {n for n in hot - forwards if not n.blocks and self._calls_backward_of(n)}
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
         result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
-        self._penalties = {
-            n for n in nodes if any(isinstance(a, ast.Call) and _second_order(module, a) for a in n.own())
-        }
+        self._penalties = {n for n in nodes if any(_second_order(module, a) for a in n.calls)}
         hot -= self._penalties
         result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
         hot -= {n for n in hot if n.stmt in result.islands}
@@ -212,7 +210,7 @@ class RegionReader:
 
     def refused(self, module: Module, node: Node) -> bool:
         """Whether a statement computes binary_cross_entropy, which raises under autocast."""
-        return any(isinstance(a, ast.Call) and self.refuses(module, a) for a in node.own())
+        return any(self.refuses(module, a) for a in node.calls)
 
     def refuses(self, module: Module, call: ast.Call) -> bool:
         """Whether a call computes binary_cross_entropy."""
@@ -248,7 +246,7 @@ class RegionReader:
                 return True
             if any(a in scaled for a in module.ancestors(inner.stmt)):
                 return True
-            for a in inner.own():
+            for a in inner.own:
                 if (
                     isinstance(a, ast.Call)
                     and isinstance(a.func, ast.Attribute)
@@ -267,8 +265,7 @@ class RegionReader:
 
     def _calls_backward_of(self, node: Node) -> bool:
         """Whether a statement calls a function of the program that runs a backward."""
-        calls = (a for a in node.own() if isinstance(a, ast.Call))
-        return any(self._runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
+        return any(self._runs_backward(f) for call in node.calls for f in self.project.resolved.get(call, []))
 
     def _runs_backward(self, function: Function) -> bool:
         """Whether a function of the program runs a backward, scaled or not, itself or through those it calls."""

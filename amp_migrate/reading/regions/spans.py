@@ -90,7 +90,7 @@ class Spans:
         held = [n for node in nodes for n in node.walk() if n not in self.hot]
         # What calls the same as a statement that must be in a region may be in it as well: `y = gather(y)` beside `x`.
         hot = [n for node in nodes for n in node.walk() if n in self.hot]
-        called = {dotted(a.func) for n in hot for a in n.own() if isinstance(a, ast.Call)} - {None}
+        called = {dotted(a.func) for n in hot for a in n.calls} - {None}
         if any(self.barrier(node) for node in nodes) or not all(_quiet(n, called) for n in held):
             return None
         simple = sum(not n.blocks for node in nodes for n in node.walk())
@@ -169,10 +169,10 @@ def _quiet(node: Node, called: set[str | None]) -> bool:
     """Whether a statement may stand in a region though nothing in it needs one."""
     allowed = ast.If if node.blocks else (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
     if not isinstance(node.stmt, allowed) or any(
-        isinstance(a, (ast.Await, ast.Yield, ast.YieldFrom)) for a in node.own()
+        isinstance(a, (ast.Await, ast.Yield, ast.YieldFrom)) for a in node.own
     ):
         return False
-    for call in (a for a in node.own() if isinstance(a, ast.Call)):
+    for call in node.calls:
         name = called_name(call)
         if dotted(call.func) in called and name not in TRIVIAL_CALLS:
             continue
@@ -186,5 +186,5 @@ def _cast(node: Node) -> bool:
     return any(
         (isinstance(a, ast.BinOp) and isinstance(a.op, (ast.MatMult, ast.Pow)))
         or (isinstance(a, ast.Call) and called_name(a) in ("sum", "norm"))
-        for a in node.own()
+        for a in node.own
     )

@@ -11,7 +11,7 @@ import ast
 
 from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import spelled, walk
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
@@ -20,7 +20,7 @@ from amp_migrate.rules.migration import Migration
 def is_none_here(m: Migration, module: Module, stmt: ast.stmt, value: ast.expr) -> bool:
     """Whether a value is None, as it is written or as a test around the statement asks: initialize returns models alone."""
     asked = {part for _, parts in guard_parts(m.project, module, stmt) for part in parts or ()}
-    text = ast.unparse(value)
+    text = spelled(value)
     return is_none(value) or not asked.isdisjoint({f"{text} is None", f"{text} == None", f"not {text}"})
 
 

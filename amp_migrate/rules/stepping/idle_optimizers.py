@@ -65,10 +65,7 @@ def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:
     module, view = scope.module, m.regions.view(scope)
     nodes = list(view.walk())
     forwards = [
-        (n, call)
-        for n in nodes
-        for call in n.own()
-        if isinstance(call, ast.Call) and m.regions.is_forward(module, call)
+        (n, call) for n in nodes for call in n.own if isinstance(call, ast.Call) and m.regions.is_forward(module, call)
     ]
     for step in steps:
         stepped = find(view, step.stmt)
@@ -84,7 +81,7 @@ def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:
             ast.unparse(call.func)
             for node in nodes
             if node.stmt.lineno < step.stmt.lineno and not _rarer(node, stepped)
-            for call in node.own()
+            for call in node.own
             if isinstance(call, ast.Call)
         }
         if not rare - always:
