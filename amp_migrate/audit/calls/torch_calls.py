@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.audit.calls.kinds import BOOL, FLOAT, NONE, STR, Kinds, KindsOf
 from amp_migrate.audit.calls.torch_signatures import ALIASES, SCALER, signature
@@ -280,9 +280,12 @@ class TorchCalls:
         yield Doubt(change.path, call.lineno, "AMP132", name, message, verdict, ("AMP612", "AMP621", "AMP622"))
 
 
-def own_part(stmt: ast.AST) -> list[ast.AST]:
+def own_part(stmt: ast.stmt) -> Sequence[ast.AST]:
     """The nodes of a statement, not those of the statements in it."""
-    found, stack = [], [stmt]
+    if not hasattr(stmt, "handlers"):
+        return syntax.own_line(stmt)
+    found: list[ast.AST] = []
+    stack: list[ast.AST] = [stmt]
     while stack:
         node = stack.pop()
         found.append(node)

@@ -96,6 +96,12 @@ def _texts(meant: Meant, module: Module, node: ast.AST) -> set[tuple[str, bool]]
 
 def _reads(stmt: ast.stmt) -> Iterator[Read]:
     """What a statement's own line reads by key or attribute; the innermost first."""
+    line = syntax.own_line(stmt)
+    if not any(type(n) is ast.Lambda for n in line):
+        yield from [
+            n for n in line if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Load) and _key(n)
+        ]
+        return
     stack: list[ast.AST] = [stmt]
     while stack:
         node = stack.pop()

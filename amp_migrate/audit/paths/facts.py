@@ -166,9 +166,10 @@ def _assigned(stmt: ast.stmt) -> set[str]:
     names: set[str] = set()
     for head in heads:
         for node in syntax.walk(head):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-                names.add(text(node))
-            elif isinstance(node, ast.alias):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                if type(node.ctx) is not ast.Load:
+                    names.add(text(node))
+            elif type(node) is ast.alias:
                 names.add((node.asname or node.name).split(".")[0])
     return names
 

@@ -150,11 +150,14 @@ class Imports:
     def imported(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full name of an expression as the imports of its own file give it, which may lead to another file; else None."""
         root: ast.expr = expr
-        while isinstance(root, ast.Attribute):
+        while type(root) is ast.Attribute:
             root = root.value
-        if not isinstance(root, (ast.Name, ast.Call)):
+        if type(root) is ast.Name:
+            name = self._named_in_full(scope, root.id)
+        elif type(root) is ast.Call:
+            name = self._by_call(scope, root)
+        else:
             return None
-        name = self._named_in_full(scope, root.id) if isinstance(root, ast.Name) else self._by_call(scope, root)
         return name if name is None or root is expr else name + syntax.text(expr)[len(syntax.text(root)) :]
 
     def _by_call(self, scope: Scope, call: ast.Call) -> str | None:

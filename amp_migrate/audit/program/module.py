@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.audit.program import syntax
@@ -125,7 +125,6 @@ class Module:
         self.path = path
         self.name = name
         self.text = Spelled(text)
-        self._scope_of: dict[ast.AST, Scope] = {}
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -174,15 +173,15 @@ class Module:
     def _reading(self) -> _Reading:
         return _Reading(self)
 
-    @property
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         return self._reading.parents
 
-    @property
+    @cached_property
     def _scopes(self) -> dict[ast.AST, Scope]:
         return self._reading.scopes
 
-    @property
+    @cached_property
     def top(self) -> Scope:
         return self._scopes[self.tree]
 
@@ -212,24 +211,10 @@ class Module:
     def classes(self) -> Iterable[Class]:
         return self.class_of.values()
 
-    def scope_of(self, node: ast.AST) -> Scope:
+    @cached_property
+    def scope_of(self) -> Callable[[ast.AST], Scope]:
         """The scope a node is evaluated in; decorators and defaults belong outside of their function."""
-        known = self._scope_of.get(node)
-        if known is None:
-            known = self._scope_of[node] = self._find_scope(node)
-        return known
-
-    def _find_scope(self, node: ast.AST) -> Scope:
-        reading = self._reading
-        child: ast.AST | None = node
-        while child is not None:
-            if child in reading.scope_of_statement:
-                return reading.scope_of_statement[child]
-            at = reading.parents.get(child)
-            if isinstance(at, ast.Lambda) and _inside(at, child):
-                return reading.scopes[at]
-            child = at
-        return self.top
+        return self._reading.scope_of.__getitem__
 
     def scope_for(self, node: ast.AST) -> Scope:
         """The scope that a definition opens."""
@@ -312,8 +297,17 @@ class Module:
         """Names and attributes that are read, by the last name of each."""
         found: dict[str, list[ast.Name | ast.Attribute]] = {}
         for node in syntax.walk(self.tree):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+            if isinstance(node, ast.Name):
+                name = node.id
+            elif isinstance(node, ast.Attribute):
+                name = node.attr
+            else:
+                continue
+            if type(node.ctx) is ast.Load:
+                if name in found:
+                    found[name].append(node)
+                else:
+                    found[name] = [node]
         return found
 
     def stored_attributes(self, name: str) -> list[ast.Attribute]:
@@ -333,6 +327,14 @@ def _inside(scoped: ast.AST, child: ast.AST) -> bool:
     return isinstance(scoped, _NAMED) and isinstance(child, ast.stmt)
 
 
+class _ScopeOf(dict[ast.AST, Scope]):
+    def __init__(self, top: Scope) -> None:
+        self.top = top
+
+    def __missing__(self, node: ast.AST) -> Scope:
+        return self.top  # the tree itself, and what stands in no file
+
+
 class _Reading:
     """What one pass over a module finds: the parent of each node, the scopes with all that they bind, the calls.
 
@@ -344,12 +346,13 @@ class _Reading:
         self.scopes: dict[ast.AST, Scope] = {}
         self.calls: list[ast.Call] = []
         self.binders: list[ast.AST] = []
-        self.scope_of_statement: dict[ast.AST, Scope] = {}
         top = self.scopes[module.tree] = Scope(module, module.tree, None)
+        scope_of = self.scope_of = _ScopeOf(top)
         stack: list[tuple[ast.AST, Scope, ast.AST]] = [(n, top, n) for n in reversed(module.tree.body)]
-        self.parents.update((n, module.tree) for n in module.tree.body)
+        parents.update((n, module.tree) for n in module.tree.body)
         while stack:
             node, scope, binder = stack.pop()
+            scope_of[node] = scope
             kind = type(node)
             if kind is ast.Name:
                 if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
@@ -360,8 +363,6 @@ class _Reading:
             elif isinstance(node, _BINDERS):
                 binder = node
                 self.binders.append(node)
-                if isinstance(node, ast.stmt):
-                    self.scope_of_statement[node] = scope
                 if isinstance(node, _DEFINING):
                     _bind_definition(scope, node)
             elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
@@ -377,9 +378,11 @@ class _Reading:
             for child in reversed(syntax.children(node)):
                 parents[child] = node
                 kind = type(child)
+                within = scope if inner is scope or not _inside(node, child) else inner
                 if kind is ast.Constant or (kind is ast.Name and type(child.ctx) is ast.Load):  # type: ignore[attr-defined]
-                    continue  # nothing to be learned, and half of all nodes
-                stack.append((child, scope if inner is scope or not _inside(node, child) else inner, binder))
+                    scope_of[child] = within  # nothing else to be learned, and half of all nodes
+                    continue
+                stack.append((child, within, binder))
 
 
 _BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)

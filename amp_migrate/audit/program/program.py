@@ -176,7 +176,7 @@ class Program(Imports):
 
     def _owner(self, scope: Scope, expr: ast.expr) -> Class | None:
         """The class of which an expression is `self` or `cls`."""
-        if not isinstance(expr, ast.Name):
+        if type(expr) is not ast.Name:
             return None
         at: Scope | None = scope.binder(expr.id)
         if at is None or not isinstance(at.node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -16,10 +16,11 @@ _KEPT = tuple(
     "_children _statements _line _below _every _text _own_nodes _own_every _given _calls _assigned_fields".split()
 )
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
-_OPENING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_DOTTED = frozenset({ast.Name, ast.Attribute, ast.Call})
+_OPENING = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
+_DOTTED = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Subscript})
 _ATOMS = _DOTTED | {ast.Constant}  # what stands without parentheses wherever it is
 _WRITTEN = frozenset({str, int, bool, type(None)})
+_BARE = ast.unparse(ast.parse("a, b = c")).startswith("a")  # whether targets are written without parentheses
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue})
 # What most nodes are that have others below them, without asking each field what it holds.
@@ -45,11 +46,11 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
         if kind in _LEAVES:
             return ()
         quick = _QUICK.get(kind)
-        known = values["_children"] = quick(node) if quick is not None else tuple(_below(node))
+        known = values["_children"] = quick(node) if quick is not None else _below(node)
     return known
 
 
-def _below(node: ast.AST) -> list[ast.AST]:
+def _below(node: ast.AST) -> tuple[ast.AST, ...]:
     found: list[ast.AST] = []
     kind, values = type(node), node.__dict__
     if kind not in _fields:
@@ -60,7 +61,7 @@ def _below(node: ast.AST) -> list[ast.AST]:
             found += [v for v in value if isinstance(v, ast.AST)]
         elif isinstance(value, ast.AST):
             found.append(value)
-    return found
+    return tuple(found)
 
 
 def copied(node: N) -> N:
@@ -78,7 +79,7 @@ def walk(node: ast.AST) -> tuple[ast.AST, ...]:
         found: list[ast.AST] = [node]
         for at in found:
             if type(at) not in _LEAVES:
-                found += children(at)
+                found += at.__dict__.get("_children") or children(at)
         known = node._below = tuple(found)  # type: ignore[attr-defined]
     return known
 
@@ -126,7 +127,8 @@ def _plain(node: Any) -> str | None:
     elif kind is ast.Attribute:
         found = f"{text(node.value)}.{node.attr}" if type(node.value) in _DOTTED else None
     elif kind is ast.Constant:
-        found = repr(node.value) if type(node.value) in _WRITTEN and node.kind is None else None
+        plain = type(node.value) in _WRITTEN or (type(node.value) is float and abs(node.value) < 1e300)
+        found = repr(node.value) if plain and node.kind is None else None
     elif kind is ast.Call and type(node.func) in _DOTTED:
         if all(type(a) in _ATOMS for a in node.args) and all(k.arg and type(k.value) in _ATOMS for k in node.keywords):
             given = [*map(text, node.args), *(f"{k.arg}={text(k.value)}" for k in node.keywords)]
@@ -134,9 +136,30 @@ def _plain(node: Any) -> str | None:
     elif kind is ast.Expr:
         found = text(node.value) if type(node.value) in _ATOMS else None
     elif kind is ast.Assign and node.type_comment is None:
-        if all(type(n) in _ATOMS for n in (*node.targets, node.value)):
-            found = " = ".join([*map(text, node.targets), text(node.value)])
+        if all(type(n) in _ATOMS or _of_atoms(n) for n in (*node.targets, node.value)):
+            found = " = ".join([*map(_target, node.targets), text(node.value)])
+    elif kind is ast.Subscript:
+        found = f"{text(node.value)}[{text(node.slice)}]" if {type(node.value), type(node.slice)} <= _ATOMS else None
+    elif kind is ast.Tuple:
+        found = f"({', '.join(map(text, node.elts))})" if _of_atoms(node) else None
+    elif kind is ast.withitem and type(node.context_expr) in _ATOMS:
+        if node.optional_vars is None:
+            found = text(node.context_expr)
+        elif type(node.optional_vars) in _DOTTED:
+            found = f"{text(node.context_expr)} as {text(node.optional_vars)}"
+    elif kind is ast.arguments:
+        named = not (node.posonlyargs or node.kwonlyargs or node.vararg or node.kwarg or node.defaults)
+        if named and all(a.annotation is None for a in node.args):
+            found = ", ".join([a.arg for a in node.args])
     return found
+
+
+def _of_atoms(node: ast.AST) -> bool:
+    return type(node) is ast.Tuple and len(node.elts) > 1 and all(type(e) in _ATOMS for e in node.elts)
+
+
+def _target(node: ast.expr) -> str:
+    return text(node)[1:-1] if _BARE and type(node) is ast.Tuple else text(node)
 
 
 def own_nodes(node: ast.AST) -> list[ast.AST]:
@@ -149,8 +172,9 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
     while stack:
         n = stack.pop()
         found.append(n)
-        if not isinstance(n, _OPENING):
-            stack += reversed(children(n))
+        kind = type(n)
+        if kind not in _LEAVES and kind not in _OPENING:
+            stack += (n.__dict__.get("_children") or children(n))[::-1]
     node._own_nodes = found  # type: ignore[attr-defined]
     return found
 
@@ -175,7 +199,12 @@ def own_line(stmt: ast.stmt) -> tuple[ast.AST, ...]:
         while stack:
             node = stack.pop()
             found.append(node)
-            if type(node) not in _LEAVES:
-                stack += [c for c in children(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
+            kind = type(node)
+            if kind not in _LEAVES:
+                below = node.__dict__.get("_children") or children(node)
+                if kind in _QUICK and kind is not ast.If:  # no statements
+                    stack += below
+                else:
+                    stack += [c for c in below if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
         known = stmt._line = tuple(found)  # type: ignore[attr-defined]
     return known

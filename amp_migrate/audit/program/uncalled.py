@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
@@ -11,7 +12,7 @@ from amp_migrate.audit.program.program import Program
 
 def uncalled_now(before: Program, after: Program, change: Change) -> set[ast.stmt]:
     """The functions of a file that something read before and nothing reads now, and that are gone as a whole."""
-    left = {s.name for s in ast.walk(change.after.tree) if isinstance(s, ast.FunctionDef)}
+    left = {s.name for s in syntax.every(change.after.tree, ast.FunctionDef)}
     return {
         stmt
         for stmt in change.removed

@@ -354,7 +354,7 @@ class Bodies:
                 if (
                     isinstance(stmt, JUMPS)
                     or self._acts(stmt)
-                    or assigned(stmt) & names
+                    or not names.isdisjoint(assigned(stmt))
                     or scales(stmt)
                     or yields(stmt)
                 ):

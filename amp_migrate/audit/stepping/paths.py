@@ -4,7 +4,7 @@ are known to have a turn: as `flow.walk`, with a say in each edge."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from amp_migrate.audit.paths.facts import Facts, assigned, consistent, equals, forget, learned, told
@@ -47,10 +47,12 @@ class Paths(Generic[S]):
         while todo:
             place = todo.pop()
             if place not in self._next:
-                self._next[place] = list(self._after(*place))
+                self._next[place] = self._after(*place)
             for further in self._next[place]:
                 node, facts, state = further
-                there = arrived.setdefault(node, {})
+                if node not in arrived:
+                    arrived[node] = {}
+                there = arrived[node]
                 if len(there) >= limit:
                     raise TooManyPaths
                 if (facts, state) not in there:
@@ -58,9 +60,10 @@ class Paths(Generic[S]):
                     todo.append(further)
         return list(arrived.get(self.graph.exit, ()))
 
-    def _after(self, node: Node, facts: Facts, state: S) -> Iterator[tuple[Node, Facts, S]]:
+    def _after(self, node: Node, facts: Facts, state: S) -> list[tuple[Node, Facts, S]]:
         """Where a path goes on, with what is known there."""
         stmt = node.stmt
+        found: list[tuple[Node, Facts, S]] = []
         after: list[tuple[Facts, Facts, S]] = []  # once the statement is done; where a loop ends without another turn
         for known, new in self._step(node, facts, state):
             changed = known
@@ -73,7 +76,7 @@ class Paths(Generic[S]):
             if edge.error:
                 for new in self._on_error(state):
                     if (passed := self._along(node, edge, new)) is not None:
-                        yield edge.to, facts, passed
+                        found.append((edge.to, facts, passed))
                 continue
             for changed, known, new in after:
                 passed = self._along(node, edge, new)
@@ -83,7 +86,8 @@ class Paths(Generic[S]):
                 if (edge, now) not in self._ways:
                     self._ways[edge, now] = _told(edge, now, self._matters)
                 if (then := self._ways[edge, now]) is not None:
-                    yield edge.to, then, passed
+                    found.append((edge.to, then, passed))
+        return found
 
 
 def _told(edge: Edge, facts: Facts, matters: Callable[[Facts], Facts]) -> Facts | None:

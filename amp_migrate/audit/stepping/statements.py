@@ -28,8 +28,17 @@ def evaluated(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+_GIVING = frozenset({ast.Assign, ast.AnnAssign, ast.AugAssign})
+_LATER = frozenset({ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef})
+_WHOLE = frozenset({ast.Name, ast.Constant})
+
+
 def _evaluate(node: ast.AST, found: list[ast.AST]) -> None:
-    if isinstance(node, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    kind = type(node)
+    if kind in _LATER:
+        return
+    if kind is ast.Constant:
+        found.append(node)
         return
     if isinstance(node, COMPREHENSIONS):
         for generator in node.generators:
@@ -39,13 +48,13 @@ def _evaluate(node: ast.AST, found: list[ast.AST]) -> None:
                 if not isinstance(child, ast.comprehension):
                     _evaluate(child, found)
         return
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+    if kind in _GIVING and isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
         _evaluate(node.value, found)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             _evaluate(target, found)
         return
     for child in syntax.children(node):
-        if type(child) is ast.Name:
+        if type(child) in _WHOLE:
             found.append(child)
         else:
             _evaluate(child, found)

@@ -128,6 +128,8 @@ def place_of(expr: ast.AST) -> str | None:
     at: Any = expr
     while (kind := type(at)) is ast.Attribute or (kind is ast.Subscript and _is_key(at.slice)):
         at = at.value
+    if isinstance(expr, ast.Name):
+        return expr.id
     return syntax.text(expr) if kind is ast.Name else None
 
 
@@ -208,15 +210,20 @@ def _process_group(call: ast.Call, guards: Guards, found: list[Event]) -> None:
         found.append(Event("read", call, PROCESS_GROUP, guards))
 
 
+_KINDS: dict[type[ast.expr_context], Kind] = {ast.Store: "store", ast.Load: "read", ast.Del: "delete"}
+
+
 def _expression(expr: ast.expr, guards: Guards, found: list[Event]) -> None:
     """File what happens in an expression, in the order in which Python evaluates it."""
-    if isinstance(expr, ast.Constant):
+    kind = type(expr)
+    if kind is ast.Constant:
         return
-    if isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
+    if isinstance(expr, ast.Name):
+        found.append(Event(_KINDS[type(expr.ctx)], expr, expr.id, guards))
+    elif isinstance(expr, (ast.Attribute, ast.Subscript)):
         if isinstance(expr, ast.Subscript):
             _expression(expr.slice, guards, found)
-        if not isinstance(expr, ast.Name):
-            _expression(expr.value, guards, found)
+        _expression(expr.value, guards, found)
         text = place_of(expr)
         stored = isinstance(expr.ctx, ast.Store)
         if text is None and stored and isinstance(expr, ast.Subscript):
@@ -224,8 +231,7 @@ def _expression(expr: ast.expr, guards: Guards, found: list[Event]) -> None:
             if held is not None:
                 found.append(Event("store", expr, f"{held}[...]", guards))
         if text is not None:
-            kind: Kind = "store" if stored else "read" if isinstance(expr.ctx, ast.Load) else "delete"
-            found.append(Event(kind, expr, text, guards))
+            found.append(Event(_KINDS[type(expr.ctx)], expr, text, guards))
     elif isinstance(expr, ast.Call):
         _expression(expr.func, guards, found)
         for value in (*expr.args, *(k.value for k in expr.keywords)):

@@ -169,8 +169,16 @@ def last_name(expr: ast.expr) -> str | None:
     return None
 
 
-def handed_on(expr: ast.expr) -> Iterator[str]:
+def handed_on(expr: ast.expr) -> Iterable[str]:
     """Names whose values an expression may hand on."""
+    if type(expr) is ast.Constant:
+        return ()
+    if type(expr) is ast.Name:
+        return (expr.id,) if expr.id != "self" else ()
+    return _handed_on(expr)
+
+
+def _handed_on(expr: ast.expr) -> Iterator[str]:
     name = last_name(expr)
     if name is not None:
         if name != "self":

@@ -247,7 +247,7 @@ def _tests(module: Module, node: ast.AST) -> Tests:
                 if value is child:
                     break
                 found.append((value, isinstance(at.op, ast.And)))
-        for block in ("body", "orelse", "finalbody"):
+        for block in ("body", "orelse", "finalbody") if not isinstance(at, ast.expr) else ():
             stmts = getattr(at, block, None)
             if isinstance(stmts, list):
                 places, passed = _passed(module, at, block, stmts)
