@@ -31,6 +31,7 @@ class Was:
     half: Formula
     sure: bool
     anew: str = ""  # it "runs", or "may run", an object made since, which O2 and O3 did not reach
+    usual: Formula | None = None  # the condition at the usual level, O1, where another may be asked for
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Mixed(Prepared):
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
         """Under which condition a way of the program before ran in half."""
         parts: list[Formula] = []
-        anew = ""
+        anew, usual_parts = "", list[Formula]()
         near, sure = self._to_compare(chain, model)
         for setup in near:
             given = bool(model & self.models[setup])
@@ -117,7 +118,9 @@ class Mixed(Prepared):
                 elif follows:
                     on = self.on(setup, way)
                     apart = (fresh or (not given and self.seen(model))) and not setup.surely_patches
-                    if apart and setup.usual in ("O2", "O3"):  # only O1 reached it, which is not what is run
+                    usual = setup.usual in ("O2", "O3")
+                    if apart and (usual or (not given and self._left_out(setup, model))):  # only O1 reached what is run
+                        usual_parts += [on] if not usual else []
                         on = conjunction([on, self._is_o1(setup, way)])
                     elif (apart and fresh) or perhaps:
                         anew = "runs" if apart and fresh else anew or "may run"
@@ -128,7 +131,16 @@ class Mixed(Prepared):
             if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False
         own = self.own_region(chain)
-        return Was(disjunction([*parts, own]), sure, anew)
+        usually = disjunction([*parts, *usual_parts, own]) if usual_parts else None
+        return Was(disjunction([*parts, own]), sure, anew, usually)
+
+    def _left_out(self, setup: SetUp, model: frozenset[Identity]) -> bool:
+        """Whether a set-up is seen not to be given a model that another one is: under another flag, it stays in float32."""
+        known = all(i and all(isinstance(n[0], ast.Call) for n in i) for i in self._given_to(setup))
+        return bool(model & self.initialized) and known
+
+    def _given_to(self, setup: SetUp) -> list[frozenset[Identity]]:
+        return [frozenset(self._objects(setup.module, m)) for m in setup.models]
 
     def _constructed(self, ways: tuple[Chain, ...], chain: Chain) -> Chain | None:
         """The part of a way to a set-up that the constructor of an object goes, one of whose methods another way comes by, where

@@ -296,6 +296,8 @@ def _compared(
                 if any(both.under_apex(o, model).anew for _, o in certain):
                     also = "; what is made anew after amp.initialize was float32 under O2 and O3, too"
                     doubt = replace(doubt, message=doubt.message + also)
+                if was.usual is not None and example(conjunction([given, now, negation(was.usual)])) is None:
+                    doubt = replace(doubt, verdict="look")
                 yield "gained", doubt
     if anew is not None:
         yield "anew", _anew(both, forward, *anew)
