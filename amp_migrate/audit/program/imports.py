@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from amp_migrate.audit.program import exported, syntax
 from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.program.named_again import is_made_again, made_by_then
 
 EXTERNAL = ("apex", "torch")
 _OUTSIDE = ("apex.", "torch.")  # nothing of the program's own
@@ -158,7 +159,15 @@ class Imports:
             name = self._by_call(scope, root)
         else:
             return None
+        if name is not None and isinstance(root, ast.Name) and self.made(scope, root):
+            return None
         return name if name is None or root is expr else name + syntax.text(expr)[len(syntax.text(root)) :]
+
+    @staticmethod
+    def made(scope: Scope, expr: ast.Name) -> bool:
+        """Whether a name that stood for a class is by then what that made."""
+        found = scope.binder(expr.id)
+        return found is not None and is_made_again(found, expr.id) and made_by_then(found, expr)
 
     def _by_call(self, scope: Scope, call: ast.Call) -> str | None:
         """The module that a call with its name imports: `importlib.import_module("apex.amp")`."""

@@ -63,6 +63,8 @@ class Program(Imports):
 
     def _defined(self, scope: Scope, expr: ast.expr, guess: bool) -> Sequence[Function | Class]:
         if isinstance(expr, ast.Name):
+            if self.made(scope, expr):
+                return []
             return self._named(scope, expr.id) or self._own_class(scope, expr)
         if isinstance(expr, ast.Subscript):
             return self.registries.held(scope, expr.value)

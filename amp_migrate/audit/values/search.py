@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.program.named_again import is_made_again, made_by_then
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.passed import HANDED, Passed
@@ -52,6 +53,7 @@ class Search:
         self._rules: dict[str, Callable[..., Step]] = {
             "expression": self._expression,
             "name": self._name,
+            "made": self._made_again,
             "starred": self._starred,
             "imported": self._imported,
             "attribute": self._attribute,
@@ -79,7 +81,8 @@ class Search:
         if isinstance(expr, ast.Name):
             found = scope.binder(expr.id)
             if found is not None:
-                return Question("name", (found, expr.id, path))
+                made = is_made_again(found, expr.id) and made_by_then(found, expr)
+                return Question("made" if made else "name", (found, expr.id, path))
         return Question("expression", (scope, expr, path))
 
     def _values(self, scope: Scope, exprs: Iterable[ast.expr], path: Path) -> list[Part]:
@@ -146,6 +149,18 @@ class Search:
             if within is not None and isinstance(put.holder, ast.Name) and scope.binder(name) is found:
                 parts.append(self.value(scope, put.value, within))
         return Step(parts)
+
+    def _made_again(self, found: Scope, name: str, path: Path) -> Step:
+        """What a name holds once it is what a call of it made: no more the class that it was."""
+        classes = self.program._named(found, name)
+
+        def names_class(node: ast.AST) -> bool:
+            if not isinstance(node, ast.Assign):
+                return isinstance(node, (ast.ClassDef, ast.Import, ast.ImportFrom))
+            return any(d in classes for d in self.program.definitions(found, node.value))
+
+        objects = [n for n in found.bindings[name] if not names_class(n)]
+        return Step([p for node in objects for p in self._binding(found, name, node, path)])
 
     def _binding(self, scope: Scope, name: str, node: ast.AST, path: Path) -> list[Part]:
         module = scope.module
