@@ -822,3 +822,67 @@ def test_a_name_that_another_import_binds_in_a_branch_of_its_own() -> None:
     optimizers = SHARED.replace("parallel", "optimizers").replace("DistributedDataParallel as DDP", "FusedAdam")
     refused = check_manual(optimizers.replace("DDP({given})", "FusedAdam(model, lr=0.1)"), "AMP621")
     assert refused.after is None
+
+
+@pytest.mark.parametrize(
+    ("part", "call", "native"),
+    [
+        (
+            "from apex.parallel import DistributedDataParallel as DDP",
+            "DDP(model, message_size=250000000)",
+            "torch.nn.parallel.DistributedDataParallel(model)",
+        ),
+        (
+            "from apex.normalization import FusedLayerNorm as Norm",
+            "torch.nn.Sequential(model, Norm(4))",
+            "torch.nn.Sequential(model, torch.nn.LayerNorm(4))",
+        ),
+    ],
+)
+def test_a_name_that_only_another_function_imports_is_written_out(part: str, call: str, native: str) -> None:
+    """It was bound nowhere where it is used: what is said to be done has to stand there."""
+    result = check_rewrite(
+        f"""
+        import torch
+
+        def setup(args):
+            {part}
+            torch.manual_seed(args.seed)
+
+        def wrap(model):
+            return {call}
+        """,
+        f"""
+        import torch
+
+        def setup(args):
+            torch.manual_seed(args.seed)
+
+        def wrap(model):
+            return {native}
+        """,
+    )
+    assert not [f for f in result.findings if f.status == "manual"]
+    (done,) = [f for f in result.findings if f.status == "done"]
+    assert "imported in another function alone" in done.message
+
+
+def test_a_name_that_a_function_makes_global_stays() -> None:
+    check_rewrite(
+        """
+        def setup(args):
+            global DDP
+            from apex.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model, message_size=250000000)
+        """,
+        """
+        def setup(args):
+            global DDP
+            from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model)
+        """,
+    )
