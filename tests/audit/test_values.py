@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 
 import pytest
 
@@ -81,3 +82,22 @@ def test_origins_come_as_they_stand_in_the_program() -> None:
     call = next(c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "use")
     found = in_order(values.of(module, call.args[0]))
     assert [ast.unparse(o.node) for o in found if o.kind == "call"] == makers
+
+
+def test_the_variable_of_a_comprehension_is_what_that_gives_it() -> None:
+    """Other things of the function may have its name: it is not theirs."""
+    text = textwrap.dedent("""
+        def main(other):
+            names = ["a", "b"]
+            found = [x for x in names]
+            for x in other:
+                print(x)
+            return found
+    """)
+    program = Program({"a.py": text})
+    module = program.modules["a.py"]
+    values = Values(program)
+    comprehension = next(n for n in ast.walk(module.tree) if isinstance(n, ast.ListComp))
+    assert values.constants(module.scope_of(comprehension), comprehension.elt) == {"a", "b"}
+    printed = next(c for c in module.calls() if ast.unparse(c.func) == "print")
+    assert values.constants(module.scope_of(printed), printed.args[0]) is None

@@ -54,6 +54,7 @@ class Search:
             "expression": self._expression,
             "name": self._name,
             "made": self._made_again,
+            "turn": self._turn,
             "starred": self._starred,
             "imported": self._imported,
             "attribute": self._attribute,
@@ -80,6 +81,8 @@ class Search:
             return Origin(scope.module, expr, "constant", path)
         if isinstance(expr, ast.Name):
             found = scope.binder(expr.id)
+            if found is not None and (turn := _turn(found, expr)) is not None:
+                return Question("turn", (found, expr.id, turn, path))
             if found is not None:
                 made = is_made_again(found, expr.id) and made_by_then(found, expr)
                 return Question("made" if made else "name", (found, expr.id, path))
@@ -149,6 +152,10 @@ class Search:
             if within is not None and isinstance(put.holder, ast.Name) and scope.binder(name) is found:
                 parts.append(self.value(scope, put.value, within))
         return Step(parts)
+
+    def _turn(self, found: Scope, name: str, turn: ast.comprehension, path: Path) -> Step:
+        """What the variable of a comprehension is in it, whatever else has its name in the function."""
+        return Step(self._binding(found, name, turn, path))
 
     def _made_again(self, found: Scope, name: str, path: Path) -> Step:
         """What a name holds once it is what a call of it made: no more the class that it was."""
@@ -414,3 +421,15 @@ def _of_own_class(function: Function, origin: Origin) -> bool:
     """Whether an object is made with the `cls(...)` of a class method."""
     func = origin.node.func if isinstance(origin.node, ast.Call) else None
     return isinstance(func, ast.Name) and origin.module is function.module and func.id == function.parameters[0].arg
+
+
+def _turn(found: Scope, expr: ast.Name) -> ast.comprehension | None:
+    """The comprehension around a name that gives it its value, where other things have that name, too."""
+    nodes = found.bindings[expr.id]
+    if len(nodes) < 2 or not any(isinstance(n, ast.comprehension) for n in nodes):
+        return None
+    for around in found.module.ancestors(expr) if expr in found.module.parents else ():
+        for generator in around.generators if isinstance(around, COMPREHENSIONS) else ():
+            if generator in nodes and not any(n is expr for n in syntax.walk(generator.iter)):
+                return generator
+    return None

@@ -28,6 +28,7 @@ from amp_migrate.reading.program.handed_back import (
 from amp_migrate.reading.program.lookup import Lookup, Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
+from amp_migrate.reading.program.named_fields import named_fields
 from amp_migrate.reading.program.passed_on import OWN, passed_on
 from amp_migrate.reading.program.spelled_out import spelled_out
 from amp_migrate.reading.program.tree import walk
@@ -210,6 +211,8 @@ class Project(Lookup):
                     yield from self.sources(module, keyword.value)
         elif isinstance(node.func, ast.Attribute) and name in SAME_OBJECT_METHODS | {"values", "items", "get", "pop"}:
             yield from self.sources(module, node.func.value)
+        elif name == "getattr" and len(node.args) > 1:
+            yield from named_fields(self, module, node)
 
     def _flow(self) -> None:
         self.calls.clear()

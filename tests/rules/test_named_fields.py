@@ -1,0 +1,90 @@
+"""Models that `initialize` is given by the names of the fields that hold them: who runs them elsewhere gets a region."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_files
+
+TRAINER = """
+import torch
+from apex import amp
+
+class Trainer:
+    BODY
+    def __init__(self, params):
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+        if params.fp16:
+            self.set_up(params)
+
+    def set_up(self, params):
+        models = GIVEN
+        models, self.optimizer = amp.initialize(models, self.optimizer, opt_level="O1")
+        for name, model in zip(self.NAMES, models):
+            setattr(self, name, model)
+
+    def optimize(self, loss):
+        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+        self.optimizer.step()
+
+class Own(Trainer):
+    def __init__(self, net, params):
+        FIELD
+        self.net = net
+        super().__init__(params)
+
+    def train(self, loader):
+        for x, y in loader:
+            self.optimize(torch.nn.functional.cross_entropy(self.net(x), y))
+"""
+EVALUATOR = """
+import torch
+
+class Evaluator:
+    def __init__(self, trainer, data):
+        self.net = trainer.net
+        self.data = data
+
+    @torch.no_grad()
+    def run(self):
+        return [self.net(x).argmax(1) for x in self.data]
+"""
+MAIN = """
+import argparse
+import torch
+from evaluator import Evaluator
+from trainer import Own
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+params = parser.parse_args()
+trainer = Own(torch.nn.Linear(4, 2).cuda(), params)
+trainer.train(loader)
+print(Evaluator(trainer, data).run())
+"""
+BY_NAME = "[getattr(self, name) for name in self.NAMES]"
+
+
+@pytest.mark.parametrize(
+    ("given", "body", "field"),
+    [
+        (BY_NAME, "", 'self.NAMES = ["net"]'),
+        (BY_NAME, 'NAMES = ("net",)\n', ""),
+        ('[getattr(self, name) for name in ["net"]]', 'NAMES = ["net"]\n', ""),
+        ('[getattr(self, "net")]', 'NAMES = ["net"]\n', ""),
+    ],
+)
+def test_what_runs_them_in_another_file_gets_a_region(given: str, body: str, field: str) -> None:
+    text = TRAINER.replace("GIVEN", given).replace("BODY", body).replace("FIELD", field)
+    after = check_files({"trainer.py": text, "evaluator.py": EVALUATOR, "main.py": MAIN})
+    assert "torch.autocast(" in after["evaluator.py"]
+    assert "enabled=" in after["evaluator.py"]
+
+
+def test_a_field_of_another_name_is_none_of_them() -> None:
+    text = TRAINER.replace("GIVEN", BY_NAME).replace("BODY", "").replace("FIELD", 'self.NAMES = ["net"]')
+    text = text.replace("self.net = net\n", "self.net = net\n        self.table = torch.Tensor.numpy\n")
+    other = EVALUATOR.replace("trainer.net", "trainer.table")
+    after = check_files({"trainer.py": text, "evaluator.py": other, "main.py": MAIN})
+    assert "evaluator.py" not in after or "autocast" not in after["evaluator.py"]
