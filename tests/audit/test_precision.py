@@ -369,7 +369,8 @@ class Wrapped(tf.keras.Model):
 
 
 def test_networks_of_another_framework_are_none_of_apexs() -> None:
-    before = {"train.py": HEAD + TRAIN + EVALUATE + MAIN, "wrapped.py": TENSORFLOW, "use.py": "import wrapped, train"}
+    use = "import wrapped, train\nserve(wrapped.Wrapped(train.model))\n"
+    before = {"train.py": HEAD + TRAIN + EVALUATE + MAIN, "wrapped.py": TENSORFLOW, "use.py": use}
     after = {"train.py": AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + AFTER_MAIN}
     assert not [d for d in doubts_of(before, after) if d.path == "wrapped.py"]
     torchs = {

@@ -15,12 +15,13 @@ from dataclasses import replace
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.networks import networks, others, own_runs, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, argument
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
@@ -40,6 +41,8 @@ CODES = (
 )
 
 
+MOST = 8  # further places that are named
+NotSeen = tuple[Forward, tuple[Module, ast.Call]]  # a forward before, and its call after
 Told = tuple[str, str, str, str]  # one doubt of a kind for all such calls in a function
 
 
@@ -181,8 +184,17 @@ def _is_off(call: ast.Call, position: int) -> bool:
 
 def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
     """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
-    each file is told."""
-    files = set()
+    each file counts, and those of the programs that share their set-ups are told together."""
+    found: dict[tuple[SetUp, ...], list[NotSeen]] = {}
+    files: set[str] = set()
+    mentioned = _may_be_run(both)
+
+    def add(forward: Forward, place: tuple[Module, ast.Call], starts: Iterable[Function | None]) -> None:
+        if mentioned is not None and not any(f is None or mentioned.definition(f.qualname) for f in starts):
+            return
+        files.add(place[0].path)
+        found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))
+
     for forward, model in networks(both):
         place = both.now(forward.module, forward.call)
         function = forward.module.function_around(forward.call)
@@ -200,8 +212,7 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         if not any(_may_be_on(both, forward, w, old) for w, old in ways):
             continue  # a run that came by the set-up takes another branch
         if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
-            files.add(place[0].path)
-            yield _not_seen(both, forward, place)
+            add(forward, place, [w.start.function for w, _ in ways])
     for forward, callers in own_runs(both):
         place = both.now(forward.module, forward.call)
         if (
@@ -212,18 +223,42 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             continue
         if any(both.in_region(w) is not False for w in both.after.chains.to(*place)):
             continue
-        if any(w.open and not is_test(w.start.function) for c in callers for w in both.before.chains.to(*c)):
-            files.add(place[0].path)
-            yield _not_seen(both, forward, place)
+        ways_there = [w for c in callers for w in both.before.chains.to(*c) if w.open and not is_test(w.start.function)]
+        if ways_there:
+            add(forward, place, [w.start.function for w in ways_there])
+    for places in found.values():
+        yield _not_seen(both, places)
 
 
-def _not_seen(both: Mixed, forward: Forward, place: tuple[Module, ast.Call]) -> Doubt:
-    function = forward.module.function_around(forward.call)
-    message = (
-        f"{forward.text} in {function.qualname if function else 'this file'}: that this comes after amp.initialize is not seen; "
-        "where it does, O1 ran it in half precision, and it runs in float32 now, outside of any autocast region"
+def _may_be_run(both: Mixed) -> Mentioned | None:
+    """What a run may come to that sets Apex up; None where only the users of a library do, who may run anything."""
+    ways = (way for s in both.removed for way in both.before.chains.to(s.module, s.call))
+    if all(way.open or is_test(way.start.function) for way in ways):
+        return None
+    return Mentioned(both.review.before, {s.module for s in both.removed})
+
+
+def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
+    """One doubt for all of them, which names the others."""
+
+    def called(forward: Forward) -> str:
+        function = forward.module.function_around(forward.call)
+        return f"{forward.text} in {function.qualname if function else 'this file'}"
+
+    ordered = sorted(places, key=lambda p: (p[1][0].path, both.review.line(*p[1])))
+    (forward, place), *others = ordered
+    more = [f"{called(f)} ({p[0].path}:{both.review.line(*p)})" for f, p in others]
+    also = (
+        f"; so for {', '.join(more[:MOST])}{f' and {len(more) - MOST} more' if len(more) > MOST else ''}"
+        if more
+        else ""
     )
-    return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", ("AMP502",))
+    message = (
+        f"{called(forward)}: that this comes after amp.initialize is not seen; where it does, O1 ran it in half precision, and it "
+        f"runs in float32 now, outside of any autocast region{also}"
+    )
+    told_by = ("AMP502",) if not others else ()
+    return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", told_by)
 
 
 def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -> bool:

@@ -33,9 +33,13 @@ class Mentioned:
 
     def cls(self, cls: Class) -> bool:
         """Whether a run may make an object of a class."""
+        return self.definition(cls.qualname)
+
+    def definition(self, qualname: str) -> bool:
+        """Whether a run may come to a function or class."""
         if self._names is None:
             self._names = self._find()
-        outermost = cls.qualname.split(".")[0]
+        outermost = qualname.split(".")[0]
         return "*" in self._names or outermost in self._names
 
     def _find(self) -> frozenset[str]:
