@@ -327,5 +327,14 @@ def entries(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
                 yield from entries(keyword.value)
 
 
+def in_rows(node: ast.expr) -> Iterator[tuple[int, ast.expr]]:
+    """What a list of tuples that is written out holds in each place of them: `[("first", x), ("second", y)]`."""
+    rows = node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else ()
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        rows = [node.elt]
+    for row in rows:
+        yield from enumerate(row.elts) if isinstance(row, ast.Tuple) else ()
+
+
 def _is(value: ast.expr, parameter: ast.arg | None) -> bool:
     return parameter is not None and isinstance(value, ast.Name) and value.id == parameter.arg

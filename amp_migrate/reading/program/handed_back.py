@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function, alternatives, is_none
+from amp_migrate.reading.program.tree import walk
 
 SAME_OBJECT_METHODS = frozenset(
     "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
@@ -29,6 +30,19 @@ def only_hands_back(function: Function, node: ast.Return) -> bool:
     elements = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     given = [same_object(c) for e in elements if e is not None for c in alternatives(e)]
     return all((isinstance(g, ast.Name) and g.id in back) or is_none(g) for g in given)
+
+
+def only_looks_up(function: Function) -> bool:
+    """Whether a function does nothing but return what is kept somewhere: `return self.optimizer`."""
+    *before, last = function.node.body
+    documented = all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in before)
+    looked_up = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
+    return (
+        documented
+        and isinstance(last, ast.Return)
+        and last.value is not None
+        and all(isinstance(n, looked_up) for n in walk(last.value))
+    )
 
 
 def each_handed_back(function: Function, node: ast.Return) -> str | None:

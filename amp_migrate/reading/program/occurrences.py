@@ -77,8 +77,14 @@ class Occurrences:
         """The calls of a method of one of some variables."""
         calls = self.module.method_calls.get(name, [])
         if name not in self._receivers:
-            self._receivers[name] = _by_slot(calls, lambda c: [self.project.slot(self.module, c[1].value)])
+            self._receivers[name] = _by_slot(calls, lambda c: self.received(c[1].value))
         return [calls[i] for i in _of_any(self._receivers[name], slots)]
+
+    def received(self, receiver: ast.expr) -> Iterable[Slot | None]:
+        """Where what has a method called may live: of a call (`self.get_optimizer().step()`), what that gives."""
+        if isinstance(receiver, ast.Call):
+            return self.project.sources(self.module, receiver)
+        return [self.project.slot(self.module, receiver)]
 
     # -- functions -----------------------------------------------------------------------------------------------
 

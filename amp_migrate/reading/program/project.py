@@ -18,6 +18,7 @@ from amp_migrate.reading.program.definitions import (
     argument,
     dotted,
     entries,
+    in_rows,
 )
 from amp_migrate.reading.program.handed_back import (
     SAME_OBJECT_METHODS,
@@ -251,11 +252,33 @@ class Project(Lookup):
             if iterable.func.id == "enumerate" and len(target.elts) == 2 and iterable.args:
                 self._iterate(module, target.elts[1], iterable.args[0])
                 return
-        if isinstance(target, (ast.Name, ast.Attribute)):
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for index, element in enumerate(target.elts):
+                slot = self.slot(module, element)
+                if slot is not None:
+                    for origin in self._of_rows(module, iterable, index):
+                        self.flows[origin].add(slot)
+        elif isinstance(target, (ast.Name, ast.Attribute)):
             slot = self.slot(module, target)
             if slot is not None:
                 for origin in self.sources(module, iterable):
                     self.flows[origin].add(slot)
+
+    def _of_rows(self, module: Module, iterable: ast.expr, index: int) -> Iterator[Slot]:
+        """What stands in one place of each tuple that is gone through: `for name, optimizer in [("first", optimizer)]`."""
+        if (
+            isinstance(iterable, ast.Call)
+            and isinstance(iterable.func, ast.Attribute)
+            and iterable.func.attr == "items"
+        ):
+            yield from self.sources(module, iterable.func.value) if index == 1 else ()
+        elif isinstance(iterable, (ast.Name, ast.Attribute)):
+            slot = self.slot(module, iterable)
+            if slot is not None:
+                yield Slot(slot, f"[*{index}]")
+        for place, value in in_rows(iterable):
+            if place == index:
+                yield from self.sources(module, value)
 
     def _assign(self, module: Module, target: ast.AST, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -292,8 +315,8 @@ class Project(Lookup):
                 self.read_by[source, slot].add(owner)
 
     def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
-        """What is put into a mapping is found there under its key."""
-        for key, entry in entries(value):
+        """What is put into a mapping is found there under its key; into a list of tuples, in its place of each."""
+        for key, entry in (*entries(value), *((f"*{place}", entry) for place, entry in in_rows(value))):
             for source in self.sources(module, entry):
                 self.flows[source].add(Slot(slot, f"[{key}]"))
 
@@ -351,6 +374,7 @@ class Project(Lookup):
             if container is not None:
                 for source in self.sources(module, call.args[0]):
                     self.flows[source].add(container)
+                self._enter(module, container, ast.List([call.args[0]], ast.Load()))
 
     def _pass_on(self, module: Module, function: Function, call: ast.Call, seen: set[Function]) -> None:
         """What a call gives, where the function hands on its `*args` and `**kwargs`."""

@@ -76,11 +76,9 @@ def written_before(module: Module, source: str, at: ast.AST) -> str | None:
     text = source
     scope = module.scope_of(at)
     for _ in range(3):
-        late = [
-            n
-            for n in walk(ast.parse(text, mode="eval"))
-            if isinstance(n, ast.Name) and not bound_before(module, scope, n.id, at)
-        ]
+        names = [n for n in walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)]
+        own = {n.id for n in names if isinstance(n.ctx, ast.Store)}  # those of a comprehension in it
+        late = [n for n in names if n.id not in own and not bound_before(module, scope, n.id, at)]
         if not late:
             return text
         values = {n.id: _value(scope, n.id) for n in late}

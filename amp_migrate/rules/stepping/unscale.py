@@ -14,6 +14,7 @@ from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
 from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.handed_back import only_looks_up
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
@@ -132,12 +133,28 @@ def _unscaling(m: Migration, module: Module, plan: Gradients, stmt: ast.stmt, st
         header = f"for {module.source(loop.target)} in {_before(m, module, stmt, step, module.source(loop.iter))}:"
     else:
         header = step.each or _comprehension(m, stmt, step)
+    if not header:
+        _looked_up(m, stmt, step)
     name = step.name if header else _before(m, module, stmt, step, step.name)
     root = scaler.partition(".")[0]
     if not bound_before(module, module.scope_of(stmt), root, stmt):  # what keeps it is made further down
         scaler = m.scaler_at(module, stmt)
     line = f"{scaler}.unscale_({name})"
     return [f"{header}\n{m.style(module).indent}{line}"] if header else [line]
+
+
+def _looked_up(m: Migration, stmt: ast.stmt, step: Step) -> None:
+    """Refuse to ask twice for an optimizer where that may do more than look it up."""
+    calls = [n for n in walk(step.optimizer) if isinstance(n, ast.Call)]
+    if not all(only_looks_up(f) for call in calls for f in m.project.resolved.get(call, ())):
+        raise Blocked(
+            step.module,
+            stmt,
+            "AMP307",
+            "unscale_",
+            f"gradients are read here, so {step.name} would be called twice, to unscale and to step, and it does more than "
+            "look the optimizer up: give the optimizer a name first",
+        )
 
 
 def _before(m: Migration, module: Module, stmt: ast.stmt, step: Step, source: str) -> str:
