@@ -21,7 +21,6 @@ HIDDEN = {
     "kept in a name": ("go = optimizer.step", "go()"),
     "kept in a list": ("todo = [optimizer.step]", "for do in todo:\n    do()"),
     "kept in a partial": ("from functools import partial\ngo = partial(optimizer.step)", "go()"),
-    "asked for by name": ("", 'getattr(optimizer, "step")()'),
     "asked for by a variable": ('how = "step"', "getattr(optimizer, how)()"),
     "a method caller": ("import operator", 'operator.methodcaller("step")(optimizer)'),
     "through the class": ("", "torch.optim.SGD.step(optimizer)"),

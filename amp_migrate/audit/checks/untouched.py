@@ -102,11 +102,20 @@ class _About:
 
     def stepping(self, stmt: ast.stmt) -> bool:
         """Whether a statement holds a part of the step (a backward, a clip, a step, a read of gradients), by itself or in
-        a function of the program that it calls."""
+        what it calls: a function of the program, a name that such a part was given."""
         if _stepping(stmt):
             return True
         calls = [n for n in syntax.walk(stmt) if isinstance(n, ast.Call)]
+        if any(isinstance(c.func, ast.Name) and c.func.id in self._kept for c in calls):
+            return True
         return any(_stepping(f.node) for c in calls for f in self.program.callees(self.module, c))
+
+    @cached_property
+    def _kept(self) -> set[str]:
+        """Names that are given a part of the step: `advance = optimizer.step`, `advance = lambda: optimizer.step()`."""
+        kept = (n for n in syntax.walk(self.module.tree) if isinstance(n, ast.Assign) and _stepping(n.value))
+        values = (ast.Attribute, ast.Call, ast.Lambda)
+        return {t.id for n in kept if isinstance(n.value, values) for t in n.targets if isinstance(t, ast.Name)}
 
     def test(self, test: ast.expr) -> bool:
         """Whether a test has to do with mixed precision."""
@@ -147,6 +156,9 @@ def _stepping(root: ast.AST) -> bool:
             return True
         if isinstance(node, ast.Name) and (node.id in STEPPING or "grad_norm" in node.id):
             return True
+        if isinstance(node, ast.Call) and syntax.text(node.func) == "getattr":
+            if any(isinstance(a, ast.Constant) and a.value in STEPPING for a in node.args[1:2]):
+                return True
     return False
 
 

@@ -18,6 +18,7 @@ from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import spelled, walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
+from amp_migrate.reading.units.spoken_steps import spoken_steps
 from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
 
 
@@ -137,7 +138,10 @@ def kept_steps(unit: Unit) -> Iterator[tuple[Module, ast.expr, str]]:
     """Where the step of one of a unit's optimizers is reached in another way than `optimizer.step()`: with what it is."""
     for module in unit.reach:
         named, handed = unit.project.once(_unusual_steps, module)
+        told = {s.method for s in unit.project.once(spoken_steps, module)}
         for node in named:
+            if node in told or module.parents.get(node) in told:
+                continue
             if isinstance(node, ast.Attribute):
                 yield from _kept(unit, module, node)
             else:

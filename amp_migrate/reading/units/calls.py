@@ -136,6 +136,7 @@ class Step:
     each: str = ""  # the header of a loop over the optimizers, where the function called steps several
     home: Module | None = None  # where `optimizer` stands
     passed: bool = False  # whether the scaler is asked for by place, not by the optimizer
+    kept: ast.Assign | None = None  # what gives the step another name, which is only called: `advance = optimizer.step`
 
     @cached_property
     def scope(self) -> Scope:

@@ -27,6 +27,7 @@ from amp_migrate.reading.units.calls import Step as Step
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
+from amp_migrate.reading.units.spoken_steps import Spoken, in_lambda, spoken_steps
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
 from amp_migrate.reading.values.sources import Sources
 
@@ -248,12 +249,18 @@ class Unit:
         found: list[Step] = []
         left = self.left.union(*(walk(scope.node) for scope in self.overridden))
         for module in self.reach:
-            steps = self.project.once(Occurrences, module).method_calls("step", self.optimizer_slots)
-            for node, method in steps:
-                if node not in left and not self._of_sibling(module, method.value):
-                    found.append(Step(module, node, method.value, module.statement(node)))
+            occurrences = self.project.once(Occurrences, module)
+            spoken = [s for s in self.project.once(spoken_steps, module) if self._is_mine(occurrences, s)]
+            left |= set(in_lambda(spoken))
+            steps = [(c, m.value, None) for c, m in occurrences.method_calls("step", self.optimizer_slots)]
+            for node, optimizer, kept in (*steps, *((s.call, s.optimizer, s.kept) for s in spoken)):
+                if node not in left and not self._of_sibling(module, optimizer):
+                    found.append(Step(module, node, optimizer, module.statement(node), kept=kept))
         within = made_by_wrappers(self.project, found)
         return sorted((s for s in found if s not in within), key=lambda s: (s.module.display, s.call.lineno))
+
+    def _is_mine(self, occurrences: Occurrences, step: Spoken) -> bool:
+        return not self.optimizer_slots.isdisjoint(occurrences.received(step.optimizer))
 
     def _of_sibling(self, module: Module, node: ast.expr) -> bool:
         """Whether it is a field of an object that never meets the unit, though its class has the field from the same base."""

@@ -239,6 +239,8 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
         if keyword.arg != "closure":  # GradScaler refuses the keyword, even where it gives None
             parts += [f", {keyword.arg}=" if keyword.arg else ", **", keyword.value]
     edits.replace(call, (*parts, ")"))
+    if step.kept is not None and not any(s.kept is step.kept and s.call in m.plain_steps for s in m.unit.steps):
+        edits.delete(step.kept)
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
 
 
