@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from tests.rules.helpers import rewrite
@@ -63,3 +65,65 @@ def test_a_getter_that_does_more_is_not_called_twice() -> None:
     prepare = f"{INITIALIZE}\n{getter}"
     check_refused(apex(f"{BEFORE_THE_STEP}{clip}chosen().step()", prepare), "AMP307")
     assert rewrite(apex(f"{BEFORE_THE_STEP}chosen().step()", prepare)).status == "migrated"
+
+
+UPDATER = """
+class Updater:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def __call__(self):
+        self.optimizer.step()
+
+class Holder:
+    def __init__(self, updater):
+        self.updater = updater
+
+    def finish(self):
+        self.updater()
+
+def main(model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    updater = Updater(optimizer)
+"""
+CALLED = {
+    "by its name": LOOP + "    updater()\n",
+    "by its method's name": LOOP + "    updater.__call__()\n",
+    "where it is kept": "holder = Holder(updater)\n" + LOOP + "    holder.updater()\n",
+    "by what keeps it": "holder = Holder(updater)\n" + LOOP + "    holder.finish()\n",
+}
+
+
+@pytest.mark.parametrize("loop", CALLED.values(), ids=CALLED)
+def test_an_object_that_steps_where_it_is_called_is_given_the_scaler(loop: str) -> None:
+    text = check_trained(UPDATER + indent(loop, "    ") + "\nmain(model, optimizer)\n")
+    assert "updater = Updater(optimizer, scaler)" in text
+    assert ".unscale_(" in text
+    assert "self.scaler.step(self.optimizer)" in text
+
+
+COMPUTER = """
+class Computer:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def __call__(self, loss):
+        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+
+def main(model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    computer = Computer(optimizer)
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        computer(loss)
+        seen.append(clip_grad_norm_(amp.master_params(optimizer), 0.05).item())
+        optimizer.step()
+
+main(model, optimizer)
+"""
+
+
+def test_an_object_that_scales_where_it_is_called_is_given_the_scaler() -> None:
+    assert "computer = Computer(optimizer, scaler)" in check_trained(COMPUTER)

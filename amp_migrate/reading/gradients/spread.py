@@ -18,6 +18,7 @@ from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.program.definitions import Function, dotted, given_once
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.unit import Step, Unit
 
@@ -236,7 +237,7 @@ class Spread:
         rest = text[len(root) :]
         scope = module.scope_of(call)
         if root == function.scope.self_name:
-            holder = receiver(module, call)
+            holder = receiver(self.project, module, call)
             return f"{holder}{rest}" if holder is not None else None
         if root in function.scope.params:
             value = dict(self.project.arguments(function, call)).get(root)
@@ -320,7 +321,7 @@ class Spread:
         for parameter, value in names.items():
             if step.module.source(value) == step.name:
                 return parameter
-        holder = receiver(step.module, call)
+        holder = receiver(self.project, step.module, call)
         if function.scope.self_name and holder is not None and step.name.startswith(f"{holder}."):
             return f"{function.scope.self_name}{step.name[len(holder) :]}"
         root = dotted_root(step.name)
@@ -333,14 +334,15 @@ def dotted_root(text: str) -> str:
     return re.split(r"[.\[]", text, maxsplit=1)[0]
 
 
-def receiver(module: Module, call: ast.Call) -> str | None:
-    """The object whose method is called; `self` for `super()`."""
-    if not isinstance(call.func, ast.Attribute):
-        return None
-    value = call.func.value
+def receiver(project: Project, module: Module, call: ast.Call) -> str | None:
+    """The object whose method is called; `self` for `super()`; what is called itself, where it is an object of the program's."""
+    func = call.func
+    value = func.value if isinstance(func, ast.Attribute) else None
+    if any(f.name == "__call__" for f in project.resolved.get(call, ())) and getattr(func, "attr", "") != "__call__":
+        value = func
     if isinstance(value, ast.Call):
         return module.scope_of(call).self_name if dotted(value.func) == "super" else None
-    source = module.source(value)
+    source = module.source(value) if value is not None else ""
     return source if PLACE.fullmatch(source) else None
 
 

@@ -222,7 +222,14 @@ class Lookup(Imports):
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project functions that a call may run; a class stands for its `__init__`. What the parentheses behind a
         property call is what that gives, not the property itself."""
-        return [f for f in self._callees(module, call) if not f.is_property]
+        found = [f for f in self._callees(module, call) if not f.is_property]
+        return found or self._of_object(module, call.func)
+
+    def _of_object(self, module: Module, func: ast.expr) -> list[Function]:
+        """What is run where an object is called: `updater = Updater(optimizer)`, `updater()`."""
+        if not isinstance(func, (ast.Name, ast.Attribute, ast.Call)):
+            return []
+        return list(dict.fromkeys(m for cls in self.classes_of(module, func) for m in cls.variants_of("__call__")))
 
     def _callees(self, module: Module, call: ast.Call) -> list[Function]:
         named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]

@@ -209,7 +209,7 @@ def _scaler(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> str:
         return m.scaler_at(module, stmt, step.optimizer)
     inner = _scaler(m, step.within.module, step.within.stmt, step.within)
     name, _, rest = inner.partition(".")
-    holder = receiver(step.module, step.call)
+    holder = receiver(m.project, step.module, step.call)
     if rest and name == step.within.scope.self_name and holder is not None:
         return f"{holder}.{rest}"
     root = step
