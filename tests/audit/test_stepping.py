@@ -288,6 +288,20 @@ def test_an_ensemble_updates_after_each_of_its_steps(right: bool) -> None:
     assert bool(refused) is not right, found
 
 
+@pytest.mark.parametrize("turns", ["range(1)", "range(0, 1)", "[optimizer]", "enumerate((optimizer,))"])
+def test_a_loop_of_one_turn_repeats_nothing(turns: str) -> None:
+    for scaler_inside in (True, False):
+        after = f"scaler.scale(loss).backward()\nfor _ in {turns}:\n    scaler.step(optimizer)\n"
+        after += "    scaler.update()\n" if scaler_inside else "scaler.update()\n"
+        assert not said(SCALED + f"for _ in {turns}:\n    optimizer.step()\n", after)
+
+
+def test_a_loop_of_one_turn_that_does_not_update_is_refused() -> None:
+    before = "for _ in range(1):\n" + indent(SCALED + "optimizer.step()\n", "    ")
+    after = "for _ in range(1):\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n"
+    assert verdicts(before, after) == {"refuse"}
+
+
 def test_three_steps_of_one_backward() -> None:
     before = SCALED + "for _ in range(3):\n    optimizer.step()\noptimizer.zero_grad()\n"
     after = "scaler.scale(loss).backward()\nfor _ in range(3):\n    scaler.step(optimizer)\n    scaler.update()\n"

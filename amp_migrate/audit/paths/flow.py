@@ -154,7 +154,10 @@ class Graph:
         if not hasattr(self, "_depths"):
             self._depths = []
         again, start = head, [(head, test, True)]
-        if self._entered:
+        if _takes_one_turn(stmt):
+            again = Node(stmt, kind)
+            self.nodes.append(again)
+        elif self._entered:
             again, first = Node(stmt, kind), Node(None, "join")
             self.nodes += [again, first]
             self._join(start, first)
@@ -203,6 +206,22 @@ def _now_and_then(test: ast.expr) -> bool:
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _takes_one_turn(loop: ast.stmt) -> bool:
+    """Whether a loop runs its body once, whatever the program does: `for _ in range(1)`, `for optimizer in [optimizer]`."""
+    return isinstance(loop, ast.For) and _of_one(loop.iter)
+
+
+def _of_one(node: ast.expr) -> bool:
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
+    if not isinstance(node, ast.Call) or node.keywords or not node.args:
+        return False
+    name = syntax.text(node.func)
+    if name == "range":
+        return syntax.text(node) in ("range(1)", "range(0, 1)")
+    return name in ("enumerate", "zip", "iter", "list", "tuple", "reversed") and all(map(_of_one, node.args))
 
 
 def _breaks(loop: ast.stmt) -> bool:

@@ -11,6 +11,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.turns import of_one
 from amp_migrate.reading.units.unit import Step, Unit
 
 _NAMED = re.compile(r"zero_?grad|(clear|reset)\w*grad", re.IGNORECASE)
@@ -48,8 +49,7 @@ def _left_over(module: Module, node: ast.expr) -> bool:
     scope = next((s for s in module.scope_of(node).chain() if node.id in s.bindings), None)
     bound = scope.bindings[node.id] if scope is not None else []
     return bool(bound) and all(
-        isinstance(loop := module.parents.get(b), ast.For) and loop.target is b and not _of_one(loop.iter)
-        for b in bound
+        isinstance(loop := module.parents.get(b), ast.For) and loop.target is b and not of_one(loop.iter) for b in bound
     )
 
 
@@ -57,12 +57,8 @@ def _loops_over(module: Module, node: ast.expr) -> bool:
     """Whether a name stands for one after another in a loop around it."""
     around = (a for a in module.ancestors(node) if isinstance(a, ast.For))
     return isinstance(node, ast.Name) and any(
-        isinstance(a.target, ast.Name) and a.target.id == node.id and not _of_one(a.iter) for a in around
+        isinstance(a.target, ast.Name) and a.target.id == node.id and not of_one(a.iter) for a in around
     )
-
-
-def _of_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
 
 
 def clearing(project: Project, module: Module) -> bool:

@@ -34,6 +34,7 @@ from amp_migrate.reading.gradients.walked import known, leaves
 from amp_migrate.reading.program.definitions import Function, elements, single_assignment
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node
 from amp_migrate.reading.units.places import Keys, Names
 from amp_migrate.reading.units.unit import Loss, Unit
@@ -228,6 +229,8 @@ class GradientPaths(Events):
         each = self._each(module, node, names)
         if each:
             return self._for_each(module, node, state, names, each)
+        if not repeats(node.stmt):
+            return self._once(module, node, state, names)
         head = state
         each_other = self._over_optimizers(node) or self._of_optimizers(module, node)
         if not each_other:
@@ -266,6 +269,17 @@ class GradientPaths(Events):
         result.normal = join([done, *result.loop])
         result.loop = []
         return result
+
+    def _once(self, module: Module, node: Node, state: State, names: Names) -> Exits:
+        """The one turn of a loop that takes no other."""
+        result = self._block(module, node.blocks[0], state, names)
+        done = join([result.normal, *result.next])
+        for block in node.blocks[1:]:
+            if done is not None:
+                after = self._block(module, block, done, names)
+                done = after.normal
+                result.take(after)
+        return Exits(join([done, *result.loop]), function=result.function)
 
     def _asked_of_the_end(self, loop: Node) -> dict[str, bool]:
         """What statements of a loop ask that only its last turn answers so: that one leads to no other."""

@@ -14,6 +14,7 @@ from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.processes import is_script
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.places import models_given, place_name
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -83,7 +84,7 @@ class GradientReader(Readers):
         if not backwards:
             return self._starts_here(module, block)
         if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(
-            isinstance(link.stmt, LOOP_NODES) for link in chain(node)
+            repeats(link.stmt) for link in chain(node)
         ):
             return True  # a step before anything was scaled
         return not any(
@@ -163,7 +164,7 @@ class GradientReader(Readers):
         branches: list[Node] = []
         level, loop, either = node, None, node  # either: what steps in both of its branches
         for outer in chain(node)[1:]:
-            if isinstance(outer.stmt, LOOP_NODES):
+            if repeats(outer.stmt):
                 if not over_optimizers(outer, [step]):
                     break
                 loop = outer.stmt
@@ -291,7 +292,7 @@ class GradientReader(Readers):
         if backwards:
             # A reader may also stand behind the backward, inside the compound statement that holds it.
             held = nodes[backwards[-1]]
-            if held.blocks and not isinstance(held.stmt, LOOP_NODES):
+            if held.blocks and not repeats(held.stmt):
                 for block in self.scaling(held):
                     deeper = [i for i, n in enumerate(block.nodes) if self.backward(n)]
                     if deeper:
@@ -377,7 +378,7 @@ class GradientReader(Readers):
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id != "_"
         }
         outer = chain(node)
-        loop = next((n for n in outer if isinstance(n.stmt, LOOP_NODES)), None)
+        loop = next((n for n in outer if repeats(n.stmt)), None)
         if loop is None:
             return
         inside = {id(a) for n in node.parent.nodes for a in n.all()} | {id(a) for r in readers for a in r.all()}

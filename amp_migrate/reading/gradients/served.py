@@ -13,10 +13,11 @@ from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import spelled, walk
+from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.spoken_steps import spoken_steps
 from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
@@ -88,11 +89,11 @@ class Served:
         beside = mine[blocks.index(above.parent)]
         if any(self._has_own(link, node) for link in below):
             return False
-        return beside.index <= above.index or any(isinstance(n.stmt, LOOP_NODES) for n in chain(above)[1:])
+        return beside.index <= above.index or any(repeats(n.stmt) for n in chain(above)[1:])
 
     def _has_own(self, loop: Node, node: Node) -> bool:
         """Whether a loop around a step runs backwards of its own, other than what a statement does."""
-        if not isinstance(loop.stmt, LOOP_NODES) or loop in chain(node):
+        if not repeats(loop.stmt) or loop in chain(node):
             return False
         steps = [self.steps[n] for n in loop.all_calls if n in self.steps]
         if steps and over_optimizers(loop, steps):

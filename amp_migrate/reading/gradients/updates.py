@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
 
@@ -52,7 +53,7 @@ def _runs(block: Block, names: Mapping[int, set[str]], direct: Sequence[int]) ->
 
 
 def _loops(block: Block, index: int, direct: Sequence[int]) -> bool:
-    return isinstance(block.nodes[index].stmt, LOOP_NODES) and index not in direct
+    return repeats(block.nodes[index].stmt) and index not in direct
 
 
 def over_optimizers(node: Node, steps: Iterable[Step]) -> bool:
@@ -62,7 +63,7 @@ def over_optimizers(node: Node, steps: Iterable[Step]) -> bool:
 
 def _goes_through(loop: ast.AST, step: Step) -> bool:
     """Whether a loop sets the optimizer of a step anew each time."""
-    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+    if not isinstance(loop, (ast.For, ast.AsyncFor)) or not repeats(loop):
         return False
     targets = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)}
     return any(isinstance(n, ast.Name) and n.id in targets for n in walk(step.optimizer))
@@ -72,7 +73,7 @@ def _repeated_within(loop: ast.AST, step: Step) -> bool:
     """Whether a step is made again and again for one optimizer of the loop."""
     around = list(step.module.ancestors(step.stmt))
     inner = takewhile(lambda a: a is not loop, around) if loop in around else ()
-    return any(isinstance(a, LOOP_NODES) and not _goes_through(a, step) for a in inner)
+    return any(repeats(a) and not _goes_through(a, step) for a in inner)
 
 
 def given_one_of_several(unit: Unit, step: Step) -> bool:

@@ -7,6 +7,7 @@ import ast
 from amp_migrate.reading.program.definitions import given_once
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.turns import of_one
 
 
 def bound_before(module: Module, scope: Scope, name: str, node: ast.AST) -> bool:
@@ -92,9 +93,18 @@ def written_before(module: Module, source: str, at: ast.AST) -> str | None:
 
 def _value(scope: Scope, name: str) -> ast.expr | None:
     """What a name stands for, where it is given that once and it may be written again."""
-    value = given_once(scope, name)
+    value = given_once(scope, name) or _in_one_turn(scope, name)
     allowed = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Constant, ast.expr_context)
     return value if value is not None and all(isinstance(n, allowed) for n in walk(value)) else None
+
+
+def _in_one_turn(scope: Scope, name: str) -> ast.expr | None:
+    """What a name stands for that only a loop over one thing gives: `for each in [optimizer]`."""
+    bindings = scope.bindings.get(name, [])
+    loop = scope.module.parents.get(bindings[0]) if len(bindings) == 1 else None
+    if isinstance(loop, ast.For) and loop.target is bindings[0] and isinstance(loop.iter, (ast.List, ast.Tuple)):
+        return loop.iter.elts[0] if of_one(loop.iter) else None
+    return None
 
 
 class _Replace(ast.NodeTransformer):
