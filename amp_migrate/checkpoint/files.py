@@ -33,6 +33,7 @@ def convert_file(
     unsafe_pickle: bool = False,
     growth_interval: int = GROWTH_INTERVAL,
     static: bool = False,
+    as_list: bool = False,
 ) -> tuple[list[Conversion], list[StepCounts]]:
     """Convert the Apex checkpoint `source` into the native one `target`: its loss scalers (see `convert` for the mapping)
     and the states of FusedAdam in it (see `convert_optimizers`).
@@ -63,7 +64,9 @@ def convert_file(
     checkpoint = _load(source, on_cpu, unsafe_pickle)
     steps = convert_optimizers(checkpoint)
     try:
-        converted, done = convert(checkpoint, key=key, to_key=to_key, growth_interval=growth_interval, static=static)
+        converted, done = convert(
+            checkpoint, key=key, to_key=to_key, growth_interval=growth_interval, static=static, as_list=as_list
+        )
     except NothingFound:
         if not steps or key is not None:
             raise

@@ -89,11 +89,13 @@ def convert(
     to_key: str = DEFAULT_TO_KEY,
     growth_interval: int = GROWTH_INTERVAL,
     static: bool = False,
+    as_list: bool = False,
 ) -> tuple[Any, list[Conversion]]:
     """Replace every Apex state inside `checkpoint` (containers are edited in place, nothing else is touched).
 
     `loss_scaler0` moves to `to_key`, which takes the place of the Apex key; `loss_scaler1` to `to_key + "1"`, and so
-    on, so that code with one scaler for all losses finds it under the plain name. With `key`, only states under that
+    on, so that code with one scaler for all losses finds it under the plain name; `as_list`, `to_key` holds a list of all
+    instead, for code with a scaler for each loss. With `key`, only states under that
     key are converted. A file that is nothing but an Apex state becomes a bare GradScaler state.
 
     Raises CheckpointError when there is nothing to convert, or `to_key` is taken.
@@ -104,7 +106,7 @@ def convert(
         converted = {}
         for scaler in sorted(state, key=lambda n: int(n.removeprefix("loss_scaler"))):
             index = int(scaler.removeprefix("loss_scaler"))
-            target = name if index == 0 else f"{name}{index}"
+            target = f"{name}[{index}]" if as_list else name if index == 0 else f"{name}{index}"
             native, held = native_state(
                 state[scaler], join(path, scaler), growth_interval=growth_interval, static=static
             )
@@ -114,6 +116,8 @@ def convert(
 
     if is_apex_state(checkpoint) and key is None:
         states = scalers(checkpoint, "", "", to_key)
+        if as_list:
+            return list(states.values()), done
         return (states[to_key] if list(states) == [to_key] else states), done
 
     places = [p for p in _places(checkpoint) if key is None or p.key == key]
@@ -122,7 +126,9 @@ def convert(
     for place in places:
         replacement = scalers(place.state, place.path, place.parent_path, to_key)
         if isinstance(place.parent, MutableMapping):
-            _replace_key(place, replacement)
+            _replace_key(place, {to_key: list(replacement.values())} if as_list else replacement)
+        elif as_list:
+            raise CheckpointError(f"{place.path} is no entry of a mapping, so no list can take its place.")
         else:  # an element of a list or tuple, an attribute: the state itself changes its content
             native = replacement[to_key] if list(replacement) == [to_key] else replacement
             place.state.clear()
@@ -187,7 +193,7 @@ def items(container: Any) -> Iterator[tuple[Any, Any]]:
         yield from list(vars(container).items())  # a namespace or a trainer's own state object
 
 
-def _replace_key(place: _Place, replacement: dict[str, dict[str, Any]]) -> None:
+def _replace_key(place: _Place, replacement: dict[str, Any]) -> None:
     """Put the new keys where the old one stood, keeping the mapping object and the order of the others."""
     assert isinstance(place.parent, MutableMapping)
     taken = [name for name in replacement if name in place.parent and name != place.key]

@@ -25,6 +25,7 @@ from amp_migrate.cli.needs import torch_is_there
     help="Apex's scale_window, which its state does not hold.",
 )
 @click.option("--static", is_flag=True, help="The loss scale was static: hold it.")
+@click.option("--list", "as_list", is_flag=True, help="One list for all loss scalers, for code with a scaler for each.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
 def command(
@@ -36,6 +37,7 @@ def command(
     unsafe_pickle: bool,
     growth_interval: int,
     static: bool,
+    as_list: bool,
     output: str,
 ) -> None:
     """Turn what Apex saved in the checkpoint IN into what native PyTorch loads, and write OUT.
@@ -58,6 +60,7 @@ def command(
             unsafe_pickle=unsafe_pickle,
             growth_interval=growth_interval,
             static=static,
+            as_list=as_list,
         )
     except CheckpointError as error:
         click.echo(f"amp-migrate checkpoint: {error}", err=True)

@@ -94,15 +94,6 @@ def test_scalers_of_several_optimizers_are_saved_together() -> None:
     assert after.count(".state_dict()") == after.count("GradScaler(")
 
 
-def test_loading_into_several_scalers_is_left_to_a_person_or_done_for_each() -> None:
-    prepare = f'{GAN_INITIALIZE}\ncheckpoint = torch.load("last.pt")\namp.load_state_dict(checkpoint["amp"])'
-    result = rewrite(apex(GAN_LOOP, prepare, model=GAN_MODEL))
-    if result.after is None:
-        assert [f.code for f in result.findings if f.status == "manual"]
-    else:
-        assert result.after.count(".load_state_dict(") == result.after.count("GradScaler(")
-
-
 def test_without_a_scaler_nothing_is_saved_or_loaded() -> None:
     prepare = f'{INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["amp"])'
     after = rewrite(apex(prepare=prepare, tail=SAVE.format('"amp": amp.state_dict()')), dtype="bfloat16").after

@@ -138,6 +138,17 @@ def test_several_scalers_keep_their_order(tmp_path: Path) -> None:
     assert converted["scaler10"] == native(1024.0, 10)
 
 
+def test_several_scalers_can_be_put_into_a_list(tmp_path: Path) -> None:
+    checkpoint = {"amp": apex_state((8.0, 1), (16.0, 2)), "epoch": 3}
+    result = run(save(tmp_path / "in.pt", checkpoint), tmp_path / "out.pt", "--list")
+    assert result.exit_code == 0, result.output
+    assert "amp.loss_scaler1 -> scaler[1]" in result.output
+    same(torch.load(tmp_path / "out.pt"), {"scaler": [native(8.0, 1), native(16.0, 2)], "epoch": 3})
+    assert convert(apex_state((8.0, 1)), as_list=True)[0] == [native(8.0, 1)]
+    with pytest.raises(CheckpointError, match="no list can take its place"):
+        convert([apex_state((8.0, 1))], as_list=True)
+
+
 def test_two_apex_states_in_one_file() -> None:
     converted, done = convert({"g": {"amp": apex_state((2.0, 0))}, "d": {"amp": apex_state((4.0, 9))}})
     assert converted == {"g": {"scaler": native(2.0, 0)}, "d": {"scaler": native(4.0, 9)}}

@@ -32,6 +32,8 @@ def apart(unit: Unit) -> dict[int, str]:
     if not asked or len(groups) < 2 or len(numbers) != len(set(numbers)) or len(set(texts.values())) < len(texts):
         return {}
     stepped = [_numbers(unit, s.module, [s.optimizer]) for s in unit.steps]
+    first = {n: min((v for v in group if isinstance(v, int)), default=0) for n, group in groups.items()}
+    texts = {n: texts[n] for n in sorted(texts, key=first.__getitem__)}  # in the order in which Apex saves their states
     return texts if all(len(found) == 1 and found[0] in texts for found in stepped) else {}
 
 

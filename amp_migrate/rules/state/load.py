@@ -20,6 +20,13 @@ from amp_migrate.writing.edits import Code
 
 OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files"
 BOTH_LAYOUTS = "loads the scaler's state, or Apex's where the checkpoint has only that"
+SEVERAL = (
+    "loads the state of each scaler from the list where the checkpoint has one; amp-migrate checkpoint --list converts "
+    "old files"
+)
+SEVERAL_ANEW = (
+    "loads the state of each scaler from the list where the checkpoint has one; after an old file they start anew"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Loader:
     module: Module
     call: ast.Call
     stmt: ast.stmt
-    scaler: str
+    scalers: list[str]  # one, or one for each entry of the list that is saved
     empty: bool  # whether a saved state may be empty: that of a disabled scaler
 
     @property
@@ -52,11 +59,36 @@ class Loader:
     def quote(self) -> str:
         return self.m.style(self.module).quote
 
-    def converted(self, name: str) -> str:
+    def loads(self, state: str) -> str:
+        """What loads a scaler's state, or a list of them, that an expression gives."""
+        if len(self.scalers) == 1:
+            return f"{self.scalers[0]}.load_state_dict({state})"
+        scaler, each = self._each(), self.fresh("state", "scaler_state", "saved_scaler_state")
+        line = f"{scaler}.load_state_dict({each})"
+        line = f"if {each}:\n{self.indent}{line}" if self.empty else line
+        return f"for {scaler}, {each} in zip({self._all()}, {state}):\n" + _indented(self.indent, line)
+
+    def from_apex(self, *state: str | ast.expr | ast.stmt) -> tuple[str | ast.expr | ast.stmt, ...]:
+        """What loads Apex's state, that an expression gives, as the scaler's own, or as that of each scaler."""
+        apex, q = self.fresh("apex_state", "old_state", "apex_scaler_state"), self.quote
+        if len(self.scalers) == 1:
+            lines = _indented(self.indent, self._converted(self.scalers[0], apex, 1))
+            return (f"{self.indent}{apex} = ", *state, f"[{q}loss_scaler0{q}]\n{lines}")
+        scaler = self._each()
+        lines = _indented(self.indent * 2, self._converted(scaler, apex, 2))
+        return (f"{self.indent}for {scaler}, {apex} in zip({self._all()}, ", *state, f".values()):\n{lines}")
+
+    def _each(self) -> str:
+        return self.fresh("scaler", "grad_scaler", "each_scaler")
+
+    def _all(self) -> str:
+        return f"({', '.join(self.scalers)})"
+
+    def _converted(self, scaler: str, name: str, deep: int) -> str:
         """Apex's state of one scaler, held by a name, loaded as the scaler's own."""
-        q, width = self.quote, self.stmt.col_offset + len(self.indent)
-        start, end = f"{self.scaler}.load_state_dict(", ")"
-        state = f"{{**{self.scaler}.state_dict(), {q}scale{q}: {name}[{q}loss_scale{q}], "
+        q, width = self.quote, self.stmt.col_offset + deep * len(self.indent)
+        start, end = f"{scaler}.load_state_dict(", ")"
+        state = f"{{**{scaler}.state_dict(), {q}scale{q}: {name}[{q}loss_scale{q}], "
         state += f"{q}_growth_tracker{q}: {name}[{q}unskipped{q}]}}"
         if width + len(start) + len(state) + len(end) > 120:
             start, end = f"{start}\n{self.indent}", "\n)"
@@ -68,25 +100,30 @@ class Loader:
 
 def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty: bool) -> None:
     """Put the load of the scaler's state in place of that of Apex's."""
-    if len(m.scalers) > 1:
-        raise Blocked(
-            module,
-            call,
-            "AMP402",
-            "amp.load_state_dict",
-            "there is a scaler for each optimizer now: load each from its own entry of the saved list",
-        )
+    several = len(m.scalers) > 1
     message = BOTH_LAYOUTS if m.options.checkpoint_compat else OLD_LAYOUT
-    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
-    loader = Loader(m, module, call, stmt, m.scaler_at(module, call), empty)
+    if several and not (m.options.checkpoint_compat and _one_loss_each(m)):
+        message = SEVERAL if _one_loss_each(m) else SEVERAL_ANEW
+    loader = Loader(m, module, call, stmt, [plan.at(module, call) for plan in m.scalers], empty)
     state = call.args[0] if call.args else call.keywords[0].value
     entry = _entry(module, state)
-    if not isinstance(stmt, ast.Expr) or stmt.value is not call:
+    alone = isinstance(stmt, ast.Expr) and stmt.value is call
+    if several and (not alone or (m.options.checkpoint_compat and not _one_loss_each(m))):
+        message = "there is a scaler for each optimizer now: load each from its own entry of the saved list"
+        raise Blocked(module, call, "AMP402", "amp.load_state_dict", message)
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
+    if not alone:
         _in_place(loader, state, entry)
     elif entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
         _from_entry(loader, entry)
     else:
         _from_value(loader, state)
+
+
+def _one_loss_each(m: Migration) -> bool:
+    """Whether Apex kept a state for each scaler, in their order."""
+    numbers = {getattr(x.site.argument(2, "loss_id"), "value", None) for x in m.unit.losses}
+    return numbers == set(range(len(m.scalers)))
 
 
 def _entry(module: Module, node: ast.expr) -> Entry | None:
@@ -108,7 +145,7 @@ def _in_place(loader: Loader, state: ast.expr, entry: Entry | None) -> None:
     m, module = loader.m, loader.module
     if entry is not None:
         m.edit(module).replace(entry.key, renamed(m, module, entry.key))
-    m.edit(module).replace(loader.call, (f"{loader.scaler}.load_state_dict(", state, ")"))
+    m.edit(module).replace(loader.call, (f"{loader.scalers[0]}.load_state_dict(", state, ")"))
     _review(loader)
 
 
@@ -135,14 +172,12 @@ def _from_entry(loader: Loader, entry: Entry) -> None:
         edits.replace(other, key)
     present = f"{entry.base}.get({key})" if loader.empty else f"{key} in {entry.base}"
     read = f"{entry.base}.pop({key})" if entry.pops else f"{entry.base}[{key}]"
-    line = f"{loader.scaler}.load_state_dict({read})"
-    guarded: list[str | ast.expr | ast.stmt] = [f"if {present}:\n{indent}{line}"]
+    line = loader.loads(read)
+    guarded: list[str | ast.expr | ast.stmt] = [f"if {present}:\n{_indented(indent, line)}"]
     guard = _guard(module, loader.stmt, entry)
     if m.options.checkpoint_compat:
-        apex = loader.fresh("apex_state", "old_state", "apex_scaler_state")
-        q = loader.quote
-        guarded += [f"\nelif {entry.base}.get(", entry.key, f"):\n{indent}{apex} = {entry.base}[", entry.key]
-        guarded.append(f"][{q}loss_scaler0{q}]\n" + _indented(indent, loader.converted(apex)))
+        guarded += [f"\nelif {entry.base}.get(", entry.key, "):\n"]
+        guarded += loader.from_apex(f"{entry.base}[", entry.key, "]")
         if guard is not None:
             alone = isinstance(module.parents.get(guard), ast.If) and not _asks_for_absence(guard)
             parts = (f"{key} in {entry.base} or ", entry.key, f" in {entry.base}")
@@ -151,7 +186,7 @@ def _from_entry(loader: Loader, entry: Entry) -> None:
     elif guard is not None and loader.empty and removed:
         # An empty state is taken out like any other.
         edits.replace(guard, f"{key} {'not ' * _asks_for_absence(guard)}in {entry.base}")
-        edits.replace(loader.stmt, f"if {read.replace('.pop(', '.get(')}:\n{indent}{line}")
+        edits.replace(loader.stmt, f"if {read.replace('.pop(', '.get(')}:\n{_indented(indent, line)}")
     elif guard is not None:
         absent = f"not {present}" if loader.empty else f"{key} not in {entry.base}"
         edits.replace(guard, absent if _asks_for_absence(guard) else present)
@@ -237,16 +272,15 @@ def _from_value(loader: Loader, state: ast.expr) -> None:
     elif any(isinstance(n, (ast.Call, ast.Await, ast.Subscript)) for n in walk(state)):
         name = new
         lines.append((f"{name} = ", *read))
-    present = name if entry is not None else f"{q}scale{q} in {name}"
-    if entry is not None and str(entry.key.value) in shared_keys(m):
-        present = f"{name} and {q}scale{q} in {name}"
-    loads = f"{loader.scaler}.load_state_dict({name})"
+    shared = entry is not None and str(entry.key.value) in shared_keys(m)
+    own = f"{q}scale{q} in {name}" if len(loader.scalers) == 1 else f"isinstance({name}, list)"
+    present = name if entry is not None and not shared else f"{name} and {own}" if shared else own
+    loads = _indented(indent, loader.loads(name))
     if compat:
-        apex = loader.fresh("apex_state", "old_state", "apex_scaler_state")
-        inside = _indented(indent, f"{apex} = {name}[{q}loss_scaler0{q}]\n{loader.converted(apex)}")
-        lines.append(f"if {name} and {q}loss_scaler0{q} in {name}:\n{inside}\nelif {name}:\n{indent}{loads}")
+        inside = "".join(str(part) for part in loader.from_apex(name))
+        lines.append(f"if {name} and {q}loss_scaler0{q} in {name}:\n{inside}\nelif {name}:\n{loads}")
         edits.replace(loader.stmt, *lines)
         return
     if entry is None:
         _review(loader)
-    edits.replace(loader.stmt, *lines, f"if {present}:\n{indent}{loads}")
+    edits.replace(loader.stmt, *lines, f"if {present}:\n{loads}")
