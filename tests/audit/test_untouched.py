@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.audit.helpers import doubts, told
@@ -48,6 +50,32 @@ AFTER = """
 
 def test_a_right_migration() -> None:
     assert not told(doubts(BEFORE, AFTER), "AMP134")
+
+
+SECOND_SETUP = """            if args.policy:
+                other, second = amp.initialize(other, second, opt_level="O1")
+            if args.dist:
+                model = ApexDDP(model)
+                if args.policy:
+                    other = ApexDDP(other)
+"""
+DDP, OTHER = "model = DDP(model, device_ids=[0])", "other = DDP(other, device_ids=[0])"
+
+
+@pytest.mark.parametrize(
+    ("left", "wanted"),
+    [
+        (f"    if args.dist:\n        {DDP}\n        if args.policy:\n            {OTHER}", []),
+        (f"    if args.dist:\n        {DDP}\nif args.policy:\n    {OTHER}", ["refuse"]),
+        (f"    if args.policy:\n        if args.dist:\n            {DDP}\n        {OTHER}", ["refuse"]),
+    ],
+    ids=["the other went", "it moved out", "it was the other and dist stands under it"],
+)
+def test_of_two_tests_that_are_alike_the_one_that_went_is_that_of_apex(left: str, wanted: list[str]) -> None:
+    loop = "        for step, batch"
+    before = BEFORE.replace(loop, SECOND_SETUP + loop, 1)
+    after = AFTER.replace(loop, f"        if args.fp16:\n{textwrap.indent(left, ' ' * 8)}\n{loop}", 1)
+    assert [v for _, v in told(doubts(before, after), "AMP134")][:1] == wanted
 
 
 def test_a_statement_that_went() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
@@ -32,13 +33,31 @@ class Change:
         same: dict[ast.stmt, ast.stmt] = {}
         rewritten: dict[ast.stmt, ast.stmt] = {}
         for old, new in self._pieces(statements(self.before.tree), statements(self.after.tree), same):
-            matcher = SequenceMatcher(None, *self._keys(old, new), autojunk=False)
-            for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+            for tag, i1, i2, j1, j2 in self._steps(old, new):
                 if tag == "equal":
                     same |= dict(zip(new[j1:j2], old[i1:i2], strict=True))
                 elif tag == "replace":
                     rewritten |= dict(_likely(old[i1:i2], new[j1:j2], self.heads))
         return same, rewritten
+
+    def _steps(self, old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[tuple[str, int, int, int, int]]:
+        """How one list of statements becomes the other. Where a line is there more often on one side, those that stand
+        under the same tests on both are paired first: of two lines that are alike it is the other one that went."""
+        keys = self._keys(old, new)
+        counts = [Counter(side) for side in keys]
+        if not any(counts[1][key] not in (0, n) for key, n in counts[0].items()):
+            yield from _opcodes(*keys)
+            return
+        placed = [
+            [f"{key}\n{conditions(module, s)}" for key, s in zip(of_side, side, strict=True)]
+            for of_side, side, module in zip(keys, (old, new), (self.before, self.after), strict=True)
+        ]
+        for tag, i1, i2, j1, j2 in _opcodes(*placed):
+            if tag == "equal":
+                yield tag, i1, i2, j1, j2
+            else:
+                for inner, a1, a2, b1, b2 in _opcodes(keys[0][i1:i2], keys[1][j1:j2]):
+                    yield inner, i1 + a1, i1 + a2, j1 + b1, j1 + b2
 
     def _keys(self, old: list[ast.stmt], new: list[ast.stmt]) -> tuple[list[str], list[str]]:
         """What tells the own lines of statements apart: their text, where all that have the same words have the same text;
@@ -170,6 +189,10 @@ class Change:
     def function_before(self, function: Function) -> Function | None:
         """A function as it was before the migration, if it was there."""
         return self._functions.get(function)
+
+
+def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
+    return list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
 
 
 class _Heads(dict[ast.stmt, str]):
