@@ -180,6 +180,65 @@ def test_a_state_that_is_neither_saved_nor_loaded_any_more() -> None:
     assert told(doubts(BEFORE, LOST), "AMP431") == [(7, "refuse"), (8, "refuse")]
 
 
+TWO_WAYS = """
+    import torch
+    from apex import amp
+
+    def train(model, optimizer, loader):
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            with amp.scale_loss(model(x).sum(), optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+    def test(model, optimizer, loader, path):
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        amp.load_state_dict(torch.load(path)["amp"])
+        return [model(x) for x in loader]
+
+    if __name__ == "__main__":
+        from project import model, optimizer, loader, args
+        {run}
+    """
+TWO_WAYS_NOW = """
+    import torch
+
+    def train(model, optimizer, loader):
+        scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(x).sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    def test(model, optimizer, loader, path):
+        with torch.autocast("cuda", dtype=torch.float16):
+            return [model(x) for x in loader]
+
+    if __name__ == "__main__":
+        from project import model, optimizer, loader, args
+        {run}
+    """
+TRAIN, TEST = "train(model, optimizer, loader)", "test(model, optimizer, loader, args.path)"
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted"),
+    [
+        (f"train(model, optimizer, loader) if args.train else {TEST}", []),
+        (f"{TRAIN}\n        {TEST}", []),
+        (f"{TEST}\n        {TRAIN}", ["refuse"]),
+        (f"for _ in range(3):\n            {TRAIN}\n            {TEST}", ["refuse"]),
+        ("args.run(train, test)", ["refuse"]),
+    ],
+    ids=["either", "tested at the end", "tested first", "in turn", "out of sight"],
+)
+def test_a_scale_that_is_loaded_where_no_loss_is_scaled_after_it_may_go(run: str, wanted: list[str]) -> None:
+    found = told(doubts(TWO_WAYS.format(run=run), TWO_WAYS_NOW.format(run=run)), "AMP431")
+    assert [verdict for _, verdict in found] == wanted
+
+
 @pytest.mark.parametrize("maker", ["torch.cuda.amp.GradScaler()", "torch.amp.grad_scaler.GradScaler()"])
 def test_a_scaler_by_its_other_names_has_a_state_to_lose(maker: str) -> None:
     assert told(doubts(BEFORE, LOST.replace('torch.amp.GradScaler("cuda")', maker)), "AMP431")

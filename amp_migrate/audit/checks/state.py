@@ -1,6 +1,7 @@
 """What is saved is what is loaded, by key; and optimizers whose class changed still load what their predecessor saved.
 
-Proves: every `state_dict()` and `load_state_dict()` of Apex that the program had has a counterpart of a scaler; a key from
+Proves: every `state_dict()` and `load_state_dict()` of Apex that the program had has a counterpart of a scaler, but for loads
+after which no run scales a loss; a key from
 which a scaler's state is loaded, or that a test around the load asks for, is one under which a scaler's state is saved,
 where the program saves any; the state of
 FusedAdam is not handed to a torch optimizer unannounced.
@@ -13,13 +14,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, calls_of
 from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.chains import MOST, comes_after
 from amp_migrate.findings import Code
 
 CODES = (
@@ -95,6 +99,8 @@ def _lost(review: Review) -> Iterator[Doubt]:
                 continue
             if review.wish.dtype == "bfloat16" or not _scales(review.after):
                 continue
+            if verb == "loaded" and _scaled_by_none(review, module, call):
+                continue
             yield Doubt(
                 module.path,
                 call.lineno,
@@ -102,6 +108,29 @@ def _lost(review: Review) -> Iterator[Doubt]:
                 f"amp.{name}",
                 f"Apex's loss scale was {verb} here, and no scaler's state is {verb} any more",
             )
+
+
+def _scaled_by_none(review: Review, module: Module, load: ast.Call) -> bool:
+    """Whether no run scales a loss once it has loaded Apex's scale: a set-up that only evaluates."""
+    chains = mixed(review).before.chains
+    loads = chains.to(module, load)
+    scaling = {call: other for other, call, _ in review.calls_before("apex.amp.scale_loss")}
+    for other in (m for m in review.before.modules.values() if "scale_loss" in m.words):
+        scaling |= {call: other for call in other.calls() if getattr(call.func, "attr", "") == "scale_loss"}
+    for call, other in scaling.items():
+        losses = chains.to(other, call)
+        if not losses or max(len(losses), len(loads)) >= MOST:
+            return False
+        for loss, way in product(losses, loads):
+            after = comes_after(loss, way)
+            apart = (
+                loss.start.module is not way.start.module
+                and chains.as_script(loss.start)
+                and chains.as_script(way.start)
+            )
+            if after or (after is None and not apart):
+                return False
+    return bool(loads and scaling)
 
 
 def _scales(program: Program) -> bool:

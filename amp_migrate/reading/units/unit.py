@@ -304,7 +304,7 @@ class Unit:
         """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
         given them but schedulers."""
         keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
-        others = any(not is_cast(s) and not only_asks(s) for s in self.sites)
+        others = any(not is_cast(s) and not only_asks(s) and not _only_loads(s) for s in self.sites)
         if self.steps or others or any(not is_scheduler(cls.name) for cls in keepers):
             return False
         inits = {i.call for i in self.inits}
@@ -420,6 +420,11 @@ def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set
                 if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     found.setdefault(around, set()).update(names)
     return found
+
+
+def _only_loads(site: Site) -> bool:
+    """Whether Apex's state is only taken over: of losses that nothing scales."""
+    return site.name == "apex.amp.load_state_dict" and site.call is not None
 
 
 def only_asks(site: Site) -> bool:

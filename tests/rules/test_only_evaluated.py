@@ -1,0 +1,91 @@
+"""A set-up that only evaluates takes Apex's state over with all the rest of a checkpoint: it needs no scaler for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import check_manual, rewrite
+
+TRAIN = """
+import torch
+from apex import amp
+from project import build, loader, make_optimizer
+
+
+def train(args):
+    model = build()
+    optimizer = make_optimizer(model)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, args.path)
+
+
+"""
+TEST = """
+def test(args):
+    model = build()
+    optimizer = make_optimizer(model)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    checkpoint = torch.load(args.path)
+    model.load_state_dict(checkpoint["model"])
+    {load}
+    with torch.no_grad():
+        return [model(x).argmax(1) for x, _ in loader]
+
+
+"""
+EITHER = """
+if __name__ == "__main__":
+    from options import args
+
+    if args.train:
+        train(args)
+    else:
+        test(args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "left"),
+    [
+        ('amp.load_state_dict(checkpoint["amp"])', ""),
+        ('if "amp" in checkpoint:\n        amp.load_state_dict(checkpoint["amp"])', ""),
+        (
+            'try:\n        amp.load_state_dict(checkpoint["amp"])\n        print("resumed")\n    except KeyError:\n        pass',
+            '    try:\n        print("resumed")\n    except KeyError:\n        pass\n',
+        ),
+    ],
+)
+def test_the_load_goes_with_the_set_up(load: str, left: str) -> None:
+    result = rewrite(TRAIN + TEST.format(load=load) + EITHER)
+    assert result.after is not None, result.findings
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert (
+        'model.load_state_dict(checkpoint["model"])\n' + left + "    with torch.no_grad(), torch.autocast("
+        in result.after
+    )
+    assert result.after.count("GradScaler(") == 1
+    assert "scaler.load_state_dict" not in result.after
+    assert rewrite(result.after).after is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["from trainer import run; run(model, optimizer)", 'torch.save({"amp": amp.state_dict()}, args.path)'],
+    ids=["trained out of sight", "saved again"],
+)
+def test_what_may_train_or_saves_the_state_is_left(use: str) -> None:
+    check_manual(TRAIN + TEST.format(load=f'amp.load_state_dict(checkpoint["amp"])\n    {use}') + EITHER, "AMP116")
+
+
+def test_a_state_that_a_later_training_goes_on_with_is_not_dropped() -> None:
+    both = EITHER.replace(
+        "if args.train:\n        train(args)\n    else:\n        test(args)", "test(args)\n    train(args)"
+    )
+    assert both != EITHER
+    check_manual(TRAIN + TEST.format(load='amp.load_state_dict(checkpoint["amp"])') + both, "AMP431")
