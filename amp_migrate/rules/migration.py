@@ -192,7 +192,8 @@ class Migration:
         if flag.never or (seen is not None and flag.simple and not read):
             return as_bool(self.project, scope, seen or flag.text())
         held = self.scales and not self._scaling_off() and not any(h.idle for h in self.scaler.governing(scope))
-        if held and (self.scaler.near(scope) or seen is None):
+        near = held and self.scaler.near(scope)
+        if near or (held and seen is None and not (flag.simple and not read and self._at_hand(scope))):
             return self._asked(module, node)
         if seen is None:
             return self._switch_at(module, node)
@@ -231,6 +232,13 @@ class Migration:
             return None
         parts = distinct(([] if text == "True" else [text]) + self._on_the_way(scope))
         return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
+
+    def _at_hand(self, scope: Scope) -> bool:
+        """Whether all that calls a function can tell it whether mixed precision is on: a scaler that it is only to ask would be
+        one parameter more of a kind that it has no use for."""
+        function = self.project.functions.get(scope.node)
+        calls = self.project.calls.get(function, []) if function is not None else []
+        return bool(calls) and all(self._evaluated(module.scope_of(call)) is not None for module, call in calls)
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from amp_migrate.findings import Code
+from amp_migrate.findings import Code, Review
 from amp_migrate.reading.conditions.assignment import Paths, place_above
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module, Scope
@@ -206,11 +206,18 @@ def add_optional(m: Migration, function: Function, text: str) -> None:
         edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
 
 
+EVERY = ", which every call in sight hands over"
+
+
 def finish(project: Project, output: Output) -> None:
     """Say of every function that takes a switch which calls leave it out: known once all units are migrated."""
     for function, name in output.switches.items():
-        message = f"{function.name} takes {name}{_left_to(project, output, function, name)}"
-        output.note(function.module, function.node, "AMP220", "torch.autocast", message)
+        left = _left_to(project, output, function, name)
+        inner = left == EVERY and not (_public_method(function) or is_public(project, function))
+        review: Review = "as-is" if inner else "look"
+        output.note(
+            function.module, function.node, "AMP220", "torch.autocast", f"{function.name} takes {name}{left}", review
+        )
 
 
 def _left_to(project: Project, output: Output, function: Function, name: str) -> str:
@@ -220,7 +227,7 @@ def _left_to(project: Project, output: Output, function: Function, name: str) ->
     if not calls:
         return ": nothing in sight calls it; without it, what it runs is float32"
     if not without:
-        return ", which every call in sight hands over"
+        return EVERY
     places = ", ".join(f"{path}:{line}" for path, line in without[:3]) + (", ..." if len(without) > 3 else "")
     return f": left out, as in {places}, what it runs is float32; hand it over where Apex had been set up"
 
