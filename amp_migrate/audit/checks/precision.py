@@ -19,7 +19,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
-from amp_migrate.audit.sites.networks import networks, others, own_runs, part_of_given, taken_in
+from amp_migrate.audit.sites.networks import named, others, own_runs, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, argument
 from amp_migrate.audit.values.names import last_name
@@ -195,7 +195,7 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         files.add(place[0].path)
         found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))
 
-    for forward, model in networks(both):
+    for forward, model in named(both):
         place = both.now(forward.module, forward.call)
         function = forward.module.function_around(forward.call)
         if place is None or function is None or _told("lost", forward) in told:

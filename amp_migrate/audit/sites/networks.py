@@ -67,19 +67,27 @@ def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
 
 def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     """The calls, before, of all networks, from outside of any module; with what they may be."""
+    by_name = {f.call for f, _ in named(both)}
+    for module in both.near:
+        for forward in both.before.forwards.of(module) if not _other_framework(module) else ():
+            if forward.call in by_name or _of_class(both, forward):
+                yield forward, both.before.forwards.identities(forward)
+
+
+def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
+    """The like of what is treated as a network somewhere, under the name it has there."""
     names = both.network_names
     surely = network_names(both.near, OF_MODULES - OF_STATE)
     for module in both.near:
-        if _other_framework(module):
+        if names.isdisjoint(module.words) or _other_framework(module):
             continue
-        named = not names.isdisjoint(module.words)
         for forward in both.before.forwards.of(module):
-            if (named and _named(both, forward, names, surely)) or _of_class(both, forward):
+            if _named(both, forward, names, surely):
                 yield forward, both.before.forwards.identities(forward)
 
 
 def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> bool:
-    """Whether an object is called that is treated as a network somewhere, under the name it has there."""
+    """Whether an object of such a name is called, and may be a network where it stands."""
     name = last_name(forward.model) or ""
     if "optim" in name.lower() or (name not in surely and KEEPERS.search(name)):
         return False  # which has a state, and is made by a call of its class
