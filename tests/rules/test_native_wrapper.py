@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules.helpers import check_files, rewrite_files, run_files
 
 SCALERS = """
@@ -105,14 +107,19 @@ def test_the_class_its_imports_and_the_branches_that_make_it_go(tmp_path: Path) 
     assert run_files(tmp_path, texts, "train.py")["_growth_tracker"] == 3
 
 
-def test_a_class_that_something_else_still_uses_is_migrated_where_it_stands(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["__call__", "run"])
+def test_a_class_that_something_else_still_uses_is_migrated_where_it_stands(tmp_path: Path, method: str) -> None:
+    """Beside it, a plain backward has its plain step."""
     files = {**FILES, "other.py": "from scaling import ApexScaler\n\nSCALERS = [ApexScaler]\n"}
+    if method != "__call__":
+        files = {
+            n: t.replace("__call__", method).replace("loss_scaler(", f"loss_scaler.{method}(") for n, t in files.items()
+        }
     texts = check_files(files, device="cpu")
     assert "other.py" not in texts or texts["other.py"] == files["other.py"]
-    assert (
-        "class ApexScaler:\n    def __call__(self, loss, optimizer):\n        scaler.scale("
-        in texts["scaling/scalers.py"]
-    )
+    scaled = f"class ApexScaler:\n    def {method}(self, loss, optimizer, scaler):\n        scaler.scale("
+    assert scaled in texts["scaling/scalers.py"]
+    assert "loss.backward()\n        optimizer.step()\n" in texts["train.py"]
     assert run_files(tmp_path, {**files, **texts}, "train.py")["_growth_tracker"] == 3
 
 

@@ -56,3 +56,19 @@ def test_what_a_loop_of_one_gives_is_named_above_it() -> None:
 def test_more_turns_or_none_are_not_one(turns: str) -> None:
     loop = APEX_LOOP.replace("optimizer.step()", f"for _ in {turns}:\n    optimizer.step()")
     check_refused(apex(loop, imports="from apex import amp\nfrom options import many, n"), "AMP307")
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "for o in all_of_them:\n    for each in [o]:\n        each.step()\n",
+        "for them in [all_of_them]:\n    for o in them:\n        o.step()\n",
+    ],
+)
+def test_the_scale_is_updated_after_the_last_of_several_that_are_gone_through_one_by_one(around: str) -> None:
+    made = "all_of_them = [torch.optim.SGD([p], lr=0.1) for p in model.parameters()]\n"
+    made += 'model, all_of_them = amp.initialize(model, all_of_them, opt_level="O1")\nfor x, y in loader:\n'
+    body = "loss = criterion(model(x), y)\nfor o in all_of_them:\n    o.zero_grad()\n"
+    body += "with amp.scale_loss(loss, all_of_them) as scaled_loss:\n    scaled_loss.backward()\n"
+    text = check_trained(made + indent(body + around + "seen.append(loss.item())\n", "    "))
+    assert text.count("    scaler.update()\n    seen.append(loss.item())\n") == 1

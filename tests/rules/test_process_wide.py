@@ -275,7 +275,7 @@ def test_two_in_one_file_have_each_their_own() -> None:
 
 
 def test_what_else_is_in_the_way_is_what_is_told() -> None:
-    source = ONE_FILE.replace("optimizer.step()\n", "go = optimizer.step\n        go()\n", 1)
+    source = ONE_FILE.replace("optimizer.step()\n", "go = optimizer.step\n        print(go)\n        go()\n", 1)
     result = rewrite_files({"train.py": source})["train.py"]
     assert result.after is None
     assert [f.code for f in result.findings if "waits for" not in f.message] == ["AMP216"]

@@ -343,6 +343,28 @@ def test_a_continue_between_unscale_and_step_updates_first() -> None:
     assert found(result, "AMP303")
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        "for _ in range(1):",
+        "for optimizer in [optimizer]:",
+        "with torch.cuda.stream(side):",
+        "for o in [first, second]:",
+    ],
+)
+def test_a_continue_before_what_steps_in_any_case_updates_first(around: str) -> None:
+    name = "o" if "first" in around else "optimizer"
+    before = f"if not torch.isfinite(norm):\n    continue\n{around}\n    {name}.step()"
+    prepare = INITIALIZE if name == "optimizer" else INITIALIZE.replace("optimizer", "[first, second]", 2)
+    loop = (BACKWARD + CLIP + before).replace(
+        "loss, optimizer", "loss, [first, second]" if name == "o" else "loss, optimizer"
+    )
+    text = rewrite(apex(loop, prepare)).after
+    assert text is not None
+    assert "        scaler.update()\n        continue\n" in text
+    assert f"        scaler.step({name})\n    scaler.update()\n" in text
+
+
 @pytest.mark.parametrize("leave", ["continue", "break"])
 def test_a_jump_within_a_loop_of_its_own_leaves_nothing(leave: str) -> None:
     log = f"for p in model.parameters():\n    if not p.requires_grad:\n        {leave}\n    log(p.grad)\n"

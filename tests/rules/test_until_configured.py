@@ -92,7 +92,9 @@ def test_an_update_after_each_of_several_optimizers_is_said() -> None:
 
 
 def test_a_step_kept_as_a_value_is_refused_where_it_is_kept() -> None:
-    kept = CONTEXT.replace("        optimizer.step()\n", "        step = optimizer.step\n        step()\n")
+    kept = CONTEXT.replace(
+        "        optimizer.step()\n", "        step = optimizer.step\n        print(step)\n        step()\n"
+    )
     result = check_manual(source_of(kept), "AMP216")
     assert result.after is None
     (finding,) = (f for f in result.findings if f.code == "AMP216")

@@ -76,7 +76,7 @@ def test_what_is_cleared_before_the_loop_piles_up_in_it() -> None:
     result = rewrite(_epochs(before="optimizer.zero_grad()", level="O2"))
     assert found(result, "AMP215")
     assert result.after is not None
-    assert "scaler.step(each)\n            each.zero_grad()\n" in result.after
+    assert "scaler.step(each)\n            scaler.update()\n            each.zero_grad()\n" in result.after
 
 
 @pytest.mark.parametrize("place", ["within", "in_batch"])
@@ -213,3 +213,10 @@ def test_what_a_loop_over_optimizers_ended_with_clears_the_last_one_alone(clears
     result = rewrite(source)
     assert result.after is not None, result.findings
     assert bool(found(result, "AMP224")) == told
+
+
+def test_what_a_comprehension_steps_in_turn_is_cleared_in_turn() -> None:
+    many = f"members = [optimizer]\n{initialize('opt_level=' + repr('O2'))}"
+    result = rewrite(apex(WITHOUT.replace("optimizer.step()", "[o.step() for o in members]"), many))
+    assert result.after is not None
+    assert "    for o in members:\n        o.zero_grad()\n" in result.after

@@ -74,7 +74,13 @@ class Objects:
                 nodes = binder.bindings[expr.id]
                 loops = [n for n in nodes if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension))]
                 if loops:
-                    return self._looped(scope, expr, _innermost(scope, expr, loops), env)
+                    loop = _innermost(scope, expr, loops)
+                    one = _only_turn(loop, expr)
+                    return (
+                        self.ref(scope, one, env, depth + 1)
+                        if one is not None
+                        else self._looped(scope, expr, loop, env)
+                    )
                 given = [(v, item) for n in nodes for v, item in given_to(n, expr.id)]
                 if given and (binder, expr.id) not in self._asked:
                     self._asked.add((binder, expr.id))
@@ -317,6 +323,16 @@ def _by_name(text: str) -> str | None:
     if _OPTIMIZER.search(last) and not _SCHEDULER.search(last):
         return "optimizer"
     return None
+
+
+def _only_turn(loop: ast.AST, name: ast.Name) -> ast.expr | None:
+    """What a name stands for in a loop over one thing that is written out: `for each in [optimizer]`."""
+    if not isinstance(loop, (ast.For, ast.comprehension)) or not isinstance(loop.target, ast.Name):
+        return None
+    among = loop.iter.elts if isinstance(loop.iter, (ast.List, ast.Tuple)) else []
+    if len(among) != 1 or isinstance(among[0], ast.Starred):
+        return None
+    return None if any(isinstance(n, ast.Name) and n.id == name.id for n in syntax.walk(among[0])) else among[0]
 
 
 def _holds(target: ast.expr, name: str) -> bool:

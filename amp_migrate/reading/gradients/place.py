@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from amp_migrate.reading.gradients.readers import Readers
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.gradients.walked import leaving
 from amp_migrate.reading.program.definitions import Function, called_name
-from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.program.processes import is_script
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
@@ -83,6 +84,8 @@ class GradientReader(Readers):
         ]
         if not backwards:
             return self._starts_here(module, block)
+        if self._in_plain_branch(node):
+            return True
         if node.stmt.lineno < min(b.stmt.lineno for b in backwards) and not any(
             repeats(link.stmt) for link in chain(node)
         ):
@@ -92,6 +95,20 @@ class GradientReader(Readers):
             or any(self.calls_scaled(link) for link in chain(b))  # also in `with scaling(loss) as scaled_loss:`
             for b in backwards
         )
+
+    def _in_plain_branch(self, node: Node) -> bool:
+        """Whether a step follows a plain backward in its own branch, and another branch scales: the float32 copy. Which of
+        them runs never changes."""
+        plain = False
+        for link in chain(node):
+            branch, holder = link.parent, link.parent.holder
+            if holder is None or any(self.scaled(n) for n in branch.walk()):
+                return False
+            plain = plain or any(self.backward(n) for n in branch.nodes[: link.index])
+            others = holder.blocks if isinstance(holder.stmt, ast.If) else ()
+            if plain and any(self.scaled(n) for b in others if b is not branch for n in b.walk()):
+                return True
+        return False
 
     def _starts_here(self, module: Module, block: Block) -> bool:
         """Whether a run begins with statements of which none scales a loss: a test, what a script does by itself."""
@@ -162,12 +179,14 @@ class GradientReader(Readers):
         inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
         around: list[Node] = []  # readers beside the backward, outside of that branch
         branches: list[Node] = []
-        level, loop, either = node, None, node  # either: what steps in both of its branches
-        for outer in chain(node)[1:]:
+        level, loop, either = node, None, node  # either: what steps in both of its branches, and whatever goes with it
+        for inner, outer in pairwise(chain(node)):
             if repeats(outer.stmt):
                 if not over_optimizers(outer, [step]):
                     break
                 loop = outer.stmt
+            if either is inner and isinstance(outer.stmt, (*LOOP_NODES, *WITH_NODES)):
+                either = outer
             if isinstance(outer.stmt, ast.If) and self._steps_anyway(outer, step, live):
                 either = outer
             elif isinstance(outer.stmt, ast.If):

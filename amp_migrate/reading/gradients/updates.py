@@ -65,8 +65,15 @@ def _goes_through(loop: ast.AST, step: Step) -> bool:
     """Whether a loop sets the optimizer of a step anew each time."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)) or not repeats(loop):
         return False
-    targets = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)}
-    return any(isinstance(n, ast.Name) and n.id in targets for n in walk(step.optimizer))
+    named = _names(step.optimizer)
+    for around in step.module.ancestors(step.stmt):  # `for each in [optimizer]` gives it another name
+        if isinstance(around, (ast.For, ast.AsyncFor)) and around is not loop and not repeats(around):
+            named |= _names(around.iter) if named & _names(around.target) else set()
+    return bool(named & _names(loop.target))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in walk(node) if isinstance(n, ast.Name)}
 
 
 def _repeated_within(loop: ast.AST, step: Step) -> bool:

@@ -132,7 +132,7 @@ def _unscaling(m: Migration, module: Module, plan: Gradients, stmt: ast.stmt, st
     if loop is not None:
         header = f"for {module.source(loop.target)} in {_before(m, module, stmt, step, module.source(loop.iter))}:"
     else:
-        header = step.each or _comprehension(m, stmt, step)
+        header = step.each or comprehension(m, stmt, step)
     if not header:
         _looked_up(m, stmt, step)
     name = step.name if header else _before(m, module, stmt, step, step.name)
@@ -182,7 +182,7 @@ def _before(m: Migration, module: Module, stmt: ast.stmt, step: Step, source: st
     )
 
 
-def _comprehension(m: Migration, stmt: ast.stmt, step: Step) -> str:
+def comprehension(m: Migration, stmt: ast.stmt, step: Step) -> str:
     """The loop over the optimizers of a comprehension that steps: `for optimizer in optimizers:`."""
     module = step.module
     for around in module.around(step.call):
@@ -194,8 +194,8 @@ def _comprehension(m: Migration, stmt: ast.stmt, step: Step) -> str:
                     step.call,
                     "AMP216",
                     "optimizer.step",
-                    "gradients are read before this, and unscaled there for each optimizer that is stepped here: write the "
-                    "steps as a loop of statements",
+                    "what is written for each optimizer that is stepped here needs a loop: write the steps as a loop of "
+                    "statements",
                 )
             return f"for {module.source(last.target)} in {_before(m, module, stmt, step, module.source(last.iter))}:"
     return ""

@@ -10,8 +10,9 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.gradients.cleared import clearing, piles_up
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
-from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.units.unit import Init, Step
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.stepping.unscale import comprehension
 
 CODES = (
     Code(
@@ -43,8 +44,7 @@ def apply(m: Migration) -> None:
         if not m.live(step.module, step.call) or not (piles_up(m.unit, step) or (o2 and not somewhere)):
             continue
         if o2:
-            text = step.module.source(step.optimizer)
-            m.edit(step.module).insert_after(step.stmt, f"{text}.zero_grad()")
+            m.edit(step.module).insert_after(step.stmt, *_clearing(m, step))
             message = "added: under O2 the step cleared the gradients, and nothing else does before the next"
             m.output.note(step.module, step.call, "AMP215", "optimizer.zero_grad", message, "review")
         elif m.scales and any(_scales(i) for i in m.unit.inits):
@@ -53,6 +53,13 @@ def apply(m: Migration) -> None:
             )
             message += "scaler divides what is left of earlier steps by the scale again, so that they count no more"
             m.output.note(step.module, step.call, "AMP224", "optimizer.zero_grad", message)
+
+
+def _clearing(m: Migration, step: Step) -> list[str]:
+    """`optimizer.zero_grad()`; for what a comprehension steps in turn, of each."""
+    line = f"{step.module.source(step.optimizer)}.zero_grad()"
+    header = comprehension(m, step.stmt, step)
+    return [f"{header}\n{m.style(step.module).indent}{line}"] if header else [line]
 
 
 def _scales(init: Init) -> bool:
