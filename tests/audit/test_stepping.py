@@ -296,6 +296,18 @@ def test_a_loop_of_one_turn_repeats_nothing(turns: str) -> None:
         assert not said(SCALED + f"for _ in {turns}:\n    optimizer.step()\n", after)
 
 
+@pytest.mark.parametrize("switch", ["args.fp16", "bool(args.fp16)", "not bool(not args.fp16)"])
+@pytest.mark.parametrize("test", ["args.fp16", "bool(args.fp16)"])
+def test_a_plain_backward_where_the_scaler_is_off_is_right(switch: str, test: str) -> None:
+    helper = "def run(loss, {given}):\n    {scaled}\n"
+    before = f"if {test}:\n    run(loss, optimizer)\nelse:\n    loss.backward()\noptimizer.step()\n"
+    after = f"if {test}:\n    run(loss, scaler)\nelse:\n    loss.backward()\nscaler.step(optimizer)\nscaler.update()\n"
+    old = helper.format(given="o", scaled="with amp.scale_loss(loss, o) as scaled:\n        scaled.backward()")
+    new = helper.format(given="scaler", scaled="scaler.scale(loss).backward()")
+    assert not [d for d in said(before, after, old, new, f", enabled={switch}") if d.code == "AMP231"]
+    assert [d for d in said(before, after, old, new, ", enabled=args.bf16") if d.code == "AMP231"]
+
+
 def test_a_loop_of_one_turn_that_does_not_update_is_refused() -> None:
     before = "for _ in range(1):\n" + indent(SCALED + "optimizer.step()\n", "    ")
     after = "for _ in range(1):\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n"

@@ -15,6 +15,7 @@ NOTHING: Facts = frozenset()
 
 def outcome(test: ast.expr, facts: Facts) -> bool | None:
     """How a test comes out, given how others came out; None where that is open."""
+    test = asked(test)
     if isinstance(test, ast.Constant):
         return bool(test.value)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -33,6 +34,18 @@ def outcome(test: ast.expr, facts: Facts) -> bool | None:
     if (key, not positive) in facts:
         return False
     return _excluded(test, facts)
+
+
+def asked(test: ast.expr) -> ast.expr:
+    """What a test asks for: `x` of `bool(x)`."""
+    while (
+        isinstance(test, ast.Call)
+        and isinstance(test.func, ast.Name)
+        and test.func.id == "bool"
+        and len(test.args) == 1
+    ):
+        test = test.args[0]
+    return test
 
 
 def _excluded(test: ast.expr, facts: Facts) -> bool | None:
@@ -64,6 +77,7 @@ def learned(test: ast.expr, came_out: bool, facts: Facts) -> Facts | None:
 
 
 def _implied(test: ast.expr, came_out: bool, facts: Facts) -> Iterable[tuple[str, bool]]:
+    test = asked(test)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _implied(test.operand, not came_out, facts)
         return
@@ -204,8 +218,7 @@ def told(stmt: ast.Assign, before: Facts, facts: Facts) -> Iterable[tuple[str, b
     if isinstance(value, ast.Constant):
         yield from constant(name, value)
         return
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "bool" and value.args:
-        value = value.args[0]
+    value = asked(value)
     if isinstance(value, (ast.Name, ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp)) and _stable(value):
         known = outcome(value, before)
         if known is not None:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from amp_migrate.audit.paths.facts import Facts, assigned, outcome
+from amp_migrate.audit.paths.facts import Facts, asked, assigned, outcome
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
@@ -128,6 +128,7 @@ class Switches:
         """Whether an expression is false, also where a path asked for the same field of another name's object."""
         if outcome(test, facts) is False:
             return True
+        test = asked(test)
         fields = {f.rpartition(".")[2] for f, holds in facts if not holds and re.fullmatch(r"[\w.]+", f)}
         conjuncts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         return any(
