@@ -355,7 +355,8 @@ def _another_parser(review: Review, change: Change, body: Body, place: str) -> I
     name, _, option = place.partition(".")
     if body.function is None or not option.isidentifier() or name not in body.parameters:
         return
-    if review.after.is_self(body.scope, ast.Name(name, ast.Load())) or review.after.callers(body.function):
+    called = review.after.callers(body.function) or review.after.mentions(body.function)  # `partial(main, args)()`
+    if called or review.after.is_self(body.scope, ast.Name(name, ast.Load())):
         return
     own = declared_in(change.after)
     read = {

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from amp_migrate.audit.paths.facts import Facts
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.unset.indirect import directly
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of, root
 from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
@@ -20,6 +21,7 @@ class Passing:
         self.values = values
         self.program = values.program
         self._callees: dict[ast.Call, list[Function]] = {}
+        self._written: dict[ast.Call, ast.Call] = {}
         self._given: dict[ast.Call, tuple[str, ...]] = {}
         self._inner: dict[Scope, set[str]] = {}
 
@@ -28,12 +30,19 @@ class Passing:
         if call not in self._callees:
             found = list(dict.fromkeys(self._resolve(body, call)))
             if len(found) > 1:  # a name that is defined twice
-                found = [f for f in found if fits(f, call, self.fills_self(body, call, f))] or found
+                found = [f for f in found if fits(f, self._direct(body, call), self.fills_self(body, call, f))] or found
             self._callees[call] = found
         return self._callees[call]
 
+    def _direct(self, body: Body, call: ast.Call) -> ast.Call:
+        """A call as it would be written without what stands between: see `directly`."""
+        if call not in self._written:
+            self._written[call] = directly(self.program, body.module.scope_of(call), call)
+        return self._written[call]
+
     def _resolve(self, body: Body, call: ast.Call) -> Iterator[Function]:
         scope = body.module.scope_of(call)
+        call = self._direct(body, call)
         found = self.program.definitions(scope, call.func, guess=False)
         for d in found:
             if isinstance(d, Function):
@@ -53,7 +62,7 @@ class Passing:
 
     def down(self, body: Body, call: ast.Call, place: str) -> Iterator[tuple[Function, str]]:
         """The functions that a call runs and that can reach a place, each with what they write for it."""
-        handed = any(t != place and below(place, t) for t in self._handed(call))
+        handed = any(t != place and below(place, t) for t in self._handed(self._direct(body, call)))
         free = body.scope.binder(root(place))
         if not handed and not _is_super(call) and not (free is not None and self._may_reach(free, call)):
             return
@@ -90,6 +99,8 @@ class Passing:
                 at = at.parent
 
     def _inside(self, body: Body, call: ast.Call, callee: Function, place: str) -> str | None:
+        bound = self.fills_self(body, call, callee)
+        call = self._direct(body, call)
         first = callee.parameters[0].arg if callee.bound and callee.parameters else None
         if first is not None and isinstance(call.func, ast.Attribute) and callee.name == call.func.attr:
             receiver = place_of(call.func.value)
@@ -97,7 +108,7 @@ class Passing:
                 receiver = body.function.parameters[0].arg
             if receiver is not None and place != receiver and below(place, receiver):
                 return first + place[len(receiver) :]
-        filled = self.program.arguments(callee, call, bound=self.fills_self(body, call, callee)) or {}
+        filled = self.program.arguments(callee, call, bound=bound) or {}
         for name, value in filled.items():
             text = place_of(value)
             if text is not None and text != place and below(place, text):
@@ -108,6 +119,8 @@ class Passing:
     def up(self, body: Body, call: ast.Call, callee: Function, place: str) -> str | None:
         """What the caller writes for a place of a function that it calls; None where it writes nothing for it."""
         name, rest = root(place), place[len(root(place)) :]
+        bound = self.fills_self(body, call, callee)
+        call = self._direct(body, call)
         if callee.bound and callee.parameters and callee.parameters[0].arg == name:
             if _is_super(call) and body.function is not None and body.function.parameters:
                 return body.function.parameters[0].arg + rest
@@ -116,7 +129,7 @@ class Passing:
             receiver = place_of(call.func.value)
             return receiver + rest if receiver is not None else None
         if callee.scope.binder(name) is callee.scope:
-            filled = self.program.arguments(callee, call, bound=self.fills_self(body, call, callee)) or {}
+            filled = self.program.arguments(callee, call, bound=bound) or {}
             text = place_of(filled[name]) if name in filled else None
             return text + rest if text is not None else None
         return place if body.scope.binder(name) is callee.scope.binder(name) else None
@@ -134,7 +147,9 @@ class Passing:
 
     def guards(self, body: Body, call: ast.Call, callee: Function, facts: Facts) -> Guards | None:
         """What facts at the start of a callee say of the caller's values; None where they contradict its arguments."""
-        filled = dict(self.program.arguments(callee, call, bound=self.fills_self(body, call, callee)) or {})
+        bound = self.fills_self(body, call, callee)
+        call = self._direct(body, call)
+        filled = dict(self.program.arguments(callee, call, bound=bound) or {})
         for parameter in callee.parameters:
             default = default_of(callee.node, parameter.arg)
             if parameter.arg not in filled and default is not None:
@@ -156,8 +171,9 @@ class Passing:
         """Whether a call of a method fills `self` by itself: not `Trainer.fit(trainer, x)`."""
         if not callee.bound:
             return False
+        scope, call = body.module.scope_of(call), self._direct(body, call)
         if isinstance(call.func, ast.Attribute) and callee.name == call.func.attr and callee.name != "__init__":
-            on = self.program.definitions(body.module.scope_of(call), call.func.value, guess=False)
+            on = self.program.definitions(scope, call.func.value, guess=False)
             return not any(isinstance(d, Class) for d in on)
         return not (
             callee.name == "__init__" and isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"

@@ -1,0 +1,102 @@
+"""What a function sets that is called through something else: a name, a table, a `partial`, a lambda."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import indent
+
+import pytest
+
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.unset.indirect import directly
+from tests.audit.helpers import doubts
+
+DIRECT = {
+    "written out": ("self.prepare(1)", "self.prepare(1)"),
+    "by a name": ("fn = self.prepare\nfn(1, b=2)", "self.prepare(1, b=2)"),
+    "by a name for a name": ("fn = prepare\nrun = fn\nrun(1)", "prepare(1)"),
+    "out of a table": ("phases = {'one': prepare, 'two': finish}\nphases['two'](1)", "finish(1)"),
+    "in a lambda": ("go = lambda: self.prepare(1)\ngo()", "self.prepare(1)"),
+    "bound by a partial": ("functools.partial(prepare, 1, b=2)(3, c=4)", "prepare(1, 3, b=2, c=4)"),
+    "by a name for a partial": ("fn = functools.partial(prepare, 1)\nfn(2)", "prepare(1, 2)"),
+    "a partial of a name": ("fn = self.prepare\nfunctools.partial(fn, 1)()", "self.prepare(1)"),
+    "one of two": ("fn = self.prepare\nfn = print\nfn()", "fn()"),
+    "an entry that is put there": (
+        "phases = {'one': prepare}\nphases['one'] = finish\nphases['one']()",
+        "phases['one']()",
+    ),
+    "a table that is handed on": ("phases = {'one': prepare}\nchange(phases)\nphases['one']()", "phases['one']()"),
+    "a lambda with an argument": ("go = lambda x: self.prepare(x)\ngo(1)", "go(1)"),
+    "what a call gives": ("fn = make()\nfn(1)", "fn(1)"),
+}
+
+
+@pytest.mark.parametrize(("body", "meant"), DIRECT.values(), ids=DIRECT)
+def test_a_call_as_it_would_be_written_without_what_stands_between(body: str, meant: str) -> None:
+    text = "import functools\n\ndef run(self):\n" + indent(body, "    ") + "\n"
+    program = Program({"train.py": text})
+    module = program.modules["train.py"]
+    call = [n.value for n in ast.walk(module.tree) if isinstance(n, ast.Expr)][-1]
+    assert isinstance(call, ast.Call)
+    assert ast.unparse(directly(program, module.scope_of(call), call)) == meant
+
+
+OPTIONS = """
+import argparse
+import functools
+import torch
+{imports}
+from data import loader, criterion, model, optimizer
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true")
+    return parser.parse_args()
+
+def setup(args, model, optimizer):
+    {prepare}
+    return model, optimizer
+
+def train(args, model, optimizer):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        {scaled}
+        print(args.fp16)
+
+def main():
+    args = parse()
+    {given}, optimizer = {setup}
+    {train}
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "train"),
+    [
+        ("setup(args, build(), None)", "train(args, net, optimizer)"),
+        ("functools.partial(setup, args)(build(), None)", "functools.partial(train, args)(net, optimizer)"),
+        ("{'go': setup}['go'](args, build(), None)", "run = functools.partial(train, args)\n    run(net, optimizer)"),
+    ],
+)
+def test_arguments_that_are_bound_before_carry_what_another_call_put_there(setup: str, train: str) -> None:
+    scaled = "with args.amp.scale_loss(loss, optimizer) as s:\n            s.backward()\n        optimizer.step()"
+    old = OPTIONS.format(
+        imports="from apex import amp",
+        prepare="model, optimizer = amp.initialize(model, optimizer)\n    args.amp = amp",
+        scaled=scaled,
+        given="net",
+        setup=setup,
+        train=train,
+    )
+    new = OPTIONS.format(
+        imports="",
+        prepare="args.scaler = torch.amp.GradScaler('cuda')",
+        scaled="args.scaler.scale(loss).backward()\n        args.scaler.step(optimizer)\n        args.scaler.update()",
+        given="net",
+        setup=setup,
+        train=train,
+    )
+    assert not [d for d in doubts(old, new) if "args.scaler" in d.message]
