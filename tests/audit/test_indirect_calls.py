@@ -41,6 +41,18 @@ def test_a_call_as_it_would_be_written_without_what_stands_between(body: str, me
     assert ast.unparse(directly(program, module.scope_of(call), call)) == meant
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_table_gives_what_it_holds_also_where_a_function_has_it(inside: bool) -> None:
+    table = "table = {'one': first}\ntable['two'] = second\ntable[key](1)\n"
+    text = "def first(x): pass\ndef second(x): pass\n"
+    text += "def run(key):\n" + indent(table, "    ") if inside else table
+    program = Program({"train.py": text})
+    module = program.modules["train.py"]
+    (call,) = (n.value for n in ast.walk(module.tree) if isinstance(n, ast.Expr))
+    assert isinstance(call, ast.Call)
+    assert [f.name for f in program.callees(module, call)] == ["first", "second"]
+
+
 OPTIONS = """
 import argparse
 import functools

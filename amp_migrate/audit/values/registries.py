@@ -21,10 +21,14 @@ MOST = 40  # what is held; of more, a lookup says nothing
 
 
 class Place(NamedTuple):
-    """A name of a file, which holds the container."""
+    """A name of a file or a function, which holds the container."""
 
-    module: Module
+    scope: Scope
     name: str
+
+    @property
+    def module(self) -> Module:
+        return self.scope.module
 
 
 class Registries:
@@ -71,9 +75,9 @@ class Registries:
     def _place(self, scope: Scope, expr: ast.expr) -> Place | None:
         if isinstance(expr, ast.Name):
             binder = scope.binder(expr.id)
-            if binder is not None and binder is binder.module.top:
+            if binder is not None and not binder.is_class:
                 if any(isinstance(n, (ast.Assign, ast.AnnAssign)) for n in binder.bindings[expr.id]):
-                    return Place(binder.module, expr.id)
+                    return Place(binder, expr.id)
         dotted = self.program.imported(scope, expr)
         return self._exported(scope.module, dotted) if dotted is not None else None
 
@@ -84,7 +88,7 @@ class Registries:
             return None
         for node in home.top.bindings.get(last, ()):
             if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                return Place(home, last)
+                return Place(home.top, last)
             further = self.program._imported(home, last, node)
             if further is not None and further != dotted:
                 return self._exported(home, further, depth + 1)
@@ -92,13 +96,14 @@ class Registries:
 
     def _found(self, place: Place) -> Iterator[Function | Class]:
         define = self.program.definitions
-        for node in place.module.top.bindings[place.name]:
+        for node in place.scope.bindings[place.name]:
             value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
             literal = value if isinstance(value, ast.Dict) else next(iter(getattr(value, "args", ())), None)
             if isinstance(literal, ast.Dict):
                 for item in literal.values:
-                    yield from define(place.module.top, item, guess=False)
-        for module in self.program.having(place.name):
+                    yield from define(place.scope, item, guess=False)
+        local = place.scope is not place.module.top
+        for module in [place.module] if local else self.program.having(place.name):
             for put in put_later(module).get(place.name, ()):
                 if self._place(module.scope_of(put.holder), put.holder) == place:
                     yield from define(module.scope_of(put.value), put.value, guess=False)
