@@ -210,3 +210,67 @@ def test_an_override_of_the_method_that_steps_inherits_no_step() -> None:
     assert result.after is not None
     assert "        self.model.backward(loss)\n        self.model.step()\n" in result.after
     assert not found(result, "AMP222")
+
+
+APART = """
+class Solver:
+    def __init__(self, params):
+        self.opt = torch.optim.SGD(params, lr=0.1)
+
+    def zero_grad(self):
+        self.opt.zero_grad()
+
+    def step(self):
+        self.opt.step()
+
+
+class Engine:
+    def __init__(self, args, model, solver):
+        self.args, self.model, self.solver = args, model, solver
+
+    def end(self):
+        if self.args.apex:
+            with amp.scale_loss(self.loss, self.solver.opt) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            self.loss.backward()
+        self.solver.step()
+
+    def train(self):
+        for x, y in loader:
+            self.solver.zero_grad()
+            self.loss = criterion(self.model(x), y)
+            self.end()
+
+
+class Center(Engine):
+    def end(self):
+        self.loss.backward()
+        {step}
+
+
+def run(args):
+    solver = Solver(model.parameters())
+    network = model
+    if args.apex:
+        network, solver.opt = amp.initialize(network, solver.opt, opt_level="O1")
+    kind = Center if args.center else Engine
+    kind(args, network, solver).train()
+
+
+run(parse())
+"""
+
+
+@pytest.mark.parametrize("step", ["self.solver.step()", "print(self.loss)\n        self.solver.step()"])
+def test_an_override_is_scaled_where_another_objects_method_steps(step: str) -> None:
+    """Nothing in sight says what `self.solver` is: of that name the program has one method that steps."""
+    result = rewrite(IMPORTS + APART.replace("{step}", step))
+    after = result.after or ""
+    assert after.count("scaler.scale(self.loss).backward()") == 2, result.findings
+    assert found(result, "AMP222")
+
+
+def test_an_override_with_an_optimizer_of_its_own_stays_plain() -> None:
+    after = rewrite(IMPORTS + APART.replace("{step}", "self.own_optimizer.step()")).after or ""
+    assert "self.loss.backward()" in after.partition("class Center")[2]

@@ -211,7 +211,36 @@ class Bodies:
                     found += self.program._method(cls, "__call__") or self.program._method(cls, "forward")
             if found:
                 return found
-        return self._functions(self.program.definitions(scope, call.func))
+        return self._functions(self.program.definitions(scope, call.func)) or self._unseen(module, call)
+
+    def _unseen(self, module: Module, call: ast.Call) -> list[Function]:
+        """The methods that step through a scaler, where an object of which nothing is known is asked for one of that name:
+        `self.solver.step()` in a class that scales losses itself, or one of whose relatives does."""
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr not in self._steppers:
+            return []
+        owner = self.program.class_around(module.scope_of(call))
+        if owner is None or owner not in self._scaling or _NO_OPTIMIZER.search(syntax.text(func.value)):
+            return []
+        return [f for f in self._steppers[func.attr] if f.owner not in self.program.family(owner)]
+
+    @cached_property
+    def _steppers(self) -> dict[str, list[Function]]:
+        """The methods that step through a scaler, by name."""
+        found: dict[str, list[Function]] = {}
+        for owner, actions in self.own.items():
+            if isinstance(owner, Function) and owner.owner is not None:
+                if any(a.scaler and a.name == "step" for a in actions):
+                    found.setdefault(owner.name, []).append(owner)
+        return found
+
+    @cached_property
+    def _scaling(self) -> set[Class]:
+        """The classes that scale losses, with their relatives."""
+        owners = (
+            o.owner for o, acts in self.own.items() if isinstance(o, Function) and any(a.kind == "scale" for a in acts)
+        )
+        return {c for owner in owners if owner is not None for c in self.program.family(owner)}
 
     def _held(self, scope: Scope, func: ast.expr) -> bool:
         """Whether a callee is a value that the program keeps: a parameter, a name or a field given one."""

@@ -10,8 +10,9 @@ import ast
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unit import Blocked, is_scheduler
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -58,10 +59,35 @@ def _steppers(m: Migration) -> list[Function]:
 
 
 def _inherits_step(m: Migration, method: Function) -> bool:
-    """Whether instances of a method's class are stepped by a method that they inherit, and do not override either."""
+    """Whether instances of a method's class are stepped by a method that they inherit, and do not override either, or by
+    one of another object that their methods call."""
     cls = method.cls
     assert cls is not None
-    return any(f.cls is not cls and cls.method(f.name) is f for f in _steppers(m))
+    steppers = _steppers(m)
+    if any(f.cls is not cls and cls.method(f.name) is f for f in steppers):
+        return True
+    apart = [f for f in steppers if f.cls is not None and f.cls.family is not cls.family]
+    own = (f for c in cls.ancestry() for f in c.methods.values() if cls.method(f.name) is f)
+    return bool(apart) and any(_calls(m, f, apart) for f in own)
+
+
+def _calls(m: Migration, method: Function, steppers: list[Function]) -> bool:
+    """Whether a method calls one that steps; of an object of which nothing is known, one that is called so."""
+    names = {f.name for f in steppers}
+    for node in walk(method.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            known = m.project.resolved.get(node)
+            if known and not set(steppers).isdisjoint(known):
+                return True
+            if not known and node.func.attr in names and not _its_own(m, method.module, node.func.value):
+                return True
+    return False
+
+
+def _its_own(m: Migration, module: Module, receiver: ast.expr) -> bool:
+    """Whether what is stepped is an optimizer itself, or the schedule of one."""
+    written = ast.unparse(receiver)
+    return m.project.slot(module, receiver) in m.unit.optimizer_slots or "optim" in written or is_scheduler(written)
 
 
 def _owns_step(m: Migration, method: Function) -> bool:
