@@ -61,7 +61,8 @@ CHANGES = (
         "            loss = criterion(model(x), y) + part.sum()\n",
     ),
     (
-        "        with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()\n        optimizer.step()\n",
+        "        with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()\n"
+        "        optimizer.step()\n",
         "        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()\n",
     ),
 )

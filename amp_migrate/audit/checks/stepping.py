@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
@@ -138,7 +139,7 @@ _NO_BACKWARD = (ZERO, USED)
 
 def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[Doubt]:
     for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
-        if place.what == "read" and not before and _read_scaled_before(review, place):
+        if place.what == "read" and not before and (_read_scaled_before(review, place) or _before_a_tpu_step(place)):
             continue
         for message, verdict in _verdicts(place, tags):
             node = place.node
@@ -233,6 +234,21 @@ def _read_scaled_before(review: Review, place: Place) -> bool:
                     name = review.before.dotted(scope_of(call), call.func) or ast.unparse(call.func)
                     if name.rpartition(".")[2] == "scale_loss":
                         return True
+    return False
+
+
+def _before_a_tpu_step(place: Place) -> bool:
+    """Whether a reader stands right before a step on a TPU (`xm.optimizer_step(optimizer)`), where Apex never came: a scaler
+    is off there."""
+    stmt: ast.AST | None = place.module.statement(place.node)
+    while isinstance(stmt, (ast.Expr, ast.Assign, ast.If)):
+        parent = place.module.parents.get(stmt)
+        for name in ("body", "orelse"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and stmt in block and stmt is not block[-1]:
+                calls = syntax.every(block[block.index(stmt) + 1], ast.Call)
+                return any(syntax.text(n.func).endswith("optimizer_step") for n in calls)
+        stmt = parent
     return False
 
 

@@ -33,7 +33,7 @@ class Actions(Losses):
         if action.kind == "call":
             assert isinstance(action.node, ast.Call)
             return self._call(scope, env, action.node, action.callees, facts, state)
-        if action.kind == "scale":
+        if action.kind in ("scale", "tpu"):
             return [(facts, state)]
         if action.kind == "make":
             ref = self.ref(scope, action.node, env)

@@ -22,7 +22,7 @@ from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, head
 
 METHODS = frozenset("backward step update unscale_ zero_grad".split())
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
-_WORDS = METHODS | CLIPS | {"scale", "GradScaler", "grad"}
+_WORDS = METHODS | CLIPS | {"scale", "GradScaler", "grad", "optimizer_step"}
 _NO_OPTIMIZER = re.compile(r"sched|prof|warmup|lr|ema|env|self$", re.IGNORECASE)
 JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
@@ -32,7 +32,8 @@ class Action:
     """One thing that happens to gradients, optimizers or scalers.
 
     `kind`: "method" (`name` of METHODS called on `on`), "clip" (gradients of `on`), "grad" (`.grad` of `on` is read),
-    "none" (`.grad` of `on` is set to None), "scale" (a loss), "make" (an optimizer or a scaler), "call" (of one of `callees`).
+    "none" (`.grad` of `on` is set to None), "tpu" (torch_xla steps `on`), "scale" (a loss), "make" (an optimizer or a
+    scaler), "call" (of one of `callees`).
     """
 
     kind: str
@@ -109,6 +110,9 @@ class Bodies:
             return Action("clip", module, call, call.args[0], last)
         if last in CLIPS and isinstance(func, ast.Attribute):
             return Action("clip", module, call, func.value, last)
+        if last == "optimizer_step" and call.args and isinstance(func, ast.Attribute):
+            steps = self.objects.ref(module.scope_of(call), call.args[0], {}).role == "optimizer"
+            return Action("tpu", module, call, call.args[0]) if steps else None
         if last == "scale" and isinstance(func, ast.Attribute) and call.args:
             scales = self.objects.ref(module.scope_of(call), func.value, {}).role == "scaler"
             return Action("scale", module, call, scaler=True) if scales else None

@@ -112,6 +112,8 @@ def token(bodies: Bodies, action: Action) -> Token | None:
     """What an action is in a trace."""
     if action.kind == "clip":
         return "clip", ""
+    if action.kind == "tpu" and action.on is not None:
+        return "step", syntax.text(action.on)
     if action.kind != "method" or action.on is None:
         return None
     scope = action.module.scope_of(action.node)
@@ -135,7 +137,9 @@ def _compared(change: Change, old: _Traces, new: _Traces) -> Iterator[Doubt]:
     for what, name in _WHAT.items():
         if old.most(what) > new.most(what):
             yield _doubt(change, old, what, f"{name} of this function would be lost")
-    if any(_steps(t) and not _clips(t) and _clipped(facts, old) for facts, t in new.ends):
+    if any(_steps(t) and not _clips(t) and _clipped(facts, old) for facts, t in new.ends) or any(
+        _clipped_before(facts, step, old) for facts, t in new.ends for step in _unclipped(t)
+    ):
         yield _doubt(change, old, "clip", "on a path that steps, clipping would be left out")
     steps_before = {t for trace in old.found for t in trace if t[0] == "step"}
     steps_after = {t for trace in new.found for t in trace if t[0] == "step"}
@@ -155,6 +159,18 @@ def _clipped(facts: Facts, old: _Traces) -> bool:
     """Whether every path that steps, of those on which the tests came out alike, clipped before."""
     alike = [t for known, t in old.ends if _steps(t) and _go_together(known, facts)]
     return bool(alike) and all(_clips(t) for t in alike)
+
+
+def _clipped_before(facts: Facts, step: Token, old: _Traces) -> bool:
+    """Whether a clip came before this step on every such path before."""
+    alike = [t for known, t in old.ends if step in t and _go_together(known, facts)]
+    return bool(alike) and all(step not in _unclipped(t) for t in alike)
+
+
+def _unclipped(trace: Trace) -> set[Token]:
+    """The steps before which nothing on the path clips."""
+    clips = [i for i, t in enumerate(trace) if t[0] == "clip"]
+    return {t for i, t in enumerate(trace) if t[0] == "step" and not (clips and clips[0] < i)}
 
 
 def _go_together(one: Facts, other: Facts) -> bool:

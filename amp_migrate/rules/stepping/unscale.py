@@ -11,11 +11,12 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.additions import adds_to_gradients
 from amp_migrate.reading.gradients.place import GradientReader, Gradients
+from amp_migrate.reading.gradients.served import tpu_steps
 from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.handed_back import only_looks_up
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -233,9 +234,27 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
                 message += ", in runs without mixed precision, too"
             if adds_to_gradients(m.project, stmt):
                 message += "; what it adds to them it now adds once per step, not once per micro-batch"
+            for other in _other_steps(m, module, stmt, target):
+                test = plan.conditions.get(stmt, "")
+                edits.insert_before(other, (f"if {test}:\n{m.style(module).indent}" if test else "", stmt))
+                message += f", and before the other step at line {other.lineno}, as before"
             m.output.note(module, stmt, "AMP302", "clip_grad_norm_", message, "review")
     for name, loop in plan.kept_values:
         edits.insert_before(loop, f"{name} = 0.0")
+
+
+def _other_steps(m: Migration, module: Module, reader: ast.stmt, target: ast.stmt) -> list[ast.stmt]:
+    """The steps on a TPU that a reader of gradients came before where it stood, and that it does not where it goes."""
+    loop = next((a for a in module.ancestors(reader) if isinstance(a, LOOP_NODES)), None)
+    holder = module.parents.get(target)
+    found: list[ast.stmt] = []
+    for home, call in tpu_steps(m.unit):
+        stmt = home.statement(call)
+        around = list(module.ancestors(call)) if home is module else []
+        served = holder in around and stmt.lineno >= target.lineno
+        if loop in around and stmt.lineno > reader.lineno and not served:
+            found.append(stmt)
+    return found
 
 
 def _off_too(m: Migration, module: Module, stmt: ast.stmt, condition: str) -> bool:
