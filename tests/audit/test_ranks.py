@@ -329,3 +329,81 @@ def test_a_head_that_no_caller_reads_where_nothing_is_trained() -> None:
     )
     evaluation = evaluation.replace("scaled.backward()", "print(step(model, x, y))").replace("optimizer.step()", "pass")
     assert not [d for d in doubts(evaluation, native(evaluation)) if d.code == "AMP651"]
+
+
+PARTS = """
+    import torch
+    from torch import nn
+    from apex.parallel import DistributedDataParallel as DDP
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mix = nn.Linear(2, 2)
+            self.other = {other}
+
+        def forward(self, x):
+            return {attention}
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = Attention()
+            self.norm = nn.BatchNorm1d(2)
+
+        def forward(self, x):
+            return self.norm(self.attention(x))
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = {gate}
+
+        def forward(self, x):
+            return self.weights(x)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(Block(), Block())
+            self.gate = Gate()
+
+        def forward(self, x):
+            return {net}
+
+        {method}
+
+    model = Net()
+    model = DDP(model)
+    """
+WHOLE = {
+    "other": "nn.Linear(2, 2)",
+    "attention": "self.mix(x) + self.other(x)",
+    "gate": "nn.Linear(2, 2)",
+    "net": "self.gate(self.body(x))",
+    "method": "pass",
+}
+FREEZE = "def train(self, mode=True):\n            super().train(mode)\n            self.freeze()\n\n        def freeze(self):\n"
+FREEZE += "            for m in self.modules():\n                {}\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"attention": "self.mix(x)"}, "Attention makes self.other in __init__ and uses it nowhere"),
+        ({"attention": "self.mix(x)", "other": "nn.ReLU()"}, ""),
+        ({"net": "self.body(x)"}, "Net makes self.gate in __init__ and uses it nowhere"),
+        ({"net": "self.body(x)", "gate": "nn.ReLU()"}, ""),
+        ({"net": "sum(m(x) for m in self.children())"}, ""),
+        ({"method": FREEZE.format("m.weight.requires_grad = False")}, "freezes a part of Net once it is wrapped"),
+        ({"method": FREEZE.format("m.weight.requires_grad_(False)")}, "freezes a part of Net once it is wrapped"),
+        ({"method": FREEZE.format("m.weight.requires_grad = True")}, ""),
+        ({"method": "def forward_once(self, x):\n            x.requires_grad = False"}, ""),
+    ],
+)
+def test_parts_of_the_programs_own_classes_and_what_is_frozen_later(changed: dict[str, str], said: str) -> None:
+    before = PARTS.format(**{**WHOLE, **changed})
+    messages = [d.message for d in doubts(before, native(before)) if d.code == "AMP651"]
+    assert len(messages) == bool(said)
+    assert all(said in m for m in messages)

@@ -886,3 +886,62 @@ def test_a_name_that_a_function_makes_global_stays() -> None:
             return DDP(model)
         """,
     )
+
+
+FROZEN = """
+    import torch
+    from torch import nn
+    from apex import amp
+    from apex.parallel import DistributedDataParallel
+    from project import args, loader
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(2, 2)
+            self.norm = nn.BatchNorm1d(2)
+
+        def forward(self, x):
+            return self.norm(self.body(x))
+
+        def train(self, mode=True):
+            super().train(mode)
+            if args.frozen:
+                self.norm.weight.requires_grad = False
+
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    if args.gpu is not None:
+        model = {apex}
+    else:
+        model = {native}
+    for x in loader:
+        model.train()
+        with amp.scale_loss(model(x).mean(), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    """
+
+
+@pytest.mark.parametrize(
+    ("apex", "native", "wanted"),
+    [
+        (
+            "DistributedDataParallel(model)",
+            "torch.nn.parallel.DistributedDataParallel(model)",
+            "model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)\n",
+        ),
+        (
+            "DistributedDataParallel(model, delay_allreduce=True)",
+            "torch.nn.DataParallel(model)",
+            "    model = DistributedDataParallel(model, find_unused_parameters=True)\n",
+        ),
+    ],
+)
+def test_a_model_that_freezes_a_part_of_itself_as_it_is_trained(apex: str, native: str, wanted: str) -> None:
+    result = rewrite(FROZEN.format(apex=apex, native=native))
+    assert wanted in (result.after or ""), result.findings
+    told = next(f.message for f in result.findings if f.code == "AMP601")
+    assert "with find_unused_parameters=True, since a part of the model gets no gradient" in told

@@ -2,7 +2,8 @@
 
 Says where the program itself shows that there are such parameters and the call does not ask torch to look for them: a
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
-no gradient, a module of the program that is made in `__init__` and used nowhere, a head whose outputs no caller reads.
+no gradient, a module that is made in `__init__` and used nowhere, in the model or in what it is made of, a part that the
+model's own `train()` or forward freezes, once it is wrapped, a head whose outputs no caller reads.
 
 Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
@@ -23,6 +24,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
 from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.unused import frozen_later, nested, unused
 from amp_migrate.findings import Code
 
 CODES = (
@@ -82,13 +84,17 @@ def check(review: Review) -> Iterable[Doubt]:
 
 
 def was_apexs(review: Review, module: Module, call: ast.Call) -> bool:
-    """Whether a call of torch's class, after, stands where one of Apex's stood, or is new."""
+    """Whether a call of torch's class, after, stands where one of Apex's stood, or is new, or serves for one beside it."""
     change = review.changes.get(module.path)
     if change is None:
         return False
     stmt = module.statement(call)
     old = change.same[stmt] if stmt in change.same else change.was(stmt)
-    return old is None or _was_apex(review, change.before, old)
+    if old is None or _was_apex(review, change.before, old):
+        return True
+    kept = {change.was(s) for s in change.after.ancestors(stmt) if isinstance(s, ast.stmt)}
+    gone = (a for a in change.before.ancestors(old) if isinstance(a, ast.If) and a not in kept)
+    return any(_was_apex(review, change.before, s) for a in gone for s in (*a.body, *a.orelse))
 
 
 def _answered(doubt: Doubt) -> Doubt:
@@ -229,10 +235,13 @@ def _told(review: Review, module: Module) -> str | None:
 
 def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
     """What of the model that a call wraps is seen to get no gradient."""
-    unused = next(iter(_unused_parts(review, module, call)), None)
-    if unused is not None:
-        cls, name = unused
-        return f"{cls.name} makes self.{name} in __init__ and uses it nowhere"
+    networks = list(dict.fromkeys(n for c in _classes(review, module, call) for n in nested(review.after, c)))
+    for network in networks:
+        if (name := next(unused(review.after, network), None)) is not None:
+            return f"{network.name} makes self.{name} in __init__ and uses it nowhere"
+    for network in networks:
+        if (line := frozen_later(review.after, network)) is not None:
+            return f"{network.module.path}:{line} freezes a part of {network.name} once it is wrapped"
     wrapped = argument(call, "module", 0)
     name = syntax.text(wrapped).rpartition(".")[2] if wrapped is not None else ""
     for cls in _classes(review, module, call):
@@ -240,12 +249,6 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
         if head is not None:
             return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
     return None
-
-
-def _unused_parts(review: Review, module: Module, call: ast.Call) -> Iterator[tuple[Class, str]]:
-    """Modules that a model class of the program makes in `__init__` and never uses."""
-    for cls in _classes(review, module, call):
-        yield from ((cls, name) for name in _unused(review, cls))
 
 
 def _classes(review: Review, module: Module, call: ast.Call) -> Iterator[Class]:
@@ -259,38 +262,3 @@ def _classes(review: Review, module: Module, call: ast.Call) -> Iterator[Class]:
         if isinstance(func, ast.Attribute) and func.attr == "from_pretrained":
             func = func.value
         yield from (c for c in review.after.definitions(scope, func, guess=False) if isinstance(c, Class))
-
-
-def _unused(review: Review, cls: Class) -> Iterator[str]:
-    family = review.after.family(cls)
-    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in review.after.external_bases(cls)):
-        return  # a base out of sight may use what is made here
-    used: set[str] = set()
-    made: dict[str, None] = {}
-    for c in family:
-        for node in syntax.walk(c.node):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-                if isinstance(node.ctx, ast.Load):
-                    used.add(node.attr)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                used.add(node.value)  # getattr(self, "layer1")
-            if isinstance(node, ast.Assign) and c is cls and isinstance(node.value, ast.Call):
-                target = node.targets[0]
-                if (
-                    isinstance(target, ast.Attribute)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == "self"
-                ):
-                    dotted = review.after.dotted(c.module.scope_of(node), node.value.func) or ""
-                    if dotted.startswith("torch.nn.") and dotted.rpartition(".")[2] in WITH_PARAMETERS:
-                        made[target.attr] = None
-    text_elsewhere = [m.text for m in review.after.modules.values()]
-    for name in made:
-        if name not in used and not any(re.search(rf"\.{re.escape(name)}\b(?!\s*=[^=])", t) for t in text_elsewhere):
-            yield name
-
-
-WITH_PARAMETERS = frozenset(
-    "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag LSTM GRU "
-    "RNN LayerNorm BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm MultiheadAttention PReLU".split()
-)

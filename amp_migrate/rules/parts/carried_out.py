@@ -127,8 +127,9 @@ class _Parts:
             message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
             for call, function in parallel.native_calls(self.module, beside):
-                told, arguments = parallel.as_torchs(call)
-                if len(arguments) < len(arguments_of(call)):
+                at = (self.module.display, self.module.statement(call).lineno)
+                told, arguments = parallel.as_torchs(call, self.output.mended.get(at, ()))
+                if len(arguments) != len(arguments_of(call)) or self.output.mended.get(at):
                     self.edits.replace(call, call_code(self.module, call, function, arguments))
                 if told:
                     message, review = f"{message}{told}", "look"

@@ -299,12 +299,17 @@ def native_calls(module: Module, body: list[ast.stmt]) -> Iterator[tuple[ast.Cal
             yield node, module.source(node.func)
 
 
-def as_torchs(call: ast.Call) -> tuple[str, tuple[Argument, ...]]:
-    """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's."""
+def as_torchs(call: ast.Call, codes: Collection[str] = ()) -> tuple[str, tuple[Argument, ...]]:
+    """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's, and
+    with those that answer the doubts about it."""
     dropped = [k.arg for k in call.keywords if k.arg in DROPPED]
     arguments = tuple(Argument(a) for a in arguments_of(call) if not (isinstance(a, ast.keyword) and a.arg in DROPPED))
     without = f" without {', '.join(d for d in dropped if d)}, which torch does not take" if dropped else ""
     given = [k.arg for k in call.keywords if k.arg is not None]
+    for name, value, why in (ASKED_FOR[code] for code in sorted(ASKED_FOR.keys() & set(codes))):
+        arguments += (Argument(None, f"{name}={value}"),)
+        given.append(name)
+        without += f", with {name}={value}, {why}"
     return (without + _differs(given) if not any(k.arg is None for k in call.keywords) else without), arguments
 
 
