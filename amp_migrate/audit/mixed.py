@@ -142,6 +142,12 @@ class Mixed(Prepared):
     def _given_to(self, setup: SetUp) -> list[frozenset[Identity]]:
         return [frozenset(self._objects(setup.module, m)) for m in setup.models]
 
+    def made_before(self, module: Module, node: ast.AST) -> bool:
+        """Whether every way to a place of the program before is one that no set-up has come before."""
+        ways = self.before.chains.to(module, node)
+        setups = [w for s in self.around_of(module) for w in self.before.chains.to(s.module, s.call)]
+        return bool(ways) and all(self._follows(setup, way, False) is False for setup in setups for way in ways)
+
     def _constructed(self, ways: tuple[Chain, ...], chain: Chain) -> Chain | None:
         """The part of a way to a set-up that the constructor of an object goes, one of whose methods another way comes by, where
         no call is seen to make the object in that run: `agents[name](...).train()`."""

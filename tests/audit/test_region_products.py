@@ -208,3 +208,14 @@ def test_the_tables_are_those_of_the_torch_installed() -> None:
             n for n in torch._C._dispatch_get_all_op_names() if n.split(".")[0] == f"aten::{names.get(name, name)}"
         ]
         assert any(torch._C._dispatch_has_kernel_for_dispatch_key(n, "AutocastCUDA") for n in overloads), name
+
+
+@pytest.mark.parametrize("default", ["O2", "O1"])
+def test_what_is_float32_now_was_so_under_o2_whatever_the_model_computed(default: str) -> None:
+    """A product of a function that is handed it: O2 cast what the model gave, whichever dtype that had."""
+    helper = "def shaping(maps, kernel):\n    return F.conv2d(maps, kernel.cuda()).sum()\n"
+    forward = "return F.softmax(x, 1)"
+    options = {"option": f'default="{default}"', "helpers": helper, "forward": forward}
+    told = [d.message for d in found("args.opt_level", "loss = shaping(output, y)", **options)]
+    expected = "where the opt level asked for is O2 or O3: F.conv2d(maps, kernel.cuda()): what model gives was float32"
+    assert any(m.startswith(expected) for m in told)

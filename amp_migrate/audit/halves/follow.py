@@ -276,7 +276,9 @@ class Halves:
         items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
         if value == UNKNOWN:
             value = Value("maybe", "maybe")
-        was: Dtype = value.was if value.was not in HALVES or not floats else "float"
+        # What is a float now was one, whichever: O2 and O3 cast what a model gives.
+        cast = value.was in HALVES or (value.was == "?" and value.now in ("float", *HALVES))
+        was: Dtype = "float" if floats and cast else value.was
         return value._replace(was=was, items=items, origin=origin)
 
     def _output(self, function: Function, given: Mapping[str, Given] | None = None) -> Value:
