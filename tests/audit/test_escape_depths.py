@@ -107,6 +107,17 @@ def test_what_the_program_kept_in_float32_under_o2(body: str) -> None:
     assert not found("O1", body)  # whose patched functions ran it in half as well
 
 
+def test_each_product_of_what_the_program_kept_in_float32() -> None:
+    """What a product of them gives was float32 under O2 as well, and so was the next."""
+    body = "cost = 1 - hidden.float() @ out.float().t()\n        plan = torch.exp(-cost)\n"
+    body += "        plan = plan * plan\n        near = plan.matmul(cost)\n        loss = near.mm(plan).sum()"
+    assert [(d.line, d.message.partition(":")[0]) for d in found("O2", body)] == [
+        (22, "hidden.float() @ out.float().t()"),
+        (25, "plan.matmul(cost)"),
+        (26, "near.mm(plan)"),
+    ]
+
+
 @pytest.mark.parametrize(
     "body",
     [

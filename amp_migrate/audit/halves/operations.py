@@ -195,7 +195,9 @@ class Operations:
         kept = any(v.kept for v in given)
         if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
             if name in known.HALF_BOTH | known.HALF_NATIVE:
-                self.product(expr, name, given, kept)
+                if self.product(expr, name, given, kept):
+                    if self.halves.floats(self.module) and not self.halves.patches(self.module):
+                        return Value("float", "half", origin=origin, kept=True)
                 apart = name in known.HALF_NATIVE and self.halves.patches(self.module)  # which O1 left to its arguments
                 return Value(was if apart and was == "float" else "half", "half", origin=origin)
             if upcasts:
@@ -227,11 +229,11 @@ class Operations:
             return Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept)
         return UNKNOWN
 
-    def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> None:
-        """A product in a region: half now, whatever it was."""
+    def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> bool:
+        """A product in a region: half now, whatever it was. Whether it was one of what the program made float32 itself."""
         if kept and all(v.kept or (v.was in ("float", "?", "number") and not v.origin) for v in given):
             self.tell("island", expr, next(v for v in given if v.kept), name)
-            return
+            return True
         if not self.halves.patches(self.module) or self.halves.floats(self.module):
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
@@ -242,6 +244,7 @@ class Operations:
                 self.tell("unpatched", expr, floats[0], name)
             elif name != "scaled_dot_product_attention":  # which is given what linear layers made
                 self.tell("perhaps unpatched", expr, given[0], name)
+        return False
 
     def alike(self, expr: ast.expr, what: str, name: str, given: list[Value]) -> None:
         """What takes tensors of one dtype alone, and raises on half and float32 together."""
