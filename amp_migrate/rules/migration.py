@@ -249,7 +249,7 @@ class Migration:
 
     def _asked(self, module: Module, node: ast.AST) -> str:
         """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
-        if self.scales:
+        if self.scales and not self._scaling_off():
             saved = self.scaler.snapshot()
             self.scaler.demands = False  # only to ask whether it is enabled
             try:
