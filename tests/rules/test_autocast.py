@@ -868,3 +868,20 @@ def test_a_model_out_of_one_variable_for_model_and_optimizer_is_run_in_a_region(
     after = rewrite(source).after
     assert after is not None
     assert 'with torch.autocast("cuda", dtype=torch.float16):\n                output = model(x)' in after
+
+
+def test_a_branch_that_picks_elements_of_the_output_is_taken_into_the_region() -> None:
+    body = (
+        "output = model(x)\nif mask is not None:\n    mask = mask.type(torch.bool)\n    mask = mask.to(y.device)\n"
+        "    output = output.masked_select(mask)\n    y = y.masked_select(mask)\nloss = criterion(output, y)\n"
+    )
+    region = "".join(f"    {line}\n" for line in body.splitlines())
+    scaled = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
+    check_rewrite(
+        apex(body + scaled, imports="from apex import amp\nfrom project import mask"),
+        native(
+            f'with torch.autocast("cuda", dtype=torch.float16):\n{region}'
+            "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()\n",
+            imports="from project import mask",
+        ),
+    )

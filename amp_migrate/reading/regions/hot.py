@@ -12,7 +12,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards
-from amp_migrate.reading.values.tensors import SHAPE_METHODS
+from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
 LOSS_NAMES = re.compile(
     r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|(?<![a-z])nll|kl_div|objective)", re.IGNORECASE
@@ -41,7 +41,7 @@ PREPARING_CALLS = frozenset(
     """.split()
 )
 # Methods of tensors that neither Apex nor autocast runs in another dtype than they are given.
-UNCAST = frozenset(
+UNCAST = SELECTING_METHODS | frozenset(
     "add add_ sub sub_ mul mul_ div div_ neg neg_ abs abs_ eq ne gt lt ge le clamp clamp_ expand expand_as t fill_ zero_ "
     "copy_ record_stream wait_stream masked_fill masked_fill_ logical_and logical_or logical_not any all".split()
 )

@@ -15,11 +15,12 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import Block, Node, find
 from amp_migrate.reading.regions.hot import TRIVIAL_CALLS, worth
 from amp_migrate.reading.values.returned import MAKERS
-from amp_migrate.reading.values.tensors import SHAPE_METHODS
+from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
 # Calls between two regions that one around both may cover: they move, shape or make tensors, or ask what something is.
 QUIET_CALLS = (
     SHAPE_METHODS
+    | SELECTING_METHODS
     | MAKERS
     | frozenset(
         "bool dim float getattr half hasattr int is_tensor isinstance len long numel ones_like permute size squeeze "

@@ -24,11 +24,12 @@ SHAPE_METHODS = frozenset(
     "cuda cpu to repeat chunk split narrow unfold flip roll select view_as reshape_as abs neg sum max min "
     "clamp add sub mul div masked_fill repeat_interleave swapaxes movedim triu tril diagonal".split()
 )
-OTHER_METHODS = frozenset(
+SELECTING_METHODS = frozenset("gather index_select masked_select take take_along_dim".split())  # elements, as they are
+OTHER_METHODS = SELECTING_METHODS | frozenset(
     "size dim numel item tolist numpy stride type type_as new new_zeros new_ones new_full new_tensor "
     "new_empty data_ptr get_device is_contiguous is_floating_point zero_ fill_ copy_ long int bool byte "
-    "gather scatter scatter_ index_select argmax argmin topk sort argsort nonzero eq ne gt lt ge le "
-    "nelement element_size register_hook retain_grad unbind any all masked_select index_add_ index_copy_ "
+    "scatter scatter_ argmax argmin topk sort argsort nonzero eq ne gt lt ge le "
+    "nelement element_size register_hook retain_grad unbind any all index_add_ index_copy_ "
     "index_put_ unique".split()
 )
 TENSOR_METHODS = FLOAT_METHODS | SHAPE_METHODS | OTHER_METHODS
