@@ -167,7 +167,7 @@ class _Calls:
         then = self.review.before.arguments(old, was, bound=bool(filled))
         if now is None or then is None:
             return self._unpacked_into(new, old, call)
-        for name in then.keys() & {p.arg for p in new.parameters}:
+        for name in [n for n in then if n in {p.arg for p in new.parameters}]:
             if name not in now or syntax.text(now[name]) != syntax.text(then[name]):
                 return f"{syntax.text(then[name])} no longer arrives as {name}"
         return None
