@@ -68,9 +68,9 @@ def check(review: Review) -> Iterable[Doubt]:
         module = review.after.modules.get(path)
         if module is None or module.words.isdisjoint((*CLASS_TESTS, "type", "__class__")):
             continue
-        for node in syntax.walk(module.tree):
-            if isinstance(node, (ast.Call, ast.Compare)):
-                yield from _asked(review, module, node, replaced, own)
+        asking: list[ast.Call | ast.Compare] = [*module.calls(), *syntax.every(module.tree, ast.Compare)]
+        for node in asking:
+            yield from _asked(review, module, node, replaced, own)
 
 
 def _replaced(review: Review) -> Iterator[Replaced]:

@@ -133,8 +133,8 @@ def _products(both: Mixed, module: Module) -> Iterator[Product]:
         if name in (f"torch.{last}", f"torch.nn.functional.{last}") or (method and not program.methods_named(last)):
             yield call
     if "@" in module.text:
-        for node in syntax.walk(module.tree):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        for node in syntax.every(module.tree, ast.BinOp):
+            if isinstance(node.op, ast.MatMult):
                 yield node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from amp_migrate.audit.program import syntax
@@ -32,16 +32,13 @@ class Scope:
         self.module = module
         self.node = node
         self.parent = parent
+        self.is_class = isinstance(node, ast.ClassDef)
         own = getattr(node, "name", "<lambda>" if isinstance(node, ast.Lambda) else "")
         self.qualname: str = f"{parent.qualname}.{own}" if parent is not None and parent.qualname else own
         self.bindings: dict[str, list[ast.AST]] = {}
         self.outer: set[str] = set()  # names declared global or nonlocal
         self.function: Function | None = None
         self.cls: Class | None = None
-
-    @property
-    def is_class(self) -> bool:
-        return isinstance(self.node, ast.ClassDef)
 
     def binder(self, name: str) -> Scope | None:
         """The scope whose binding a read of `name` here sees; None for a builtin or an undefined name."""
@@ -69,13 +66,13 @@ class Function:
         self.owner = owner
         scope.function = self
 
-    @property
-    def parameters(self) -> list[ast.arg]:
+    @cached_property
+    def parameters(self) -> Sequence[ast.arg]:
         """Named parameters in order, keyword-only ones last; without `*args` and `**kwargs`."""
         a = self.node.args
         return [*a.posonlyargs, *a.args, *a.kwonlyargs]
 
-    @property
+    @cached_property
     def bound(self) -> bool:
         """Whether a call through an instance or the class fills the first parameter."""
         return self.owner is not None and not any(

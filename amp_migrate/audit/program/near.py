@@ -123,6 +123,22 @@ def _closure(start: Iterable[Module], edges: Callable[[Module], set[Module]]) ->
 def _imported(program: Program, module: Module) -> set[Module]:
     """The files that a file imports itself."""
     found: set[Module] = set()
+    for name in _written(module):
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            other = program.module_named(".".join(parts[:end]), module)
+            if other is not None:
+                found.add(other)
+                break
+    return found - {module}
+
+
+def _written(module: Module) -> list[str]:
+    """The dotted names that a file may import, as the project calls them; kept, for most files stay as they are."""
+    known: list[str] | None = module.__dict__.get("_imported_names")
+    if known is not None:
+        return known
+    found: dict[str, None] = {}
     package = module.name.split(".")
     if not module.path.endswith("__init__.py"):
         package = package[:-1]
@@ -134,14 +150,9 @@ def _imported(program: Program, module: Module) -> set[Module]:
             home = ".".join([*above, *([base] if base else [])])
             inner = [n.split()[0] for n in names.strip("() \n\r").split(",") if n.split()]
             dotted = [home, *(f"{home}.{n}" for n in inner)]
-        for name in dotted:
-            parts = name.split(".")
-            for end in range(len(parts), 0, -1):
-                other = program.module_named(".".join(parts[:end]), module)
-                if other is not None:
-                    found.add(other)
-                    break
-    return found - {module}
+        found |= dict.fromkeys(dotted)
+    module.__dict__["_imported_names"] = list(found)
+    return list(found)
 
 
 def runs_itself(module: Module) -> bool:

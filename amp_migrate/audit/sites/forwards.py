@@ -248,10 +248,10 @@ class Forwards:
         """Methods that run a model and are taken as values, by their names."""
         found: dict[str, dict[ast.Attribute, Module]] = {}
         for module in self.modules:
-            if module.words.isdisjoint(self._computing):
-                continue
-            for node in syntax.walk(module.tree):
-                if isinstance(node, ast.Attribute) and node.attr in self._computing and isinstance(node.ctx, ast.Load):
+            for name in module.words & self._computing:
+                for node in module.loads.get(name, ()):
+                    if not isinstance(node, ast.Attribute):
+                        continue
                     parent = module.parents.get(node)
                     if not (isinstance(parent, ast.Call) and parent.func is node) and not isinstance(
                         parent, ast.Attribute

@@ -31,26 +31,23 @@ OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, cou
 
 def network_names(modules: Iterable[Module], methods: frozenset[str] = OF_MODULES) -> set[str]:
     """Names of what is trained, evaluated, saved or loaded as a module is."""
-    found: set[str] = set()
-    for module in modules:
-        moved: set[str] = set()
-        for call in module.calls():
-            if isinstance(call.func, ast.Attribute):
-                name = last_name(call.func.value)
-                if name is None:
-                    continue
-                if call.func.attr in methods:
-                    found.add(name)
-                elif call.func.attr in ("to", "cuda"):
-                    moved.add(name)
-        if moved and "from_pretrained" in module.text:
-            for target, value, _ in assignments(module):
-                name = last_name(target)
-                if (
-                    name in moved
-                    and isinstance(value, ast.Call)
-                    and syntax.text(value.func).endswith("from_pretrained")
-                ):
+    return {name for module in modules for name in _network_names(module, methods)}
+
+
+def _network_names(module: Module, methods: frozenset[str]) -> set[str]:
+    """Those of one file; kept, for most files stay as they are."""
+    known: dict[frozenset[str], set[str]] = module.__dict__.setdefault("_network_names", {})
+    if methods in known:
+        return known[methods]
+    found = known[methods] = set()
+    on = [(last_name(c.func.value), c.func.attr) for c in module.calls() if isinstance(c.func, ast.Attribute)]
+    found |= {name for name, method in on if name is not None and method in methods}
+    moved = {name for name, method in on if name is not None and method in ("to", "cuda") and method not in methods}
+    if moved and "from_pretrained" in module.text:
+        for target, value, _ in assignments(module):
+            name = last_name(target)
+            if name in moved and isinstance(value, ast.Call):
+                if syntax.text(value.func).endswith("from_pretrained"):
                     found.add(name)
     return found
 
@@ -142,7 +139,11 @@ def _of_itself(node: ast.AST) -> TypeGuard[ast.Call]:
 
 def _other_framework(module: Module) -> bool:
     """Whether the networks of a file are TensorFlow's, which Apex never touched."""
-    return bool(TENSORFLOW.search(module.read)) and not TORCH.search(module.read)
+    known: bool | None = module.__dict__.get("_other_framework")
+    if known is None:
+        known = bool(TENSORFLOW.search(module.read)) and not TORCH.search(module.read)
+        module.__dict__["_other_framework"] = known
+    return known
 
 
 def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:

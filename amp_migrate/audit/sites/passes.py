@@ -16,7 +16,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.regions import Regions
-from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.setups import Identity, argument
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
 from amp_migrate.audit.sites.writers import (
     IN_PLACE,
@@ -110,6 +110,7 @@ class Passes:
         self.weights.freeze(forwards.modules)
         self.cleared = cleared
         self._forward: dict[Module, dict[ast.Call, Forward]] = {}
+        self._methods_of: dict[tuple[Scope, ast.Attribute], list[Function]] = {}
         self._does: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.Call, _What]] = {}
         self._idle: set[tuple[Function, frozenset[tuple[str, Value]]]] = set()  # functions that ran and wrote nothing
         self.happened = 0  # what ran, was written or cut short, up to now
@@ -189,7 +190,8 @@ class Passes:
             if not (unchanged and idle):  # what has changed nothing is joined once
                 end.join(self.state)
             idle = unchanged
-        end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
+        if graphs:
+            end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
         self.state = end
 
     def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
@@ -289,6 +291,9 @@ class Passes:
 
     def _methods(self, at: _Call, func: ast.Attribute) -> list[Function]:
         """The methods that a call on an object runs, where it is seen to be made."""
+        key = (at.frame.scope, func)
+        if key in self._methods_of:
+            return self._methods_of[key]
         found: list[Function] = []
         for origin in in_order(self.forwards.values.origins(at.frame.scope, func.value)):
             if isinstance(origin.node, ast.Call) and not origin.path:
@@ -296,6 +301,7 @@ class Passes:
                 for made in self.program.definitions(scope, origin.node.func, guess=False):
                     if isinstance(made, Class):
                         found += [f for f in self.program._method(made, func.attr) if f not in found]
+        self._methods_of[key] = found
         return found
 
     def _forwards_of(self, module: Module) -> dict[ast.Call, Forward]:
@@ -367,13 +373,17 @@ class Passes:
 
     def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
         """A run without gradients, or one with them of what ran without: its half copies have no history."""
-        module = at.frame.scope.module
+        module, blind_before = at.frame.scope.module, self.state.blind
+        if self.gradless:
+            seeing: dict[Identity, list[Place]] = {}  # what ran with gradients, by the network that it is of
+            for ran in self.state.ran.keys() - blind_before.keys() if places else ():
+                seeing.setdefault(ran[0], []).append(ran)
+            for place in places:
+                if not any(covers(ran, place) for ran in seeing.get(place[0], ()) if ran not in blind_before):
+                    blind_before.setdefault(place, (module, call, self.running[0]))
+            return
         for place in places:
-            if self.gradless:
-                if not any(covers(ran, place) for ran in self.state.ran.keys() - self.state.blind.keys()):
-                    self.state.blind.setdefault(place, (module, call, self.running[0]))
-                continue
-            for blind, (where, first, named) in self.state.blind.items():
+            for blind, (where, first, named) in blind_before.items():
                 if covers(blind, place) or (not followed and overlap(blind, place)):
                     if chosen_apart(where, first, module, call):
                         continue

@@ -175,6 +175,13 @@ Identity = tuple[object, ...]
 
 def identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identity]:
     """What tells whether two expressions may be one object: where it is made; else its name where the trail ends."""
+    key = (scope, expr)
+    if key not in values.kept:
+        values.kept[key] = _identities(values, scope, expr)
+    return values.kept[key]
+
+
+def _identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identity]:
     found: set[Identity] = set()
     todo: list[Origin] = list(values.origins(scope, expr))
     if any(o.kind == "literal" for o in todo):

@@ -23,6 +23,7 @@ class Values(Sources):
         super().__init__(program)
         self._search = Search(self)
         self._table = Table(self._search.step)
+        self.kept: dict[tuple[Scope, ast.expr], frozenset[tuple[object, ...]]] = {}  # see `identities`
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
