@@ -32,6 +32,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain
+from amp_migrate.reading.units.held import fields_of_one
 from amp_migrate.reading.units.places import Keys, Names, taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
 
@@ -161,6 +162,7 @@ class Events:
                     keys = self.optimizers.of(module, (), names)
                 if keys:
                     given[parameter] = keys
+            given |= self._fields(module, function, call, names)
             told = self._constants(function, call)
             each = _each_alone({p: k for p, k in given.items() if not self._several(function, p)})
             states += [self._function(function, before, {**given, **one}, told) for one in each]
@@ -170,6 +172,19 @@ class Events:
         if len(functions) > len(states):
             states.append(state)
         return join(states) or state
+
+    def _fields(self, module: Module, function: Function, call: ast.Call, names: Names) -> dict[str, Keys]:
+        """The optimizers in fields of the one object whose method is called, as the method writes them."""
+        own = function.scope.self_name
+        if len(self.optimizers) < 2 or own is None or function.name == "__init__":
+            return {}
+        method = isinstance(call.func, ast.Attribute) and call.func.attr == function.name
+        receiver = call.func.value if method and isinstance(call.func, ast.Attribute) else call.func
+        if isinstance(receiver, ast.Name) and receiver.id == module.scope_of(call).self_name:
+            return {own + n[len(receiver.id) :]: k for n, k in names.items() if n.startswith(f"{receiver.id}.")}
+        fields = fields_of_one(self.project, module, receiver)
+        found = ((f"{own}.{field}", self.optimizers.stands_for(module, value, names)) for field, value in fields)
+        return {name: keys for name, keys in found if keys}
 
     def _copies(self, functions: list[Function]) -> list[Function]:
         """Of what one call may run, as the object is: methods with a plain backward beside one that scales. Which one runs

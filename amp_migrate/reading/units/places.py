@@ -14,6 +14,7 @@ from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.processes import importing
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.units.held import held_by_one
 
 if TYPE_CHECKING:
     from amp_migrate.reading.units.unit import Unit
@@ -128,9 +129,10 @@ class Optimizers:
 
     def keys(self, module: Module, node: ast.expr, names: Names) -> Keys:
         """The optimizers that an expression may stand for: all of them where it cannot be told."""
-        if isinstance(node, ast.Name) and node.id in names:
-            return names[node.id]
-        slots = set(self.project.sources(module, node))
+        if isinstance(node, (ast.Name, ast.Attribute)) and (text := dotted(node)) in names and text is not None:
+            return names[text]
+        held = held_by_one(self.project, module, node) if len(self.places) > 1 else None
+        slots = set(self.project.sources(module, node if held is None else held))
         found = frozenset(i for i, group in enumerate(self.places) if slots & group)
         return found or frozenset(range(len(self.places)))
 
