@@ -112,3 +112,40 @@ def test_arguments_that_are_bound_before_carry_what_another_call_put_there(setup
         train=train,
     )
     assert not [d for d in doubts(old, new) if "args.scaler" in d.message]
+
+
+BOUND = """
+import torch
+from functools import partial
+{imports}
+from data import loader, criterion, model, optimizer
+
+def train({parameters}):
+    loss = criterion(model(x))
+    {scaled}
+
+run = partial(train, model)
+for x in loader:
+    run({arguments})
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "fits"),
+    [("optimizer, scaler, x", "", True), ("optimizer, x", "", False), ("optimizer, scaler, x", "print(run)", False)],
+)
+def test_what_a_partial_binds_is_called_with_all_that_is_needed(arguments: str, more: str, fits: bool) -> None:
+    old = BOUND.format(
+        imports="from apex import amp\nmodel, optimizer = amp.initialize(model, optimizer)",
+        parameters="model, optimizer, x",
+        scaled="with amp.scale_loss(loss, optimizer) as s:\n        s.backward()\n    optimizer.step()",
+        arguments="optimizer, x",
+    )
+    new = BOUND.format(
+        imports="scaler = torch.amp.GradScaler('cuda')",
+        parameters="model, optimizer, scaler, x",
+        scaled="scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()",
+        arguments=arguments,
+    )
+    found = [d for d in doubts(old + more, new + more) if d.code == "AMP132"]
+    assert (not found) is fits, found

@@ -274,7 +274,7 @@ def test_calls_in_a_row_that_ask_for_different_scales_are_refused() -> None:
 
 
 def test_a_loop_that_is_passed_around_finds_its_setting_at_module_level(tmp_path: Path) -> None:
-    train = script(", loss_scale=scale").replace("return fit(", "loop = fit\n        return loop(")
+    train = script(", loss_scale=scale").replace("return fit(", "loop = fit\n        print(loop)\n        return loop(")
     results = rewrite_files({"engine.py": ENGINE, "train.py": train})
     assert "AMP227" in {f.code for r in results.values() for f in r.findings}
     assert not [f for r in results.values() for f in r.findings if f.code == "AMP531"]

@@ -26,6 +26,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER
+from amp_migrate.audit.unset.indirect import directly
 from amp_migrate.audit.unset.passing import Passing, misfit
 from amp_migrate.audit.unset.places import Body
 from amp_migrate.findings import Code
@@ -178,6 +179,8 @@ class _Calls:
         given = {k.arg for k in call.keywords}
         if None in given or not more - given:
             return None
+        if not given and len(new.parameters) == len(old.parameters) and len(_required(new)) == len(_required(old)):
+            return None  # one has taken another's place: `train(*values)`, and what stood for `amp` is the scaler
         return f"{' and '.join(sorted(more))} is missing"
 
     def _call_before(self, module: Module, call: ast.Call) -> ast.Call | None:
@@ -213,8 +216,25 @@ class _Calls:
                     "Process",
                 ):
                     continue
+                if isinstance(call, ast.Call) and self._bound_and_called(new, module, call):
+                    continue
                 message = f"{new.name} is handed on here to code that calls it without {' and '.join(more)}"
                 yield self._doubt(module, node, new, message)
+
+    def _bound_and_called(self, new: Function, module: Module, call: ast.Call) -> bool:
+        """Whether a call only binds the first arguments, and every call of what that gives has all that is needed:
+        `run = partial(train, model)`, `run(optimizer, scaler)`."""
+        scope, parent = module.scope_of(call), module.parents.get(call)
+        made: list[ast.AST | None] = [parent] if isinstance(parent, ast.Call) and parent.func is call else []
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+            name = parent.targets[0].id
+            uses = [n for n in module.loads.get(name, ()) if module.scope_of(n).binder(name) is scope.binder(name)]
+            made = [c if isinstance(c := module.parents.get(n), ast.Call) and c.func is n else None for n in uses]
+        for one in made:
+            direct = directly(self.review.after, module.scope_of(one), one) if isinstance(one, ast.Call) else one
+            if not isinstance(direct, ast.Call) or direct is one or misfit(new.node.args, direct, 0) is not None:
+                return False
+        return bool(made)
 
     def _unpacked(self, new: Function, length: int) -> Iterator[Doubt]:
         for module, call in self.review.after.callers(new):

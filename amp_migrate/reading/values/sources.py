@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, given_once
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.table import Path
@@ -155,12 +155,39 @@ def _handed_on(project: Project, module: Module) -> set[ast.AST]:
     found: set[ast.AST] = set()
     for name in project.once(_defined) & (module.loads.keys() | module.named.keys()):
         for use in (*module.loads.get(name, ()), *module.named.get(name, ())):
-            if isinstance(use, (ast.Name, ast.Attribute)) and _as_value(module, use):
+            if (
+                isinstance(use, (ast.Name, ast.Attribute))
+                and _as_value(module, use)
+                and not _only_called(project, module, use)
+            ):
                 found.update(project.definitions(module, use))
                 if isinstance(use, ast.Attribute):
                     methods = (m for cls in project.classes_of(module, use.value) for m in cls.variants_of(name))
                     found.update(method.node for method in methods)
     return found
+
+
+def _only_called(project: Project, module: Module, use: ast.AST) -> bool:
+    """Whether a function is only called by the one name that it is given (`fn = train`, `fn(loader)`), or by its entry in a
+    table (`phases = {"train": train}`, `phases["train"](loader)`)."""
+    kept = module.parents.get(use)
+    table = isinstance(kept, ast.Dict)
+    stmt = module.parents.get(kept) if table and kept is not None else kept
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(name := stmt.targets[0], ast.Name):
+        return False
+    scope = module.scope_of(name).lookup(name.id)
+    if scope is None or scope.is_class or given_once(scope, name.id) is None:
+        return False
+    if scope.is_module and any(project.handed_on.readers(module, name.id)):
+        return False
+    uses = [n for n in module.loads.get(name.id, ()) if module.scope_of(n).lookup(name.id) is scope]
+    for node in uses:
+        called: ast.AST | None = module.parents.get(node) if table else node
+        by_key = not table or (isinstance(called, ast.Subscript) and isinstance(called.slice, ast.Constant))
+        call = module.parents.get(called) if called is not None else None
+        if not by_key or not isinstance(call, ast.Call) or call.func is not called or not project.resolved.get(call):
+            return False
+    return bool(uses)
 
 
 def _as_value(module: Module, use: ast.AST) -> bool:

@@ -268,17 +268,20 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     assert parameter is not None
     m.edit(function.module).replace(parameter, thread.name)
     for module, call in thread.calls:
-        value = next((v for p, v in m.project.arguments(function, call) if p == old), None)
-        if value is None:
-            if call not in thread.without or function.defaults.get(old) is None:
-                _argument(m, plan, module, call, NAMED, thread)
-            continue
-        keyword = module.parents.get(value)
-        text = "None" if call in thread.without and is_none(value) else plan.at(module, call)
-        if isinstance(keyword, ast.keyword):
-            m.edit(module).replace(keyword, f"{thread.name}={text}")
-        else:
-            m.edit(module).replace(value, text)
+        sites = [call]
+        if m.project.partial_of(module, call):  # `partial(train, model)(loader, amp)`
+            later = [c for c, bound in m.project.through.items() if bound is call]
+            sites = later or [ast.Call(call.func, call.args[1:], call.keywords)]
+        given = [v for c in sites for p, v in m.project.arguments(function, c) if p == old]
+        if not given and (call not in thread.without or function.defaults.get(old) is None):
+            _argument(m, plan, module, call, NAMED, thread)
+        for value in dict.fromkeys(given):
+            keyword = module.parents.get(value)
+            text = "None" if call in thread.without and is_none(value) else plan.at(module, call)
+            if isinstance(keyword, ast.keyword):
+                m.edit(module).replace(keyword, f"{thread.name}={text}")
+            else:
+                m.edit(module).replace(value, text)
     m.output.note(
         function.module,
         function.node,
