@@ -70,10 +70,11 @@ class Objects:
             binder = scope.binder(expr.id)
             if binder is not None and (binder, expr.id) in env:
                 return env[binder, expr.id]
-            if binder is not None and not any(isinstance(n, ast.arg) for n in binder.bindings[expr.id]):
+            if binder is not None:
                 nodes = binder.bindings[expr.id]
+                handed = [n for n in nodes if isinstance(n, ast.arg)]
                 loops = [n for n in nodes if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension))]
-                if loops:
+                if loops and not handed:
                     loop = _innermost(scope, expr, loops)
                     one = _only_turn(loop, expr)
                     return (
@@ -81,14 +82,15 @@ class Objects:
                         if one is not None
                         else self._looped(scope, expr, loop, env)
                     )
-                given = [(v, item) for n in nodes for v, item in given_to(n, expr.id)]
+                given = [(v, item) for n in nodes for v, item in given_to(n, expr.id)] if not loops else []
+                refs = [self._of(binder, expr, self.values.parameter(binder, n)) for n in handed] if given else []
                 if given and (binder, expr.id) not in self._asked:
                     self._asked.add((binder, expr.id))
-                    refs = [self._item(binder, v, item, env, depth) for v, item in given]
+                    refs += [self._item(binder, v, item, env, depth) for v, item in given]
                     self._asked.discard((binder, expr.id))
                     return self._union(refs, expr)
                 if given:
-                    return Ref("None", None)
+                    return self._union(refs, expr) if refs else Ref("None", None)
         if (
             env and isinstance(expr, ast.Attribute) and isinstance(expr.value, ast.Name)
         ):  # a field of the one object meant

@@ -13,7 +13,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.search import Search
-from amp_migrate.audit.values.table import Table
+from amp_migrate.audit.values.table import Question, Table
 
 
 class Values(Sources):
@@ -28,6 +28,10 @@ class Values(Sources):
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
         return self._table.answer(self._search.value(scope, expr, path))
+
+    def parameter(self, scope: Scope, node: ast.arg) -> frozenset[Origin]:
+        """What callers hand over as a parameter, whatever the function gives that name later."""
+        return self._table.answer(Question("parameter", (scope, node, ())))
 
     def of(self, module: Module, expr: ast.expr) -> frozenset[Origin]:
         """The same for an expression where it stands."""
