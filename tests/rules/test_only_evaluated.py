@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_manual, rewrite
+from tests.rules.helpers import check_manual, rewrite, rewrite_files
 
 TRAIN = """
 import torch
@@ -89,3 +89,15 @@ def test_a_state_that_a_later_training_goes_on_with_is_not_dropped() -> None:
     )
     assert both != EITHER
     check_manual(TRAIN + TEST.format(load='amp.load_state_dict(checkpoint["amp"])') + both, "AMP431")
+
+
+def test_a_state_that_no_run_has_is_told_so_and_named_after_no_other_program() -> None:
+    trains = TRAIN.replace("train(args)", "train(args=None)") + 'if __name__ == "__main__":\n    train()\n'
+    saves = 'import torch\nfrom apex import amp\n\nif __name__ == "__main__":\n    torch.save({"amp": amp.state_dict()}, "a.pt")\n'
+    results = rewrite_files({"train.py": trains, "other.py": saves})
+    (left,) = [f for r in results.values() for f in r.findings if f.status == "manual" and f.code == "AMP116"]
+    assert results["train.py"].after is not None  # which is none of its business
+    assert results["other.py"].after is None
+    assert left.message.startswith("no run of this file comes by an amp.initialize (those of train.py:9")
+    imported = rewrite_files({"train.py": trains, "other.py": "import train\n" + saves})
+    assert not any("no run of this file" in f.message for r in imported.values() for f in r.findings)

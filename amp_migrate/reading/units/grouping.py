@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import in_process, is_script
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
@@ -257,4 +258,14 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
     ]
     if near := [u for u in near if site.module in u.tied]:  # a method's name alone joins no programs
         return near
-    return _only([u for u in units if u.inits or u.losses], site.module)
+    known = [u for u in units if u.inits or u.losses]
+    if is_script(site.module) and _calls_itself(project, site):
+        together = in_process(project, [site.module])
+        known = [u for u in known if any(module in together for module, _ in anchors(u))]
+    return _only(known, site.module)
+
+
+def _calls_itself(project: Project, site: Site) -> bool:
+    """Whether a site is run by the code of its own file: not only, perhaps, by a program that loads it by name."""
+    function = project.function_of(site.module, site.node)
+    return function is None or any(module is site.module for module, _ in project.calls.get(function, ()))

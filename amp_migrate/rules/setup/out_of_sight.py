@@ -6,10 +6,11 @@ No codes of its own: `initialize.py` and `step.py` refuse with these reasons.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.values.sources import Sources
@@ -45,6 +46,12 @@ def no_initialize(m: Migration, site: Site) -> str:
         )
     if not found:
         return "amp.initialize is not in sight; rewrite this file together with the one that calls it"
+    together = in_process(m.project, [site.module])
+    if not any(place.module in together for place in _sites(m, "initialize", "init")):
+        return (
+            f"no run of this file comes by an amp.initialize (those of {found} are other programs'), without which Apex raises "
+            "here: call it before, or delete this"
+        )
     uncalled = _uncalled(m, site.module, site.node)
     if uncalled is not None:
         return (
@@ -140,17 +147,18 @@ def still_imports(module: Module, edits: Edits, node: ast.Import | ast.ImportFro
     )
 
 
+def _sites(m: Migration, *names: str) -> Iterator[Site]:
+    """The calls of functions of amp in the files given."""
+    wanted = {f"apex.amp.{name}" for name in names}
+    for module in m.project.modules:
+        if m.project.may_name_apex(module):
+            yield from (site for site in find_sites(m.project, module) if site.name in wanted)
+
+
 def _places(m: Migration, *names: str) -> str:
     """Where the files given call functions of amp; empty where they do not."""
-    wanted = {f"apex.amp.{name}" for name in names}
-    found = [
-        (module.display, site.at[0])
-        for module in m.project.modules
-        if m.project.may_name_apex(module)
-        for site in find_sites(m.project, module)
-        if site.name in wanted
-    ]
-    shown = ", ".join(f"{path}:{line}" for path, line in sorted(found)[:NAMED])
+    found = sorted((site.module.display, site.at[0]) for site in _sites(m, *names))
+    shown = ", ".join(f"{path}:{line}" for path, line in found[:NAMED])
     return f"{shown}, ..." if len(found) > NAMED else shown
 
 
