@@ -70,7 +70,7 @@ ANSWERS = {
     "torch.softmax(h, 1).squeeze(-1) | self.norm(h).mean(1) | self.twice(h)[0] | h.exp().detach().cpu() | "
     "F.interpolate(h, size=4) | self.norm(h).view(1, -1).chunk(2) | torch.zeros(3, 4) | "
     "F.cross_entropy(h, y, reduction='none') | torch.where(h > 0, self.norm(h), h) | F.grid_sample(h, self.norm(h)) | "
-    "h.type_as(self.norm(h))",
+    "h.type_as(self.norm(h)) | F.grid_sample(h, grid=self.norm(h))",
     "scalar": "F.cross_entropy(h, y) | self.loss(h, y) | h.norm() | h.sum() | self.norm(h).mean() | self.one | "
     "0.5 * F.mse_loss(h, x) + self.loss(h, y)",
     "integer": "h.argmax(1) | h.max(1)[1] | h.topk(5)[1] | h.max(1).indices | h > 0 | h.argmax(1).view(-1).cpu() | h.long() | "

@@ -53,6 +53,52 @@ def test_the_mean_of_an_output_is_taken_of_float32(loss: str, expected: str) -> 
     assert found(result, "AMP518")
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "loss = (output * torch.ones(2).cuda()).mean()",
+        "loss = torch.mean(torch.softmax(output, dim=1) * output)",
+        "kept = output * output.float()\nloss = kept.mean()",
+        "loss = torch.mean(torch.where(y > 0, output, torch.zeros(2).cuda()))",
+    ],
+)
+def test_half_with_float32_is_float32(lines: str) -> None:
+    region = lines.replace("\n", "\n    ")
+    result = check_rewrite(
+        apex(f"output = model(x)\n{lines}\n{SCALE}"),
+        native(f"{REGION}output = model(x)\n    {region}\n{STEP}"),
+    )
+    assert not found(result, "AMP518")
+
+
+def test_a_single_float32_number_leaves_half_as_it_is() -> None:
+    for value in ("torch.tensor(2.0).cuda()", "y", "torch.nn.functional.cross_entropy(output, y)"):
+        result = rewrite(apex(f"output = model(x)\nother = {value}\nloss = (output * other).mean()\n{SCALE}"))
+        assert found(result, "AMP518"), value
+
+
+NO_GRADIENT = [
+    "weight = output.detach()\nloss = weight.mean() * F.mse_loss(output, y)",
+    "loss = output.detach().mean() * F.mse_loss(output, y)",
+    "with torch.no_grad():\n    near = torch.mm(output, output.t())\nloss = near.mean() * F.mse_loss(output, y)",
+    "kept = []\nkept.append(output.detach())\nloss = torch.mean(kept[0]) * F.mse_loss(output, y)",
+]
+
+
+@pytest.mark.parametrize("lines", NO_GRADIENT)
+def test_what_carries_no_gradient_is_left_as_o1_had_it(lines: str) -> None:
+    """O2 and O3 gave outputs in float32, and so their mean."""
+    program = apex(
+        f"output = model(x)\n{lines}\n{SCALE}", imports="import torch.nn.functional as F\nfrom apex import amp"
+    )
+    assert not found(rewrite(program), "AMP518")
+    (finding,) = found(rewrite(program.replace('"O1"', '"O2"')), "AMP518")
+    assert finding.message.endswith("O2 and O3 gave them so")
+    graded = program.replace("output.detach()", "output").replace("with torch.no_grad()", "if True")
+    (finding,) = found(rewrite(graded), "AMP518")
+    assert finding.message.endswith("the gradient is the scale")
+
+
 def test_the_mean_of_a_forward_is_taken_of_float32() -> None:
     check_rewrite(
         apex(f"real = model(x).mean()\nfake = model(y).mean()\nloss = fake - real\n{SCALE}"),

@@ -97,7 +97,7 @@ class Forwards:
         gives, where no gradients are made: `scores = run_batch(args, model, batch)`."""
         if len(call.args) + len(call.keywords) < 2 or isinstance(module.parents.get(call), ast.Expr):
             return False
-        return self.handed_over(module, call) and _without_gradients(module, call)
+        return self.handed_over(module, call) and under_no_grad(module, call)
 
     def _of_networks(self, name: str) -> list[Function]:
         """The methods of that name of the program's networks: of a model whose class is not seen."""
@@ -298,7 +298,7 @@ class Forwards:
         return helps
 
 
-def _without_gradients(module: Module, node: ast.AST) -> bool:
+def under_no_grad(module: Module, node: ast.AST) -> bool:
     """Whether a node stands in `with torch.no_grad():` or in a function that is decorated so."""
     found: list[ast.expr] = []
     for around in module.ancestors(node):

@@ -11,7 +11,7 @@ from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import Node
-from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.forwards import Forwards, under_no_grad
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
 LOSS_NAMES = re.compile(
@@ -115,12 +115,17 @@ def hot_statements(
 class Outputs:
     """What forwards gave, as long as nothing has reduced it or made a loss of it: it may be float16.
 
-    `runs` tells a forward; `given` are the parameters that such an output is passed for.
+    `runs` tells a forward; `given` are the parameters that such an output is passed for; `graded`: the names of those through
+    which a gradient comes.
     """
 
-    def __init__(self, nodes: list[Node], runs: Callable[[ast.AST], bool], given: set[str]) -> None:
+    def __init__(
+        self, nodes: list[Node], runs: Callable[[ast.AST], bool], given: set[str], module: Module | None = None
+    ) -> None:
         self.runs = runs
         self.names = set(given)
+        self.graded = set(given)
+        self.module = module
         self.reduced: list[Node] = []  # simple statements that reduce one
         for n in nodes:
             forward = any(runs(a) for a in n.calls)
@@ -129,7 +134,23 @@ class Outputs:
             if any(self.sums(a) or self.averages(a) is not None for a in n.own):
                 self.reduced.append(n)
             elif forward or (_carries(n) and not any(is_loss(a) for a in n.calls)):
-                self.names |= {d for d in defines(n) if not LOSS_NAMES.search(d)}
+                new = {d for d in defines(n) if not LOSS_NAMES.search(d)}
+                self.names |= new
+                self.graded |= new if self.has_gradient(n.stmt) else set()
+
+    def has_gradient(self, node: ast.AST) -> bool:
+        """Whether a gradient comes through a statement or an expression to some forward."""
+        if self.module is not None and under_no_grad(self.module, node):
+            return False
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            return self.has_gradient(node.value)
+        if isinstance(node, ast.Call) and called_name(node) == "detach":
+            return False
+        if isinstance(node, ast.Attribute) and node.attr == "data":
+            return False
+        if (isinstance(node, ast.Name) and node.id in self.graded) or self.runs(node):
+            return True
+        return any(self.has_gradient(child) for child in children(node))
 
     def sums(self, node: ast.AST) -> bool:
         """Whether a call reduces an output in float32, where it stands in a region."""

@@ -150,7 +150,7 @@ class RegionReader:
             assert function is not None
             roots.append(Root(frozenset(self.losses.functions[function])))
         given = self._given_outputs(function) if function is not None and losses else set()
-        result.outputs = Outputs(nodes, partial(self.is_forward, module), given)
+        result.outputs = Outputs(nodes, partial(self.is_forward, module), given, module)
         hot = hot_statements(
             self.forwards, module, nodes, forwards, roots, bool(losses) or bool(passes_loss), result.outputs
         )

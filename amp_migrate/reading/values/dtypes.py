@@ -237,7 +237,8 @@ class Dtypes:
             entries = given[0].elts if isinstance(given[0], (ast.List, ast.Tuple)) else given[:1]
             return promoted([self.of(module, e) for e in entries])
         if name in known.PROMOTING or name == "grid_sample":
-            return promoted([self.of(module, v) for v in (given[1:3] if name == "where" else given[:2])])
+            others = [named[n] for n in ("other", "grid") if n in named]
+            return promoted([self.of(module, v) for v in (given[1:3] if name == "where" else [*given[:2], *others])])
         first = self.of(module, given[1] if name == "type_as" and len(given) > 1 else given[0])
         if name in known.FLOAT32:
             whole = first == "integer" and name in ("cumsum", "cumprod", "pow")

@@ -73,6 +73,8 @@ class HalfValues:
         if isinstance(node, ast.Attribute):
             return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.BinOp):
+            if any(map(self.is_float32, (node.left, node.right))):
+                return False  # half and float32 give float32
             return any(self.may_be(side, outputs=outputs, depth=depth) for side in (node.left, node.right))
         if not isinstance(node, ast.Call):
             return False
@@ -85,6 +87,10 @@ class HalfValues:
             return False
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
+
+    def is_float32(self, node: ast.expr) -> bool:
+        """Whether an expression is a float32 tensor with dimensions, by what is computed in the regions and out of them."""
+        return self.dtypes.of(self.module, node) == "float32" and not self.may_be(node)
 
     def _held(self, node: ast.expr) -> list[ast.expr] | None:
         """What an entry, a joint or the values of a pair are made of; None for everything else."""

@@ -47,7 +47,7 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    promised = any(_promises(i.only("opt_level"), i.only("cast_model_outputs")) for i in m.unit.inits)
+    promised = promises_float32(m)
     for scope in m.regions.scopes():
         found = m.regions.read(scope)
         regions = [r for r in wanted(m, found) if r.first not in m.float32]
@@ -66,8 +66,10 @@ def apply(m: Migration) -> None:
             bce.take_out(m, found, stmt, inside, cast)
 
 
-def _promises(level: object, cast: object) -> bool:
-    return level in ("O2", "O3") or cast not in (None, False)
+def promises_float32(m: Migration) -> bool:
+    """Whether Apex made what some model gave float32."""
+    asked = [(i.only("opt_level"), i.only("cast_model_outputs")) for i in m.unit.inits]
+    return any(level in ("O2", "O3") or cast not in (None, False) for level, cast in asked)
 
 
 def _outputs(

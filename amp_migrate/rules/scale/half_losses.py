@@ -9,7 +9,12 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.regions.spans import statements
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.autocast import wanted
+from amp_migrate.rules.regions.half_values import HalfValues
+from amp_migrate.rules.regions.outputs import promises_float32
 
 CODES = (
     Code(
@@ -34,11 +39,15 @@ def apply(m: Migration) -> None:
         if m.switch_in(scope) == "False":
             continue  # O0: nothing is float16
         found = m.regions.read(scope)
+        half = HalfValues(m, found, _inside(m, found), set())
         scaled = [n for x in m.unit.losses if x.module is module for n in walk(x.loss)]
         for call in dict.fromkeys(n for n in [*found.averages, *scaled] if isinstance(n, ast.Call)):
             taken = found.outputs.averages(call)
-            if taken is None:
+            if taken is None or half.is_float32(taken):
                 continue
+            graded = found.outputs.has_gradient(taken)
+            if not graded and not promises_float32(m):
+                continue  # a number in the loss, which O1 computed in half as well
             if isinstance(taken, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                 m.edit(module).insert("after", taken, ".float()")
             elif isinstance(call.func, ast.Attribute) and taken is call.func.value:
@@ -46,6 +55,11 @@ def apply(m: Migration) -> None:
             else:
                 m.edit(module).insert("before", taken, "(")
                 m.edit(module).insert("after", taken, ").float()")
-            m.output.note(
-                module, call, "AMP518", "mean", "the outputs become float32 first: the gradient is the scale", "as-is"
-            )
+            why = "the gradient is the scale" if graded else "O2 and O3 gave them so"
+            m.output.note(module, call, "AMP518", "mean", f"the outputs become float32 first: {why}", "as-is")
+
+
+def _inside(m: Migration, found: Regions) -> set[ast.stmt]:
+    """The statements of a scope that the regions of the migration hold."""
+    view = m.regions.view(found.scope)
+    return {s for r in wanted(m, found) for s in ([r.join] if r.join is not None else statements(view, r))}
