@@ -7,7 +7,7 @@ import ast
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.operations import has_axis
-from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, promoted
+from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, keyed, promoted
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
@@ -81,7 +81,7 @@ class Body(Calls):
             runs = self.halves.is_stack(self.module, stmt.iter)
             for _ in range(2):
                 before, bound = dict(self.env), len(self.bound)
-                self.bind(stmt.target, self.of(stmt.iter).entry())
+                self.bind(stmt.target, self.turn(stmt.iter))
                 self.block(stmt.body)
                 if not runs:
                     self.merge(before, self.env)
@@ -157,6 +157,13 @@ class Body(Calls):
             self.store(syntax.text(target), value)
         elif isinstance(target, ast.Subscript):
             text = syntax.text(target.value)
+            if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+                old = self.of(target.value)
+                if old.keys or old in (UNKNOWN, NOTHING):
+                    entries = dict(zip(old.keys, old.items or (), strict=True))
+                    if value.followed or value.now in ("int", "float") or entries:
+                        self.store(text, keyed({**entries, target.slice.value: value}))
+                    return
             if text in self.env and self.env[text].now == "float" and value.half:
                 return  # float32[...] = half: stays float32
             if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
@@ -206,8 +213,7 @@ class Body(Calls):
             whole = join(items)
             return whole._replace(items=items)
         if isinstance(expr, ast.Dict):
-            found = [self.of(v) for v in expr.values]
-            return Value("?", "?", tuple(found)).entry()._replace(items=None) if found else NOTHING
+            return self.dictionary([(k, self.of(v)) for k, v in zip(expr.keys, expr.values, strict=True)])
         if isinstance(expr, COMPREHENSIONS):
             return self.comprehension(expr)
         if isinstance(expr, ast.NamedExpr):
@@ -240,6 +246,8 @@ class Body(Calls):
         value = self.of(expr.value)
         if expr.attr in ("shape", "device", "dtype", "loss", "grad", "is_cuda", "requires_grad"):
             return UNKNOWN
+        if value.keys:
+            return value.under(expr.attr)
         if expr.attr in ("values", "indices") and value.items is not None and len(value.items) == 2:
             return value.items[expr.attr == "indices"]  # of `x.max(1)`
         if (
@@ -261,18 +269,38 @@ class Body(Calls):
         value = self.of(expr.value)
         self.of(expr.slice)
         index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
+        if value.keys and isinstance(index, str):
+            return UNKNOWN if "loss" in index else value.under(index)
         if isinstance(expr.slice, ast.UnaryOp) and isinstance(expr.slice.operand, ast.Constant):
             inner = expr.slice.operand.value
             index = -inner if isinstance(inner, int) and isinstance(expr.slice.op, ast.USub) else None
-        if value.items is not None and isinstance(index, int) and -len(value.items) <= index < len(value.items):
+        if (
+            value.items is not None
+            and isinstance(index, int)
+            and not value.keys
+            and -len(value.items) <= index < len(value.items)
+        ):
             return value.items[index]
-        if value.items is not None and isinstance(expr.slice, ast.Slice):
+        if value.items is not None and isinstance(expr.slice, ast.Slice) and not value.keys:
             return self.part(value, expr.slice)
         if value.items is not None:
             return value.entry()
         if isinstance(index, str) and "loss" in index:
             return UNKNOWN
         return value
+
+    @staticmethod
+    def dictionary(found: list[tuple[ast.expr | None, Value]]) -> Value:
+        """`{"logits": out, **others}`."""
+        entries: dict[str, Value] = {}
+        for key, value in found:
+            if key is None and (value.keys or value in (UNKNOWN, NOTHING)):
+                entries |= dict(zip(value.keys, value.items or (), strict=True))
+            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                entries[key.value] = value
+            else:
+                return Value("?", "?", tuple(v for _, v in found)).entry()._replace(items=None)
+        return keyed(entries)
 
     @staticmethod
     def part(value: Value, part: ast.Slice) -> Value:
@@ -326,10 +354,16 @@ class Body(Calls):
         ]
         return bool(given) and all(f is not None and value is not None and _plain(f, value) for f, value in given)
 
+    def turn(self, iterated: ast.expr) -> Value:
+        """What a turn of a loop over something has: of a dictionary, a key."""
+        value = self.of(iterated)
+        return UNKNOWN if value.keys else value.entry()
+
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)
         each = expr.value if isinstance(expr, ast.DictComp) else expr.elt
         first = self.of(expr.generators[0].iter)
+        first = UNKNOWN if first.keys else first
         if len(expr.generators) == 1 and first.items and not expr.generators[0].ifs:
             items = []
             for item in first.items:
@@ -340,7 +374,7 @@ class Body(Calls):
             return whole.entry()._replace(items=whole.items)
         self.bind(expr.generators[0].target, first.entry())
         for generator in expr.generators[1:]:
-            self.bind(generator.target, self.of(generator.iter).entry())
+            self.bind(generator.target, self.turn(generator.iter))
         for test in (t for g in expr.generators for t in g.ifs):
             self.of(test)
         value = self.of(each)

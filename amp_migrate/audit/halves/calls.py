@@ -22,6 +22,7 @@ from amp_migrate.audit.halves.tensors import (
     Told,
     Value,
     join,
+    keyed,
 )
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
@@ -66,10 +67,18 @@ class Calls(Operations):
                 if isinstance(func.value, (ast.Name, ast.Attribute, ast.Subscript)) and self.container(
                     expr, func.value
                 ):
+                    if func.attr == "update" and self.update(func.value, receiver, given[0]):
+                        return UNKNOWN
                     self.put(func.value, given[-1] if func.attr != "append" else self.appended(given[-1]))
                     return UNKNOWN
             if func.attr in ("items", "values", "get", "pop", "setdefault") and receiver.followed:
                 held = receiver.entry()
+                if (
+                    receiver.keys
+                    and func.attr in ("get", "pop", "setdefault")
+                    and isinstance(expr.args[0], ast.Constant)
+                ):
+                    return receiver.under(str(expr.args[0].value))
                 return Value("?", "?", (Value("?", "?", (UNKNOWN, held)),)) if func.attr == "items" else held
             if func.attr.endswith("_") and func.attr[:-1] in ("addmm", "addmv", "addbmm", "baddbmm", "addr"):
                 if receiver.now == "float" and any(v.half for v in every):
@@ -111,7 +120,9 @@ class Calls(Operations):
 
     def builtin(self, expr: ast.Call, name: str, given: list[Value], named: dict[str | None, Value]) -> Value:
         if name == "dict":
-            return Value("?", "?", tuple(named.values())).entry() if named else NOTHING
+            if given and given[0].keys and not named:
+                return given[0]
+            return keyed({k: v for k, v in named.items() if k is not None})
         if not given:
             return NOTHING if name in ("list", "tuple", "set") else UNKNOWN
         if name in ("list", "tuple", "iter", "sorted", "reversed"):
@@ -144,6 +155,14 @@ class Calls(Operations):
         """Whether something is put into a list, set or dictionary: no method of the program's own."""
         return self.env.get(syntax.text(receiver), UNKNOWN) != UNKNOWN or not self.methods(expr)
 
+    def update(self, container: ast.expr, old: Value, new: Value) -> bool:
+        """`results.update({"logits": out})`: whether both are dictionaries whose entries are known."""
+        if not new.keys or not (old.keys or old in (UNKNOWN, NOTHING)):
+            return False
+        entries = [*zip(old.keys, old.items or (), strict=True), *zip(new.keys, new.items or (), strict=True)]
+        self.store(syntax.text(container), keyed(dict(entries)))
+        return True
+
     @staticmethod
     def appended(value: Value) -> Value:
         """A list of pairs keeps them apart."""
@@ -160,8 +179,9 @@ class Calls(Operations):
         if self.inside:
             return self.halves.output(forward)
         for value in given:
-            if value.half:
-                self.tell("module", expr, value, syntax.text(expr.func))
+            halves = [v for v in (value, *(value.items or () if value.keys else ())) if v.half]
+            if halves and (value.half or halves[0].now == "half"):
+                self.tell("module", expr, halves[0], syntax.text(expr.func))
                 break
         return UNKNOWN
 

@@ -14,7 +14,7 @@ HALVES = ("half", "partly", "maybe")
 
 
 class Value(NamedTuple):
-    """A tensor, or a container of such: `items` where it is a tuple whose entries are told apart."""
+    """A tensor, or a container of such: `items` where it is a tuple or a dictionary whose entries are told apart."""
 
     was: Dtype
     now: Dtype
@@ -25,10 +25,15 @@ class Value(NamedTuple):
     kept: bool = False  # made float32 by the program itself, or computed from what was
     mask: bool = False  # what a comparison of tensors gives
     single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
+    keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
 
     @property
     def half(self) -> bool:
         return self.now in HALVES
+
+    def under(self, key: str) -> Value:
+        """What a dictionary holds under a key."""
+        return self.items[self.keys.index(key)] if self.items and key in self.keys else UNKNOWN
 
     def entry(self) -> Value:
         """Any entry: where they differ, one that is half."""
@@ -74,6 +79,9 @@ def join(values: Iterable[Value]) -> Value:
         if value == result:
             continue
         items = None
+        if result.keys or value.keys:
+            result = _by_key(result, value)
+            continue
         if result.items and value.items and len(result.items) == len(value.items):
             items = tuple(join(p) for p in zip(result.items, value.items, strict=True))
         elif result.items and value.items:  # with and without the loss in front
@@ -89,6 +97,22 @@ def join(values: Iterable[Value]) -> Value:
             result.kept or value.kept,
         )
     return result
+
+
+def keyed(entries: dict[str, Value]) -> Value:
+    """A dictionary of which these entries are known."""
+    return Value("?", "?", tuple(entries.values()), keys=tuple(entries)) if entries else NOTHING
+
+
+def _by_key(one: Value, other: Value) -> Value:
+    """One dictionary or another, or something else."""
+    if one.keys and other.keys:
+        both = {k: [v.under(k) for v in (one, other) if k in v.keys] for k in dict.fromkeys(one.keys + other.keys)}
+        return keyed({k: join(found) for k, found in both.items()})
+    if UNKNOWN in (one, other):
+        only = one if one.keys else other
+        return keyed({k: join([only.under(k), UNKNOWN]) for k in only.keys})
+    return join([v.entry() if v.keys else v for v in (one, other)])
 
 
 def _join(one: Dtype, other: Dtype) -> Dtype:

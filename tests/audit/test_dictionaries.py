@@ -1,0 +1,81 @@
+"""A dictionary may hold what a model gave beside what the program had before: each entry is followed for itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts
+from tests.audit.test_escapes import found
+
+HOLDS = [
+    "{'y': y, 'out': out}",
+    "dict(y=y, out=out)",
+    "{**y, 'out': out}",
+    "{'y': y}; found['out'] = out",
+    "{'y': y}; found.update({'out': out})",
+    "y; found['out'] = out",
+]
+
+
+def shown(level: str, holds: str, what: str) -> list[Doubt]:
+    function = "\ndef show(held):\n    print(held['y'].cpu().numpy())\n    WHAT\n".replace("WHAT", what)
+    lines = f"found = {holds}".replace("; ", "\n    ") + "\n    show(found)" + function
+    return found(level, lines)
+
+
+@pytest.mark.parametrize("holds", HOLDS)
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_what_came_with_the_batch_is_not_the_models(level: str, holds: str) -> None:
+    assert not shown(level, holds, "held['y'].cpu().numpy().mean()")
+
+
+@pytest.mark.parametrize("holds", HOLDS)
+@pytest.mark.parametrize(
+    "what",
+    ["held['out'].cpu().numpy().mean()", "held.get('out').cpu().numpy().mean()", "np.mean(held['out'].cpu().numpy())"],
+)
+def test_what_the_model_gave_still_is(holds: str, what: str) -> None:
+    assert shown("O2", holds, what)
+
+
+def test_an_entry_by_a_name_may_be_any() -> None:
+    assert shown("O2", "{'y': y, 'out': out}", "[held[key].cpu().numpy() for key in held]")
+    assert shown("O2", "{'y': y, 'out': out}", "[v.cpu().numpy() for v in held.values()]")
+    assert shown("O2", "{'y': y, 'out': out}", "for k, v in held.items():\n        print(v.cpu().numpy())")
+
+
+def test_an_entry_that_was_cast_is_float32() -> None:
+    assert not shown("O2", "{'y': y, 'out': out.float()}", "print(held['out'].cpu().numpy())")
+    assert shown("O2", "{'y': y, 'out': out} if x else {'out': out.float()}", "print(held['out'].cpu().numpy())")
+
+
+def test_what_a_network_is_given_in_a_dictionary() -> None:
+    """Float32 weights outside of a region take nothing half."""
+    before = """
+    import torch
+    from apex import amp
+
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for batch in loader:
+        out = model(batch)
+        kept = {'input': WHAT}
+        model(**kept)
+    """
+    after = """
+    import torch
+
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for batch in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = model(batch)
+        kept = {'input': WHAT}
+        model(**kept)
+    """
+    for what, told in (("out", True), ("batch", False)):
+        said = [d for d in doubts(before.replace("WHAT", what), after.replace("WHAT", what)) if d.code == "AMP535"]
+        assert bool(said) is told
