@@ -168,6 +168,8 @@ class Body(Calls):
                 return  # float32[...] = half: stays float32
             if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
                 return  # half[...] = -inf: stays half
+            if value == NUMBER and self.env.get(text, UNKNOWN) == UNKNOWN:
+                return  # a number says nothing of what it is written into
             self.store(text, join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value)
 
     # -- expressions -------------------------------------------------------------------------------------------------

@@ -129,6 +129,8 @@ class Operations:
             if dtype is None:
                 return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
             asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
+            if asked in known.FLOAT_TYPES:
+                return FLOAT._replace(kept=True)
             return HALF if asked in known.HALF_TYPES else INTEGER if asked in known.INTEGER_TYPES else UNKNOWN
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
             return UNKNOWN if any(k.arg == "dtype" for k in expr.keywords) or not given else given[0]

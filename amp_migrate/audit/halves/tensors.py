@@ -127,7 +127,7 @@ def _join(one: Dtype, other: Dtype) -> Dtype:
 
 
 def promoted(one: Dtype, other: Dtype) -> Dtype:
-    for dtype in ("?", "float", "half", "partly", "maybe", "int"):
+    for dtype in ("float", "?", "half", "partly", "maybe", "int"):
         if dtype in (one, other):
             return dtype
     return "number"
