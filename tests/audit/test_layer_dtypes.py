@@ -114,7 +114,7 @@ def narrow(forward: str, level: str = "O1") -> list[str]:
     [
         ("x = F.gelu(x)\nreturn self.plain(F.gelu(x))", "F.gelu(x)"),  # once a file
         ("return self.plain(self.gelu(x))", "self.gelu(x)"),
-        ("return self.plain(self.act(x))", "self.act(x)"),
+        ("act = F.gelu\nreturn self.plain(act(x))", "act(x)"),  # which is patched by then
         ("return self.plain(x / x.std(1, keepdim=True))", "x.std(1, keepdim=True)"),
         ("return self.plain(F.grid_sample(x, F.affine_grid(x, [1])))", "F.grid_sample(x, F.affine_grid(x, [1]))"),
     ],
@@ -124,6 +124,12 @@ def test_what_o1_ran_in_float32_is_told_where_it_is_half(forward: str, told: str
     assert not narrow(forward, "O2")
     (doubt,) = [d for d in found(forward) if "O1 computed" in d.message]
     assert (doubt.verdict, doubt.told_by) == ("look", ("AMP508",))
+
+
+def test_a_function_that_was_kept_before_apex_patched_torch_ran_in_half() -> None:
+    """At import, in a dictionary, or where the model is made."""
+    assert not narrow("return self.plain(self.act(x))")
+    assert not narrow("return self.plain(ACTIVATIONS['gelu'](x))")
 
 
 @pytest.mark.parametrize(

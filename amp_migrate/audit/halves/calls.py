@@ -319,7 +319,10 @@ class Calls(Operations):
             return join([self.lambda_(node, given) for node in lambdas])
         names = [self.halves.program.dotted(o.module.scope_of(o.node), o.node) or "" for o in origins if _named(o.node)]
         if names and len(names) == len(origins) and all(n.startswith("torch.nn.functional.") for n in names):
-            return join([self.library(expr, n, n.rpartition(".")[2], given, {}) for n in names])
+            self.early = all(_kept_early(o) for o in origins)
+            value = join([self.library(expr, n, n.rpartition(".")[2], given, {}) for n in names])
+            self.early = False
+            return value
         layers = self.halves.layers(scope, expr.func)[:ALIKE]
         if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
             ways = [
@@ -381,3 +384,9 @@ class Calls(Operations):
 
 def _named(node: ast.AST) -> TypeGuard[ast.expr]:
     return isinstance(node, (ast.Name, ast.Attribute))
+
+
+def _kept_early(origin: Origin) -> bool:
+    """Whether a value is kept where a file is imported or a model is made: before `initialize`, which patches torch."""
+    function = origin.module.function_around(origin.node)
+    return function is None or function.name == "__init__"

@@ -52,7 +52,13 @@ class Operations:
         self.returned: list[Value] = []
         self.method: Function | None = None  # whose body this is
         self.given: Mapping[str, Given] = {}  # what is known of the parameters in the call that this is run for
+        self.early = False  # while a function of torch's runs that was kept before Apex patched torch
         self.bound: set[str] = set()  # names that it has given values since
+
+    @property
+    def patches(self) -> bool:
+        """Whether Apex may have patched what is called here."""
+        return self.halves.patches(self.module) and not self.early
 
     def store(self, text: str, value: Value) -> None:
         if "[" in text:
@@ -192,20 +198,20 @@ class Operations:
         floats = functional if name in known.SOFTMAX else name in known.FLOAT_BOTH or name in known.FLOAT_APEX
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
         host = name == "cpu" or any(v.host for v in given if v.half)
-        if name == "cpu" and self.halves.patches(self.module) and now in HALVES:
+        if name == "cpu" and self.patches and now in HALVES:
             was = "float"
         kept = any(v.kept for v in given)
         if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
             if name in known.HALF_BOTH | known.HALF_NATIVE:
                 if self.product(expr, name, given, kept):
-                    if self.halves.floats(self.module) and not self.halves.patches(self.module):
+                    if self.halves.floats(self.module) and not self.patches:
                         return Value("float", "half", origin=origin, kept=True)
-                apart = name in known.HALF_NATIVE and self.halves.patches(self.module)  # which O1 left to its arguments
+                apart = name in known.HALF_NATIVE and self.patches  # which O1 left to its arguments
                 return Value(was if apart and was == "float" else "half", "half", origin=origin)
             if upcasts:
                 was = was if self.halves.floats(self.module) else "float"
                 return Value(was, "float", origin=origin, kept=kept, single=_whole(expr, name))
-            if name in known.FLOAT_APEX and self.halves.patches(self.module):
+            if name in known.FLOAT_APEX and self.patches:
                 was = "float"
                 if now == "half" and (name != "grid_sample" or all(v.now == "half" for v in given[:2])):
                     self.tell("narrow", expr, first, name)
@@ -213,7 +219,7 @@ class Operations:
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
             return Value(was, now, host=host, origin=origin, kept=kept) if name in known.KEEPING else UNKNOWN
-        patches = self.halves.patches(self.module) and not host and not in_place
+        patches = self.patches and not host and not in_place
         if patches and floats:
             was = "float"
         elif patches and name in known.HALF_BOTH:
@@ -236,7 +242,7 @@ class Operations:
         if kept and all(v.kept or (v.was in ("float", "?", "number") and not v.origin) for v in given):
             self.tell("island", expr, next(v for v in given if v.kept), name)
             return True
-        if not self.halves.patches(self.module) or self.halves.floats(self.module):
+        if not self.patches or self.halves.floats(self.module):
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
@@ -255,7 +261,7 @@ class Operations:
         if half is None or not any(v.now == "float" for v in entries):
             return
         alike = {v.was for v in entries} <= {"float", "number"} or all(v.was in HALVES for v in entries)
-        if alike or (self.halves.patches(self.module) and name in known.ALIKE_APEX and not half.host):
+        if alike or (self.patches and name in known.ALIKE_APEX and not half.host):
             self.tell("apart", expr, half, what)
 
     def plain_of(self, given: list[Value]) -> Value:

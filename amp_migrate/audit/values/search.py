@@ -16,6 +16,7 @@ from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
 FUNCTIONS = 40  # that one expression may be; of more, nothing is said
+TORCH = frozenset({"torch", "torch.nn", "torch.nn.functional"})  # no objects whose attributes a program gives
 
 # Methods that give the object itself back.
 SELF_RETURNING = frozenset(
@@ -210,6 +211,8 @@ class Search:
         base = self.program.imported(scope, expr.value)
         if base is not None and (exported := self._exported(scope.module, f"{base}.{name}", path)):
             return Step(exported)
+        if base is not None and base in TORCH:
+            return Step([Origin(scope.module, expr, "unknown", path)])
 
         def then(answers: list[Answer | None]) -> list[Part]:
             of = answers[0] or frozenset()
