@@ -295,3 +295,22 @@ def test_an_overflow_skips_one_optimizer_where_it_skipped_all(
     assert [f.message.partition(" with Apex")[0] for f in told] == (
         [f"an overflow skipped the steps of {which}"] if which else []
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [("optG", True), ("[optG, optD]", False), ("both", False)],
+    ids=["one is left out", "both are named", "a list that is not followed"],
+)
+def test_an_optimizer_that_no_scaled_loss_names_is_told_to_train_now(named: str, told: bool) -> None:
+    loop = (
+        f"loss = criterion(netD(netG(x)), y)\nwith amp.scale_loss(loss, {named}) as scaled:\n    scaled.backward()\n"
+        "optG.step()\noptD.step()\n"
+    )
+    prepare = f"{GAN_INITIALIZE.format('')}\nboth = pick(optG, optD)"
+    source = apex(loop, prepare, model=GAN_MODEL)
+    notes = found(rewrite(source), "AMP214")
+    assert [f.review for f in notes] == (["review"] if told else [])
+    for note in notes:
+        assert "no scale_loss names this optimizer" in note.message
+        assert source.split("\n")[note.line - 1] == "    optD.step()"

@@ -127,6 +127,10 @@ NEVER_SCALED = (
     "nothing was trained here; now it is, by a loss that is not scaled. Write scaler.scale(loss).backward(), "
     "scaler.step(optimizer) and scaler.update()"
 )
+NAMED_BY_NONE = (
+    "no scale_loss names this optimizer: with Apex it stepped with gradients that were never unscaled at O1, and with none at "
+    "O2; the scaler unscales them now, and it trains"
+)
 
 
 def apply(m: Migration) -> None:
@@ -211,6 +215,14 @@ def _refuse(fault: Fault) -> None:
     raise Blocked(fault.module, fault.node, "AMP307", "unscale_", FAULTS[fault.kind])
 
 
+def _named_by_none(m: Migration, step: Step) -> bool:
+    """Whether an optimizer that Apex was given is surely none of those whose losses are scaled."""
+    optimizers = m.unit.optimizers
+    mine = optimizers.keys(step.home or step.module, step.optimizer, {})
+    named = [optimizers.of(x.module, x.optimizers, {}) for x in m.unit.losses]
+    return bool(mine and named) and not any(mine & keys for keys in named)
+
+
 def _step(m: Migration, step: Step, plan: Gradients) -> None:
     module, call = step.module, step.call
     if step.call in plan.plain and not any(isinstance(a, ast.Lambda) for a in module.around(call)):
@@ -242,6 +254,8 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
     if step.kept is not None and not any(s.kept is step.kept and s.call in m.plain_steps for s in m.unit.steps):
         edits.delete(step.kept)
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
+    if _named_by_none(m, step):
+        m.output.note(module, call, "AMP214", "optimizer.step", NAMED_BY_NONE, "review")
 
 
 def _never_scaled(m: Migration, step: Step) -> bool:
