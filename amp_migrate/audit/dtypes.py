@@ -44,6 +44,12 @@ FLOAT_LAYERS = frozenset(
     "MultiMarginLoss MultiLabelSoftMarginLoss PoissonNLLLoss SoftMarginLoss HuberLoss CTCLoss Embedding "
     "Upsample UpsamplingNearest2d UpsamplingBilinear2d".split()
 )
+# Encoders of libraries, which end in a layer normalization; what they give beside comes out of a linear layer (the pooler).
+ENCODING = ("transformers", "pytorch_transformers", "pytorch_pretrained_bert")
+ENCODERS = frozenset(
+    "BertModel RobertaModel XLMRobertaModel CamembertModel DistilBertModel ElectraModel AlbertModel MPNetModel LongformerModel "
+    "DebertaModel DebertaV2Model".split()
+)
 LOSSES = frozenset(n for n in FLOAT_LAYERS if n.endswith("Loss"))
 LOSS_FUNCTIONS = frozenset(n for n in FLOAT_BOTH if n.endswith("loss") or n in ("cross_entropy", "kl_div")) | {
     "binary_cross_entropy_with_logits"

@@ -141,7 +141,9 @@ class Body(Calls):
         if isinstance(target, (ast.Tuple, ast.List)):
             plain = not any(isinstance(e, ast.Starred) for e in target.elts)
             for i, e in enumerate(target.elts):
-                if value.items is not None and plain and len(value.items) == len(target.elts):
+                if value.keys and plain:
+                    self.bind(e, value.at(i))
+                elif value.items is not None and plain and len(value.items) == len(target.elts):
                     self.bind(e, value.items[i])
                 elif value.items is not None:
                     self.bind(e, UNKNOWN)
@@ -164,7 +166,7 @@ class Body(Calls):
                     if value.followed or value.now in ("int", "float") or entries:
                         self.store(text, keyed({**entries, target.slice.value: value}))
                     return
-            if text in self.env and self.env[text].now == "float" and value.half:
+            if value.half and self.env.get(syntax.text(_whole(target)), UNKNOWN).now == "float":
                 return  # float32[...] = half: stays float32
             if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
                 return  # half[...] = -inf: stays half
@@ -273,6 +275,8 @@ class Body(Calls):
         index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
         if value.keys and isinstance(index, str):
             return UNKNOWN if "loss" in index else value.under(index)
+        if value.keys and isinstance(index, int):
+            return value.at(index)
         if isinstance(expr.slice, ast.UnaryOp) and isinstance(expr.slice.operand, ast.Constant):
             inner = expr.slice.operand.value
             index = -inner if isinstance(inner, int) and isinstance(expr.slice.op, ast.USub) else None
@@ -382,6 +386,11 @@ class Body(Calls):
         value = self.of(each)
         self.env = saved
         return Value(value.was, value.now, (value,), value.reduced, value.host, value.origin) if value.items else value
+
+
+def _whole(expr: ast.expr) -> ast.expr:
+    """What an entry of an entry belongs to: `rows` of `rows[0][i]`."""
+    return _whole(expr.value) if isinstance(expr, ast.Subscript) else expr
 
 
 def _plain(function: Function, value: ast.expr) -> bool:

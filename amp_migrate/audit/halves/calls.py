@@ -11,6 +11,7 @@ from amp_migrate.audit.halves.given import Given, given_to
 from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis, is_file
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
+    ENCODED,
     FLOAT,
     HALF,
     INTEGER,
@@ -342,6 +343,8 @@ class Calls(Operations):
     def through(self, layer: str, expr: ast.Call, given: list[Value]) -> Value:
         """What a layer or a loss of torch's gives."""
         first = given[0] if given else UNKNOWN
+        if layer in known.ENCODERS:
+            return ENCODED if self.inside else UNKNOWN
         if self.inside and not (first.host and first.half):
             if layer in known.HALF_LAYERS:
                 self.product(expr, layer, given[:1], False)

@@ -11,6 +11,7 @@ from amp_migrate.audit.halves.bodies import Body
 from amp_migrate.audit.halves.given import Given, given_to, told_apart
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
+    ENCODED,
     FLOAT,
     HALF,
     HALVES,
@@ -262,8 +263,9 @@ class Halves:
         found = [self._output(f, given_to(self.program, f, forward.scope, forward.call)) for f in runs]
         if not found and forward.method == "generate":
             return INTEGER  # tokens
-        if not found and self.layer(forward.scope, forward.model) in known.HALF_LAYERS:
-            found = [HALF]
+        layer = self.layer(forward.scope, forward.model) if not found else None
+        if layer in known.HALF_LAYERS or (layer in known.ENCODERS and forward.method is None):
+            found = [HALF if layer in known.HALF_LAYERS else ENCODED]
         if not found and forward.method in HEADLESS:
             return Value("float", "?", origin=syntax.text(forward.call.func))
         value = join(found) if found else Value("maybe", "maybe")
@@ -382,12 +384,13 @@ class Halves:
     def _bases(self, cls: Class) -> list[str | Class]:
         """The layer of torch.nn that a class is made from."""
         names = [n.rpartition(".")[2] for n in self.program.external_bases(cls)]
-        found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS]
+        found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS | known.ENCODERS]
         return found[:1]
 
     def _layer_name(self, name: str | None, scope: Scope, call: ast.Call) -> str | None:
         if name is None or not name.startswith("torch.nn."):
-            return None
+            made = (name or "").removesuffix(".from_pretrained").split(".")
+            return made[-1] if made[0] in known.ENCODING and made[-1] in known.ENCODERS else None
         last = name.rpartition(".")[2]
         if last == "Sequential" and call.args and isinstance(call.args[-1], ast.Call):
             inner = self.program.dotted(scope, call.args[-1].func)

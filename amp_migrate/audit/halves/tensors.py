@@ -35,6 +35,10 @@ class Value(NamedTuple):
         """What a dictionary holds under a key."""
         return self.items[self.keys.index(key)] if self.items and key in self.keys else UNKNOWN
 
+    def at(self, index: int) -> Value:
+        """What stands first, second, ... in what has names for its entries as well."""
+        return self.items[index] if self.items and 0 <= index < len(self.items) else UNKNOWN
+
     def entry(self) -> Value:
         """Any entry: where they differ, one that is half."""
         if self.items:
@@ -60,6 +64,7 @@ Told = Literal[0, 1, 2]  # what is said of what a body computes: nothing, what i
 NOT_TOLD: Final = 0
 PRODUCTS: Final = 1
 ALL_TOLD: Final = 2
+ENCODED = Value("?", "?", (FLOAT, HALF), keys=("last_hidden_state", "pooler_output"))  # and what else it is asked for
 CAST = ".half()"  # the origin of a value that the program makes half itself
 
 Place = tuple[Module, ast.AST]
