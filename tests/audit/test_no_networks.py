@@ -90,3 +90,28 @@ def test_objects_that_are_no_networks_run_none() -> None:
     messages = [d.message for d in doubts(before, bare) if d.code == "AMP531"]
     assert len(messages) == 1
     assert messages[0].startswith("self.model ran in half precision")
+
+
+FIND = """
+class Search:
+    def __init__(self, index):
+        self.index = index
+        self.index.train(3)
+
+def find(x):
+    seen = KEPT
+    place = seen.index(x)
+    return place
+"""
+
+
+def test_a_method_of_a_list_is_no_network_whatever_it_is_called() -> None:
+    def said(kept: str) -> bool:
+        find, called = FIND.replace("KEPT", kept), "print(Search(build()), find(loader))\n"
+        before = HEAD + TRAIN + EVALUATE + find + MAIN + called
+        after = AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + find + AFTER_MAIN + called
+        return any(d.code == "AMP531" for d in doubts(before, after))
+
+    for kept in ("[]", "[i for i in x]", "''", "(1, 2)"):
+        assert not said(kept), kept
+    assert said("build()")

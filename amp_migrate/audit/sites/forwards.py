@@ -19,6 +19,17 @@ from amp_migrate.audit.values.values import Values
 # What Transformers calls the network under a head, which ends in a normalization.
 HEADLESS = frozenset("bert roberta albert electra distilbert deberta longformer transformer base_model".split())
 # Methods of a model that run it.
+WRITTEN_DOWN = (
+    ast.List,
+    ast.ListComp,
+    ast.Dict,
+    ast.DictComp,
+    ast.Set,
+    ast.SetComp,
+    ast.Tuple,
+    ast.Constant,
+    ast.JoinedStr,
+)
 RUNNING = HEADLESS | frozenset(
     "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
     "embed score log_prob reverse backbone head".split()
@@ -158,7 +169,11 @@ class Forwards:
 
     def no_network(self, forward: Forward) -> bool:
         """Whether what is called is seen to be made and is no network: an object whose method is read where it stands, a
-        scheduler, a scaler."""
+        scheduler, a scaler; a method of a list or a text."""
+        if isinstance(forward.model, ast.Attribute) and forward.method is None:
+            held = self.values.origins(forward.scope, forward.model.value)
+            if held and all(isinstance(o.node, WRITTEN_DOWN) and not o.path for o in held):
+                return True
         objects = self.identities(forward)
         classes = self._made_of(objects)
         if classes:
