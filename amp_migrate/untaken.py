@@ -120,7 +120,10 @@ PARTS = {
 
 
 def unimported(module: Module, output: Output) -> None:
-    """Uses of Apex in a file that never imports it: they raise a NameError with Apex installed, too."""
+    """Uses of Apex that no import of it reaches, of the file's or of another function's: they raise a NameError with Apex
+    installed, too."""
+    from amp_migrate.reading.program.module import FUNCTION_NODES
+
     if module.star_imports:
         return
     for name, parts in PARTS.items():
@@ -140,11 +143,16 @@ def unimported(module: Module, output: Output) -> None:
                 if len(lines) == 1
                 else f"lines {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
             )
+            homes = {
+                s.node.name for s in module.scopes.values() if isinstance(s.node, FUNCTION_NODES) and name in s.imports
+            }
+            imported = f"imported into {', '.join(sorted(homes))} alone" if homes else "never imported"
             message = (
-                f"{name} is used ({where}) and never imported: this raises a NameError with Apex installed, too, so what it "
+                f"{name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
                 "was to do is not known to have run; import it to have it migrated, or delete it"
             )
             output.manual(module, found[0], "AMP102", name, message)
+            output.unbound.add(module)
 
 
 def describes(site: Site) -> bool:

@@ -38,6 +38,7 @@ class Output:
     written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
     refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
     mended: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # those it wants written otherwise
+    unbound: set[Module] = field(default_factory=set)  # files with uses of Apex that no import reaches
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
     _lines: dict[Module, set[int]] = field(default_factory=dict)  # where findings may be
 

@@ -811,3 +811,60 @@ def test_a_file_whose_first_import_goes_begins_with_the_next() -> None:
     assert result.after is not None
     assert not result.after.startswith("\n")
     assert "warnings" not in result.after
+
+
+ELSEWHERE = """
+import torch
+from project import args, build, loader
+
+def train(model, optimizer):
+    if args.fp16:
+        from apex import amp
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x in loader:
+        loss = model(x).mean()
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+def online(model, optimizer):
+    for x in loader:
+        loss = model(x).sum()
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if args.online:
+    online(model, optimizer)
+else:
+    train(model, optimizer)
+"""
+
+
+def test_an_import_in_one_function_binds_nothing_in_another() -> None:
+    """`online` raised a NameError with Apex, too: its step stays, and it is told; the rest is migrated."""
+    result = rewrite(ELSEWHERE)
+    assert result.after is not None, result.findings
+    train, online = result.after.split("def online")
+    assert "scaler.scale(loss).backward()" in train
+    assert "from apex import amp" not in result.after
+    assert "with amp.scale_loss(loss, optimizer) as scaled_loss:" in online
+    assert "        optimizer.step()" in online
+    (told,) = [f for f in result.findings if f.status == "manual"]
+    assert (told.code, told.line) == ("AMP102", 21)
+    assert "imported into train alone" in told.message
+
+
+def test_an_import_for_the_whole_file_in_a_function_binds_it_everywhere() -> None:
+    result = rewrite(
+        ELSEWHERE.replace("    if args.fp16:\n        from", "    global amp\n    if args.fp16:\n        from", 1)
+    )
+    assert not [f for f in result.findings if f.code == "AMP102" and "NameError" in f.message]

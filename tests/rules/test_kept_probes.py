@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.rules.helpers import check_files, rewrite, run_files
 
 PROBE = """
+        global apex
         try:
             import apex
 

@@ -78,7 +78,6 @@ class Module:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}
         self.star_imports: list[str] = []
-        self.scattered: dict[str, str] = {}  # names imported inside some function: used when nothing else binds them
         self.root = Scope(self.tree, None, self)
         self.scopes[self.tree] = self.root
         self.nodes: list[ast.AST] = []  # every node, walked once
@@ -179,8 +178,6 @@ class Module:
         # `import a.b` twice, or a guarded import under two names for one thing: an Apex one is the one that matters.
         if bound not in owner.imports or target.split(".")[0] == "apex":
             owner.imports[bound] = target
-        if not owner.is_module:
-            self.scattered.setdefault(bound, target)
 
     def import_base(self, node: ast.ImportFrom) -> str:
         """The dotted name of the module that `from ... import` names, relative ones resolved."""
@@ -438,8 +435,7 @@ class Module:
         for base in self.star_imports:
             if name in STAR_EXPORTS.get(base, ()):
                 return f"{base}.{name}"
-        starred = self._handed_on.starred(self, name) if self.star_imports and self._handed_on is not None else None
-        return starred or self.scattered.get(name)
+        return self._handed_on.starred(self, name) if self.star_imports and self._handed_on is not None else None
 
     def meaning(self, name: str, scope: Scope) -> str | None:
         """What a name that is not written in a scope would stand for there, through the program's own files."""

@@ -185,7 +185,7 @@ def _binding(project: Project, module: Module, entry: ast.expr) -> Binding | Non
         target = owner.imports.get(entry.id) if owner is not None else None
         if owner is not None and target is not None and home(target):
             return Binding(owner, entry.id)
-        if owner is None and entry.id not in module.scattered:
+        if owner is None:
             return _starred(project, module, entry.id)[1]
     name = module.taken(entry) if isinstance(entry, (ast.Name, ast.Attribute)) else None
     found = _provider(project, name) if name is not None else None

@@ -281,14 +281,16 @@ class Cleaner:
 
 def is_own(module: Module, node: ast.Name) -> bool:
     """Whether a name is a parameter or a variable of a scope which imports nothing of Apex, or what its own branch imports
-    from elsewhere: then it is neither what an import of Apex brings nor a flag beside it."""
+    from elsewhere, or one that nothing binds where imports of Apex bring it to functions alone: then it is neither what an
+    import of Apex brings nor a flag beside it."""
     above = module.import_above(node)
     if above is not None and above[1].split(".")[0] != "apex":
         return True
     owner = module.scope_of(node).lookup(node.id)
-    if owner is None or (owner.is_module and not _brought_to_functions(module, node.id)):
-        return False
-    return not any(of_apex(target) for target in owner.imports.values())
+    if owner is None or owner.is_module:
+        if not _brought_to_functions(module, node.id) or (owner is None and module.star_imports):
+            return False
+    return owner is None or not any(of_apex(target) for target in owner.imports.values())
 
 
 def _brought_to_functions(module: Module, name: str) -> bool:
