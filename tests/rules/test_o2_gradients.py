@@ -135,3 +135,32 @@ def test_a_sibling_that_never_sets_apex_up_is_not_spoken_of() -> None:
     assert not [f for f in result.findings if f.line > plain]
     assert result.after is not None
     assert result.after.endswith(AGENTS[AGENTS.index("class Plain") :])
+
+
+CLEARED = """
+import torch
+from apex import amp
+from project import build, loader
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+# hack for delay_unscale
+{}.zero_grad()
+optimizer.step()
+for x in loader:
+    with amp.scale_loss(model(x).mean(), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("cleared", "nothing"), [("optimizer", True), ("model", True), ("other", False)])
+def test_a_step_whose_gradients_were_just_cleared_trains_nothing(cleared: str, nothing: bool) -> None:
+    program = CLEARED.format(cleared).replace(
+        "optimizer = torch", "other = torch.optim.SGD(build().parameters(), lr=0.1)\noptimizer = torch", 1
+    )
+    (finding,) = found(rewrite(program), "AMP214")
+    assert ("trains nothing, as before" in finding.message) is nothing
+    assert finding.review == ("as-is" if nothing else "review")

@@ -132,6 +132,11 @@ NAMED_BY_NONE = (
     "O2; the scaler unscales them now, and it trains"
 )
 
+WITHOUT_GRADIENTS = (
+    "left as it is: the gradients are cleared right before it, so that it trains nothing, as before; it may go where it was "
+    "there for Apex (for delay_unscale, say)"
+)
+
 
 def apply(m: Migration) -> None:
     """Place unscale_, step and update in every scope that steps one of the unit's optimizers."""
@@ -228,6 +233,9 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
     if step.call in plan.plain and not any(isinstance(a, ast.Lambda) for a in module.around(call)):
         if step.call in plan.apart:
             return
+        if _just_cleared(m, step):
+            m.output.note(module, call, "AMP214", "optimizer.step", WITHOUT_GRADIENTS, "as-is")
+            return
         unscaled = _never_scaled(m, step)
         message = NEVER_SCALED if unscaled else "left as it is: no scaled backward comes before it"
         m.output.note(module, call, "AMP214", "optimizer.step", message, "review" if unscaled else "look")
@@ -256,6 +264,18 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
     m.output.done(module, call, "AMP210", "optimizer.step", "the step goes through the scaler")
     if _named_by_none(m, step):
         m.output.note(module, call, "AMP214", "optimizer.step", NAMED_BY_NONE, "review")
+
+
+def _just_cleared(m: Migration, step: Step) -> bool:
+    """Whether the gradients of a step are cleared by the statement before it: `optimizer.zero_grad(); optimizer.step()`."""
+    module, stmt = step.module, step.module.statement(step.call)
+    block = module.block(stmt)
+    at = block.index(stmt)
+    before = block[at - 1] if at else None
+    call = before.value if isinstance(before, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "zero_grad":
+        return False
+    return m.gradients.clears(module, call.func, step)
 
 
 def _never_scaled(m: Migration, step: Step) -> bool:
