@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -144,9 +144,13 @@ class Mixed(Prepared):
 
     def made_before(self, module: Module, node: ast.AST) -> bool:
         """Whether every way to a place of the program before is one that no set-up has come before."""
+        return self.precedes(module, node, ((s.module, s.call) for s in self.around_of(module)))
+
+    def precedes(self, module: Module, node: ast.AST, calls: Iterable[tuple[Module, ast.Call]]) -> bool:
+        """Whether every way to a place of the program before is one that none of some calls has come before."""
         ways = self.before.chains.to(module, node)
-        setups = [w for s in self.around_of(module) for w in self.before.chains.to(s.module, s.call)]
-        return bool(ways) and all(self._follows(setup, way, False) is False for setup in setups for way in ways)
+        others = [w for m, c in calls for w in self.before.chains.to(m, c)]
+        return bool(ways and others) and all(self._follows(o, way, False) is False for o in others for way in ways)
 
     def _constructed(self, ways: tuple[Chain, ...], chain: Chain) -> Chain | None:
         """The part of a way to a set-up that the constructor of an object goes, one of whose methods another way comes by, where

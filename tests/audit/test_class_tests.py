@@ -148,3 +148,42 @@ def test_wrappers_and_optimizers_in_another_file(test: str, told: list[str]) -> 
     doubts = [d for d in doubts_of(files, {"train.py": after}) if d.code == "AMP653"]
     assert [d.verdict for d in doubts] == told
     assert all(d.path == "save.py" for d in doubts)
+
+
+CONVERTED = """
+import torch
+from torch import nn
+{imports}
+
+def groups(model):
+    return [m.weight for m in model.modules() if isinstance(m, nn.SyncBatchNorm)]
+
+def main():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    {before}
+    model = {convert}(model)
+    {after}
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("weights = groups(model)", "pass", 0),
+        ("pass", "weights = groups(model)", 1),
+        ("weights = groups(model)", "weights = groups(model)", 1),
+        ("norm = SyncBatchNorm(4); weights = groups(model)", "pass", 1),  # made without a conversion, too
+    ],
+)
+def test_a_test_that_runs_before_the_conversion_finds_none(before: str, after: str, said: int) -> None:
+    made = "from apex.parallel import convert_syncbn_model, SyncBatchNorm"
+    was = CONVERTED.format(imports=made, convert="convert_syncbn_model", before=before, after=after)
+    now = CONVERTED.format(
+        imports="from torch.nn import SyncBatchNorm",
+        convert="SyncBatchNorm.convert_sync_batchnorm",
+        before=before,
+        after=after,
+    )
+    assert len([d for d in doubts_of({"train.py": was}, {"train.py": now}) if d.code == "AMP653"]) == said

@@ -119,7 +119,7 @@ def _asked(
     for r in replaced:
         true_now = not now.isdisjoint((r.torch, f"torch.{r.torch}"))
         true_was = not was.isdisjoint((r.apex, f"apex.{r.apex}"))
-        if true_now and not true_was and not _as_made(module, node):
+        if true_now and not true_was and not _as_made(module, node) and not _before_converted(review, module, node, r):
             verdict: Verdict = "review" if r.torch.endswith("Norm") else "look"
             message = (
                 f"{text}: Apex's {r.apex} was no {r.torch} of torch, which takes its place (line {r.line} of {r.module.path}): this "
@@ -136,6 +136,22 @@ def _asked(
             )
             yield Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, "look")
             return
+
+
+def _before_converted(review: Review, module: Module, node: ast.Call | ast.Compare, replaced: Replaced) -> bool:
+    """Whether a test runs before the conversion that alone makes objects of the class: of networks as they are built."""
+    if replaced.apex != "SyncBatchNorm":
+        return False
+    if any(True for _ in review.calls_before("apex.parallel.SyncBatchNorm")):
+        return False
+    calls = [(m, c) for m, c, _ in review.calls_before("apex.parallel.convert_syncbn_model")]
+    change = review.changes.get(module.path)
+    asked: ast.AST | None = node
+    if change is not None:
+        old, module = change.was(module.statement(node)), change.before
+        text = syntax.text(node)
+        asked = next((n for n in syntax.own_line(old) if syntax.text(n) == text), None) if old is not None else None
+    return asked is not None and mixed(review).precedes(module, asked, calls)
 
 
 def _classes(node: ast.Call | ast.Compare) -> ast.expr | None:
