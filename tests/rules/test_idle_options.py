@@ -247,3 +247,12 @@ def test_an_option_that_still_offers_apex(old: str, new: str, told: bool) -> Non
     assert result.after is not None
     found = [f for f in result.findings if f.code == "AMP119" and f.review == "look"]
     assert ["'apex'" in f.message for f in found] == ([True] if told else [])
+
+
+def test_the_help_in_a_file_where_amp_is_never_imported_is_not_meant_and_keeps_no_other_back() -> None:
+    bare = HELP.replace("from apex import amp\n", "").replace("help=", 'help="apex: " + ', 1)
+    options, _, rest = HELP.partition("print(args.apexes)")
+    train = f"import torch\nfrom apex import amp\nimport bare\nfrom options import args\n{rest}"
+    results = rewrite_files({"train.py": train, "options.py": options, "bare.py": bare})
+    assert not found(results["bare.py"], "AMP854")
+    assert found(results["options.py"], "AMP854")

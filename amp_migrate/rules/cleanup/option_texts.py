@@ -19,14 +19,20 @@ from amp_migrate.rules.migration import Output
 
 CODES: tuple[Code, ...] = ()  # reported as AMP854: see `leftovers.py`
 
+BARE = ("amp", "apex")  # names that nothing binds
 _SAYS = re.compile(r"\bapex\b", re.IGNORECASE)
 
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
-    """Name them once a file; not what code reads in which something is left with Apex, nor what another script declares."""
-    left = {m for m, found in output.findings.items() if any(f.status == "manual" for f in found)}
-    written = {m for m, edits in output.edits.items() if edits} - left
+    """Name them once a file; not what code reads in which something is left with Apex, nor what another script declares.
+    What never imported Apex (`untaken.py`) keeps none either, but its own options are not told that torch's took over."""
+    manual = {m: [f for f in found if f.status == "manual"] for m, found in output.findings.items()}
+    kept = {m for m, found in manual.items() if found}
+    left = {m for m in kept if m not in output.unbound or any(f.construct not in BARE for f in manual[m])}
+    written = {m for m, edits in output.edits.items() if edits} - kept
     for module in targets if written else ():
+        if module in kept - left:
+            continue
         said = [(name, call) for name, call in declared(module) if _says(call)] if _SAYS.search(module.text) else []
         near = in_process(project, (module,)) if said else frozenset()
         calls = [

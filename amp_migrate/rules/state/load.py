@@ -109,7 +109,10 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
     entry = _entry(module, state)
     alone = isinstance(stmt, ast.Expr) and stmt.value is call
     if several and (not alone or (m.options.checkpoint_compat and not _one_loss_each(m))):
-        message = "there is a scaler for each optimizer now: load each from its own entry of the saved list"
+        message = (
+            f"one load brings the scales of all losses back, and the migration would make {len(m.scalers)} scalers, one for each "
+            "optimizer: load each from an entry of its own, by hand"
+        )
         raise Blocked(module, call, "AMP402", "amp.load_state_dict", message)
     m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
     if not alone:
