@@ -126,14 +126,19 @@ def unimported(module: Module, output: Output) -> None:
 
     if module.star_imports:
         return
-    for name, parts in PARTS.items():
+    homes: dict[str, list[str]] = {}  # names of Apex's that functions import for themselves, and which do
+    for scope in module.scopes.values():
+        if isinstance(scope.node, FUNCTION_NODES):
+            for name, target in scope.imports.items():
+                if target.partition(".")[0] == "apex":
+                    homes.setdefault(name, []).append(scope.node.name)
+    for name in [*PARTS, *(n for n in homes if n not in PARTS)]:
         found = [
             node
             for node in module.loads.get(name, ())
             if module.scope_of(node).lookup(name) is None
             and module.qualify(node) is None
-            and isinstance(outer := module.parents.get(node), ast.Attribute)
-            and outer.attr in parts
+            and (name not in PARTS or _takes_part(module, node, PARTS[name]))
         ]
         found.sort(key=lambda node: node.lineno)
         if found and output.wants_at(module, found[0], "AMP102"):
@@ -143,16 +148,18 @@ def unimported(module: Module, output: Output) -> None:
                 if len(lines) == 1
                 else f"lines {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
             )
-            homes = {
-                s.node.name for s in module.scopes.values() if isinstance(s.node, FUNCTION_NODES) and name in s.imports
-            }
-            imported = f"imported into {', '.join(sorted(homes))} alone" if homes else "never imported"
+            imported = f"imported into {', '.join(sorted(homes[name]))} alone" if name in homes else "never imported"
             message = (
                 f"{name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
                 "was to do is not known to have run; import it to have it migrated, or delete it"
             )
             output.manual(module, found[0], "AMP102", name, message)
             output.unbound.add(module)
+
+
+def _takes_part(module: Module, node: ast.AST, parts: frozenset[str]) -> bool:
+    outer = module.parents.get(node)
+    return isinstance(outer, ast.Attribute) and outer.attr in parts
 
 
 def describes(site: Site) -> bool:

@@ -211,7 +211,7 @@ class _Parts:
             if own is not None:
                 self._done(site, decision.code, f"{own}, which stood in where Apex was missing", "look")
             elif changed or group:  # a name that another file hands on and that stays is that file's to tell
-                self._done(site, decision.code, decision.message + self._unbound(site), decision.review)
+                self._done(site, decision.code, decision.message, decision.review)
 
     def _another_import(self, group: list[Binding], site: Site) -> bool:
         """Whether a name that is used is bound by an import from elsewhere as well, in a branch of its own."""
@@ -277,21 +277,7 @@ class _Parts:
         """Whether a name comes from another file of the project, where it stays on the one class that all uses want."""
         if group or not all(isinstance(site.node, ast.Name) and not speaks_of_apex(site.node.id) for site, _ in sites):
             return False
-        if any(self._unbound(site) for site, _ in sites):
-            return False
         return all(isinstance(d, Native) and d.names == (CLASSES.get(site.name),) for site, d in sites)
-
-    def _unbound(self, site: Site) -> str:
-        """What is to be said of a name that nothing binds where it is used: another function imports it, for itself."""
-        node, module = site.node, self.module
-        if not isinstance(node, ast.Name) or module.star_imports or node.id not in module.scattered:
-            return ""
-        bound = site.scope.lookup(node.id) is not None
-        return (
-            ""
-            if bound
-            else f"; nothing bound {node.id} here, where it failed: it is imported in another function alone"
-        )
 
     def _exact(self, native: str, site: Site) -> str | None:
         return exact_name(self.module, native, site.scope, site.node.lineno)
