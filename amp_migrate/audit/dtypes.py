@@ -78,6 +78,8 @@ INTEGERS = frozenset(
 PAIRS = frozenset("topk sort max min median kthvalue mode cummax cummin".split())  # values and indices
 SHAPES = frozenset("shape ndim size broadcast_shapes allclose array_equal isclose iinfo finfo".split())  # no arithmetic
 STACKING = frozenset("array asarray concatenate vstack hstack stack".split())
+# What other libraries (Horovod) call what all ranks do.
+COLLECTIVES = frozenset("allgather all_gather allreduce allreduce_ broadcast broadcast_ alltoall reducescatter".split())
 FILES = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
 FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double", "torch.FloatTensor"})
 INTEGER_TYPES = frozenset(

@@ -42,3 +42,11 @@ def test_half_written_into_a_float32_buffer_is_float32() -> None:
     assert found(
         "O2", "kept = torch.zeros(8, 2, dtype=torch.half)\n    kept[:4] = out\n    torch.save(kept[:4] * out, 'p')"
     )
+
+
+def test_what_the_program_itself_makes_half_was_half_for_other_ranks_too() -> None:
+    made = "kept = torch.zeros(8, 2, dtype=torch.float16)\n    kept[:4] = out.half()\n    "
+    assert not found("O1", f"{made}every = hvd.allgather(kept)")
+    assert not found("O1", "every = hvd.allgather(out.half())")
+    assert found("O1", f"{made}every = scored.by(kept)")  # which may compute in it what O1 ran in float32
+    assert found("O2", "every = hvd.allgather(out)")

@@ -188,7 +188,7 @@ class _Found:
             ), "review"
         comes = f"what {value.origin} gives" if value.origin else "its argument"
         if value.origin == CAST:
-            comes = "its argument is made half by .half()"
+            comes = "its argument is made half by the program itself"
         elif value.now == "partly":
             comes += " may be float16 outside of the autocast region"
         elif value.now == "maybe":
@@ -239,7 +239,7 @@ class _Found:
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
         is_half = "is" if value.now == "half" else "may be"
         given = f"what {value.origin} gives" if value.origin else "an argument"
-        given = "an argument, which .half() made," if value.origin == CAST else given
+        given = "an argument, which the program makes half itself," if value.origin == CAST else given
         if kind == "inplace":
             return (
                 f"{text}: {given} {is_half} float16 under autocast and what is written into is float32: {detail} takes no part "
