@@ -542,6 +542,18 @@ def test_o2_outputs_that_are_no_tensor_are_pointed_out_as_such_and_losses_are_fl
     assert any(f"{name} as" in f.message for f in notes) is bool(advice)
 
 
+@pytest.mark.parametrize(
+    ("name", "whole"), [("box_mask", True), ("labels", True), ("lengths", True), ("features", False)]
+)
+def test_what_may_hold_whole_numbers_is_not_said_to_be_half(name: str, whole: bool) -> None:
+    """O2 made what is floating float32, and left class numbers and masks alone."""
+    tail = f"with torch.no_grad():\n    for x, y in loader:\n        output, {name} = model(x)\n        keep(output.mean())\n"
+    tail += f"        log({name})\n"
+    notes = found(rewrite(apex(prepare=initialize('opt_level="O2"'), tail=tail)), "AMP503")
+    (message,) = [f.message for f in notes if f"{name} as" in f.message]
+    assert ("unless it holds whole numbers" in message) is whole
+
+
 def test_what_is_written_into_something_unknown_is_pointed_out() -> None:
     loop = "output = model(x)\nrows[0] = output\nloss = criterion(rows, y)\n{}"
     backward = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"

@@ -137,7 +137,13 @@ class Operations:
             asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
             if asked in known.FLOAT_TYPES:
                 return FLOAT._replace(kept=True)
-            return HALF._replace(origin=CAST) if asked in known.HALF_TYPES else INTEGER if asked in known.INTEGER_TYPES else UNKNOWN
+            return (
+                HALF._replace(origin=CAST)
+                if asked in known.HALF_TYPES
+                else INTEGER
+                if asked in known.INTEGER_TYPES
+                else UNKNOWN
+            )
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
             return UNKNOWN if any(k.arg == "dtype" for k in expr.keywords) or not given else given[0]
         if last in ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "all_gather_into_tensor"):

@@ -19,7 +19,8 @@ from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
-from amp_migrate.rules.regions.half_values import HalfValues, is_upcast
+from amp_migrate.rules.regions.casting import WHOLE_WORDS
+from amp_migrate.rules.regions.half_values import NUMBER_NAMES, HalfValues, is_upcast
 from amp_migrate.rules.regions.to_host import bindings, inside_of
 from amp_migrate.writing.edits import Edits
 
@@ -222,6 +223,8 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 several = whole or held(module, uses) in ("list", "other", "odd")
                 kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
                 message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
+                if NUMBER_NAMES.search(name) or WHOLE_WORDS.search(name):
+                    message += ", unless it holds whole numbers"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
 
 
