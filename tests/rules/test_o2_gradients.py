@@ -156,6 +156,12 @@ for x in loader:
 """
 
 
+def test_a_step_in_a_branch_right_after_the_gradients_were_cleared() -> None:
+    program = CLEARED.format("optimizer").replace("\noptimizer.step()", "\nif loader.fresh:\n    optimizer.step()", 1)
+    (finding,) = found(rewrite(program), "AMP214")
+    assert "trains nothing, as before" in finding.message
+
+
 @pytest.mark.parametrize(("cleared", "nothing"), [("optimizer", True), ("model", True), ("other", False)])
 def test_a_step_whose_gradients_were_just_cleared_trains_nothing(cleared: str, nothing: bool) -> None:
     program = CLEARED.format(cleared).replace(

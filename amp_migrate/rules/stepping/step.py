@@ -267,8 +267,11 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
 
 
 def _just_cleared(m: Migration, step: Step) -> bool:
-    """Whether the gradients of a step are cleared by the statement before it: `optimizer.zero_grad(); optimizer.step()`."""
+    """Whether the gradients of a step are cleared by the statement before it: `optimizer.zero_grad(); optimizer.step()`; or
+    by the one before an `if` that begins with the step."""
     module, stmt = step.module, step.module.statement(step.call)
+    while module.block(stmt)[0] is stmt and isinstance(above := module.parents.get(stmt), ast.If):
+        stmt = above
     block = module.block(stmt)
     at = block.index(stmt)
     before = block[at - 1] if at else None
