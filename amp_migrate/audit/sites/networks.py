@@ -11,6 +11,7 @@ from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import assignments
+from amp_migrate.audit.sites.copied import copied_since
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
@@ -243,9 +244,17 @@ def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
     found = identities(both.review.values_after, scope, model)
     if found and all(isinstance(i[0], ast.arg) for i in found):
         return True  # what a function is given that only code out of sight calls, or an object that it was handed on to
+    if any(_copied(both, i) for i in found):
+        return True  # a copy of one, which was half as that was
     makers = {_made(i) for i in both.initialized}
     now = {_made(i, both) for i in found}
     return bool(makers & now - {None})
+
+
+def _copied(both: Mixed, identity: Identity) -> bool:
+    node, module = identity[0], identity[-1]
+    was = both.was(module, node) if isinstance(node, ast.Call) and isinstance(module, Module) else None
+    return was is not None and copied_since(both, *was)
 
 
 def _made_here(both: Mixed, module: Module, model: ast.expr) -> bool:

@@ -134,11 +134,11 @@ class Weights:
         base = self.of(frame, expr.value, depth + 1)
         if base is not None and base.kind != "network":
             return base if expr.attr == "data" else None
-        if base is not None and expr.attr == "module":
+        owner = self.program.is_self(frame.scope, expr.value)
+        if base is not None and expr.attr == "module" and (owner is None or self.program.is_network(owner)):
             return base
         if base is not None and expr.attr in ("weight", "bias"):
             return Value("weights", base.places)
-        owner = self.program.is_self(frame.scope, expr.value)
         made = self._made(frame, expr, depth)
         if base is None or (owner is not None and not self.program.is_network(owner)):
             return made

@@ -1,0 +1,132 @@
+"""A running average or a teacher that is copied from the model after `initialize` was half at O2 and O3, and is float32 now.
+
+Told of `copy.deepcopy(model)` whose weights the program writes to afterwards, and of weights that are cloned into something
+that it computes with, where a way by the set-up leads to the copy. What such a copy gives is compared by `precision.py`. Not
+proved: copies made by code out of sight, and when they are updated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.copied import copied_since, may_be_half
+from amp_migrate.audit.sites.weights import Frame, Weights
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP541",
+        title="averages of half weights are float32 now",
+        construct="a copy of the model",
+        apex="O2 and O3 made the weights half: what was copied from the model after that, and what was averaged in the copy, was "
+        "rounded to 11 bits at each step.",
+        native="Weights stay float32, and so do copies of them. Nothing need be done; averages move where a step used to be "
+        "rounded away, and take twice the memory.",
+        why="An average with a decay of 0.999 hardly moved in half. Numbers of its evaluation differ from published ones.",
+    ),
+)
+WRITING = frozenset("mul_ add_ sub_ lerp_ copy_ addcmul_ div_ data".split())
+CLONING = frozenset({"clone", "deepcopy"})
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if not any(s.models and not s.surely_patches for s in both.removed):
+        return
+    weights = Weights(both.before.forwards)
+    for module in both.near:
+        if not module.words & CLONING:
+            continue
+        for call, how in (*_models(both, weights, module), *_shadows(both, weights, module)):
+            place = both.now(module, call)
+            if place is None:
+                continue
+            asked = "" if both.floats(module) else "where the opt level asked for is O2 or O3, "
+            message = (
+                f"{how}, after amp.initialize: {asked}these weights were float16 with Apex, and what is averaged in them was rounded "
+                "to it at each step; they are float32 now"
+            )
+            yield review.doubt(*place, "AMP541", "a copy of the model", message, "look")
+
+
+def _models(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """Copies of whole models that are written to."""
+    for call in module.calls_named.get("deepcopy", ()):
+        if copied_since(both, module, call) and (at := _written(both, weights, call)) is not None:
+            yield call, f"{syntax.text(call)} copies the model, and {at} writes to its weights"
+
+
+def _written(both: Mixed, weights: Weights, copy: ast.Call) -> str | None:
+    for module in both.near:
+        if module.words.isdisjoint(WRITING):
+            continue
+        for node in syntax.every(module.tree, ast.Attribute):
+            called = isinstance(module.parents.get(node), ast.Call) and node.attr in WRITING - {"data"}
+            if called or (node.attr == "data" and isinstance(node.ctx, ast.Store)):
+                places = weights.weights(Frame(module.scope_of(node)), node.value)
+                if any(identity[0] is copy for identity, _ in places):
+                    return f"{module.path}:{node.lineno}"
+    return None
+
+
+def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """Clones of weights that are kept under a name by which the file computes with them."""
+    told: set[str] = set()
+    for call in module.calls_named.get("clone", ()):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        stmt = module.statement(call)
+        if not isinstance(stmt, ast.Assign):
+            continue
+        kept = _kept(stmt)
+        if kept is None or kept in told or any(_named(n, kept) for n in syntax.walk(stmt.value)):
+            continue
+        value: ast.expr = call.func.value
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):  # `p.detach()`
+            value = value.func.value
+        places = weights.weights(Frame(module.scope_of(call)), value)
+        model = frozenset(identity for identity, _ in places)
+        if model and _averaged(module, kept) and may_be_half(both, module, call, model):
+            told.add(kept)
+            yield call, f"{syntax.text(call)} copies the model's weights into {kept}"
+
+
+def _kept(stmt: ast.Assign) -> str | None:
+    target = stmt.targets[0]
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return last_name(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
+
+
+def _averaged(module: Module, kept: str) -> bool:
+    """Whether a file gives what it keeps under a name a sum or product of it: `shadow[k] = d * shadow[k] + (1 - d) * p`."""
+    for stmt in syntax.walk(module.tree):
+        if isinstance(stmt, ast.Assign):
+            computed = any(
+                isinstance(n, ast.BinOp) and isinstance(n.op, (ast.Mult, ast.Sub)) for n in syntax.walk(stmt.value)
+            )
+            if computed and any(_named(n, kept) for n in syntax.walk(stmt.value)):
+                return True
+        elif isinstance(stmt, (ast.AugAssign, ast.Expr)):
+            parts = [stmt.target] if isinstance(stmt, ast.AugAssign) else _written_to(stmt.value)
+            if any(_named(n, kept) for p in parts for n in syntax.walk(p)):
+                return True
+    return False
+
+
+def _written_to(expr: ast.expr) -> list[ast.expr]:
+    """What a chain of in-place operations writes to."""
+    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in WRITING:
+        return [expr.func.value]
+    return []
+
+
+def _named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == name

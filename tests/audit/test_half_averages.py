@@ -1,0 +1,130 @@
+"""Averages that were kept in half at O2, since they were copied from the model after `initialize`: AMP541."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+PROGRAM = """
+import argparse
+import copy
+import torch
+import torch.nn.functional as F
+IMPORT
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--level", default="O1")
+args = parser.parse_args()
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.body(x)
+
+class Shadow:
+    def __init__(self, model):
+        self.model = model
+        self.kept = {}
+        self.start = {}
+        for name, p in self.model.named_parameters():
+            self.kept[name] = p.data.clone()
+            self.start[name] = p.data.clone()
+
+    def update(self, decay=0.99):
+        for name, p in self.model.named_parameters():
+            self.kept[name] = (decay * self.kept[name] + (1 - decay) * p.data).clone()
+
+class Average:
+    def __init__(self, model):
+        self.model = model
+        self.module = copy.deepcopy(model)
+        self.module.eval()
+
+    def update(self, decay=0.99):
+        for old, new in zip(self.module.state_dict().values(), self.model.state_dict().values()):
+            old.copy_(decay * old + (1 - decay) * new)
+
+def update(one, other):
+    for old, new in zip(one.parameters(), other.parameters()):
+        old.data.mul_(0.99).add_(new.data, alpha=0.01)
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+EARLY
+SETUP
+LATE
+for x, y in loader:
+    STEP
+    UPDATE
+EVALUATE
+"""
+STEP = """
+    loss = F.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+AFTER_STEP = """
+    with torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED):
+        loss = F.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+EVALUATE = """
+ema.eval()
+with torch.no_grad():
+    for x, y in loader:
+        print(ema(x).argmax(1))
+"""
+IN_REGION = """
+ema.eval()
+with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED):
+    for x, y in loader:
+        print(ema(x).argmax(1))
+"""
+KINDS = {
+    "a copy": ("ema = copy.deepcopy(model)", "update(ema, model)"),
+    "kept by an object": ("ema = Average(model)", "ema.update()"),
+    "clones of the weights": ("ema = Shadow(model)", "ema.update()"),
+}
+
+
+def said(early: str, late: str, update: str, level: str = '"O2"', evaluate: bool = False) -> list[tuple[str, str]]:
+    text = PROGRAM.replace("EARLY", early).replace("LATE", late).replace("UPDATE", update)
+    initialize = f"model, optimizer = amp.initialize(model, optimizer, opt_level={level})"
+    before = text.replace("IMPORT", "from apex import amp").replace("SETUP", initialize).replace("    STEP\n", STEP)
+    scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=ENABLED)'
+    after = text.replace("IMPORT", "").replace("SETUP", scaler).replace("    STEP\n", AFTER_STEP)
+    before, after = (t.replace("EVALUATE", e if evaluate else "") for t, e in ((before, EVALUATE), (after, IN_REGION)))
+    found = doubts(before, after.replace("ENABLED", "True" if level.startswith('"') else 'args.level != "O0"'))
+    return [(d.code, d.verdict) for d in found if d.code in ("AMP531", "AMP541")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_copied_once_the_weights_are_half_is_told_once(kind: str) -> None:
+    made, update = KINDS[kind]
+    assert said("", made, update) == [("AMP541", "look")]
+    assert said("", made, update, "args.level") == [("AMP541", "look")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_copied_before_or_at_o1_is_not(kind: str) -> None:
+    made, update = KINDS[kind]
+    assert not said(made, "", update)
+    assert not said("", made, update, '"O1"')
+
+
+def test_a_copy_that_nothing_writes_to_is_no_average() -> None:
+    assert not said("", "ema = copy.deepcopy(model)", "print(x)")
+
+
+def test_a_copy_of_half_weights_was_not_left_in_float32() -> None:
+    """Its forward was the model's own, which Apex had patched: only one that was copied before is another network."""
+    made, update = KINDS["a copy"]
+    assert said("", made, update, evaluate=True) == [("AMP541", "look")]
+    assert said(made, "", update, evaluate=True) == [("AMP531", "review")]
