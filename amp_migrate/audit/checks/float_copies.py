@@ -29,8 +29,8 @@ def check(review: Review) -> Iterable[Doubt]:
         if place is None or function in told or not (both.floats(forward.module) or both.asks(forward.module)):
             continue
         region = both.after.regions.nearest(*place)
-        if region is None or region.off or not both.written(region):
-            continue
+        if region is None or region.off or not both.written(region) or not model & both.initialized:
+            continue  # what can only be the copy, `precision` tells
         copies = [(i[0], i[-1]) for i in model - both.initialized if isinstance(i[0], ast.Call)]
         for call, module in copies:
             copied = isinstance(module, Module) and syntax.text(call.func).rpartition(".")[2] == "deepcopy"
