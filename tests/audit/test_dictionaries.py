@@ -79,3 +79,29 @@ def test_what_a_network_is_given_in_a_dictionary() -> None:
     for what, told in (("out", True), ("batch", False)):
         said = [d for d in doubts(before.replace("WHAT", what), after.replace("WHAT", what)) if d.code == "AMP535"]
         assert bool(said) is told
+
+
+def test_dictionaries_in_lists_and_pairs() -> None:
+    for each in (
+        "[{'y': y, 'out': out}, {'y': y}]",
+        "({'y': y}, {'out': out, 'y': y})",
+        "[{'y': y, 'out': out} for _ in x]",
+    ):
+        lines = f"kept = {each}\n    for held in kept:\n        print(held['y'].cpu().numpy())"
+        assert not found("O2", lines)
+        assert found("O2", lines.replace("held['y']", "held['out']"))
+    assert found(
+        "O2",
+        "kept = {'out': out, 'y': y}\n    kept += 1\n    first, second = kept, kept\n    show(first)\n    np.sum(out)",
+    )
+    assert not found(
+        "O2",
+        "kept = {'out': out, 'y': y}\n    kept.pop()\n    kept.get(key='y')\n    kept.update()\n    print(kept[0:1])",
+    )
+
+
+def test_dictionaries_that_a_list_is_filled_with() -> None:
+    for held in ("{'out': out}", "{'y': y, 'out': out}", "{'y': y, 'out': out}.copy()"):
+        lines = f"kept = []\n    kept.append({held})\n    for held in kept:\n        print(held['out'].cpu().numpy())"
+        assert found("O2", lines), held
+        assert not found("O2", lines.replace("held['out']", "held['y']")), held

@@ -234,3 +234,48 @@ def test_a_buffer_was_half_under_o2_and_makes_what_it_meets_float32_now(buffer: 
     found = [d for d in doubts(textwrap.dedent(before), textwrap.dedent(after)) if d.code == "AMP535"]
     assert [d.verdict for d in found] == ["refuse"] * told
     assert all("a masked assignment takes no part in autocast" in d.message for d in found)
+
+
+@pytest.mark.parametrize(
+    ("layer", "given"), [("LayerNorm(8)", "x"), ("Softmax(1)", "self.body(x)"), ("Embedding(4, 8)", "x")]
+)
+def test_what_o2_computed_in_half_within_the_model_was_no_float32(layer: str, given: str) -> None:
+    """Its weights were half, and what a method gives that is not its forward came as it was."""
+    text = """
+    import torch
+    import torch.nn as nn
+    from apex import amp
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 8)
+            self.layer = nn.LAYER
+
+        def encode(self, x):
+            return self.layer(GIVEN)
+
+        def forward(self, x):
+            return self.layer(GIVEN)
+
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+    for x, y in loader:
+        out = RUN
+        near = out @ out.t()
+    """
+    text = text.replace("LAYER", layer).replace("GIVEN", given)
+    after = text.replace("    from apex import amp\n", "").replace(
+        '    model, optimizer = amp.initialize(model, optimizer, opt_level="O2")\n', ""
+    )
+    after = after.replace(
+        "        out = RUN\n        near",
+        '        with torch.autocast("cuda", dtype=torch.float16):\n            out = RUN\n            near',
+    )
+
+    def said(run: str) -> bool:
+        return any("matmul" in d.message for d in doubts(text.replace("RUN", run), after.replace("RUN", run)))
+
+    assert said("model(x)")
+    assert not said("model.encode(x)")

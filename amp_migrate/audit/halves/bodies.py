@@ -67,7 +67,7 @@ class Body(Calls):
                 self.bind(stmt.target, old)
             else:
                 now = promoted(old.now, value.now)
-                self.bind(stmt.target, value._replace(was=promoted(old.was, value.was), now=now, items=None))
+                self.bind(stmt.target, value._replace(was=promoted(old.was, value.was), now=now).holding(None))
         elif isinstance(stmt, ast.Expr):
             self.of(stmt.value)
         elif isinstance(stmt, ast.Return):
@@ -215,7 +215,7 @@ class Body(Calls):
             if not items:
                 return NOTHING
             whole = join(items)
-            return whole._replace(items=items)
+            return whole.holding(items)
         if isinstance(expr, ast.Dict):
             return self.dictionary([(k, self.of(v)) for k, v in zip(expr.keys, expr.values, strict=True)])
         if isinstance(expr, COMPREHENSIONS):
@@ -305,7 +305,7 @@ class Body(Calls):
             elif isinstance(key, ast.Constant) and isinstance(key.value, str):
                 entries[key.value] = value
             else:
-                return Value("?", "?", tuple(v for _, v in found)).entry()._replace(items=None)
+                return Value("?", "?", tuple(v for _, v in found)).entry().holding(None)
         return keyed(entries)
 
     @staticmethod
@@ -318,7 +318,7 @@ class Body(Calls):
         ):
             return value
         items = value.items[slice(*[k if isinstance(k, int) else None for k in known])]
-        return value._replace(items=items) if items else UNKNOWN
+        return value.holding(items) if items else UNKNOWN
 
     def binary(self, expr: ast.BinOp) -> Value:
         left, right = (
@@ -377,7 +377,7 @@ class Body(Calls):
                 items.append(self.of(each))
             self.env = saved
             whole = Value("?", "?", tuple(items))
-            return whole.entry()._replace(items=whole.items)
+            return whole.entry().holding(whole.items)
         self.bind(expr.generators[0].target, first.entry())
         for generator in expr.generators[1:]:
             self.bind(generator.target, self.turn(generator.iter))

@@ -15,6 +15,7 @@ from amp_migrate.audit.halves.tensors import (
     ENCODED,
     FLOAT,
     HALF,
+    HALVES,
     INTEGER,
     NOT_TOLD,
     NOTHING,
@@ -75,13 +76,12 @@ class Calls(Operations):
                     return UNKNOWN
             if func.attr in ("items", "values", "get", "pop", "setdefault") and receiver.followed:
                 held = receiver.entry()
-                if (
-                    receiver.keys
-                    and func.attr in ("get", "pop", "setdefault")
-                    and isinstance(expr.args[0], ast.Constant)
-                ):
-                    return receiver.under(str(expr.args[0].value))
+                asked = expr.args[0] if expr.args else None
+                if receiver.keys and isinstance(asked, ast.Constant):
+                    return receiver.under(str(asked.value))
                 return Value("?", "?", (Value("?", "?", (UNKNOWN, held)),)) if func.attr == "items" else held
+            if func.attr == "copy" and receiver.keys:
+                return receiver
             if func.attr.endswith("_") and func.attr[:-1] in ("addmm", "addmv", "addbmm", "baddbmm", "addr"):
                 if receiver.now == "float" and any(v.half for v in every):
                     self.tell("inplace", expr, next(v for v in every if v.half), func.attr)
@@ -106,7 +106,7 @@ class Calls(Operations):
             if name in ("einops.einsum", "opt_einsum.contract"):
                 return self.operation(expr, "einsum", [v for v in given if v != UNKNOWN] or given, True)
             if first == "einops":
-                return given[0]._replace(items=None)
+                return given[0].holding(None)
             if first == "copy" and given:
                 return given[0]
             if first in known.WITHOUT_HALF:
@@ -168,13 +168,13 @@ class Calls(Operations):
     @staticmethod
     def appended(value: Value) -> Value:
         """A list of pairs keeps them apart."""
-        return Value("?", "?", (value,)) if value.items and len(value.items) > 1 else value
+        return Value("?", "?", (value,)) if value.items and (value.keys or len(value.items) > 1) else value
 
     def put(self, container: ast.expr, value: Value) -> None:
         text = syntax.text(container)
         old = self.env.get(text, UNKNOWN)
-        if not value.items or len(value.items) > 1:
-            value = value.entry()._replace(items=None)
+        if not value.items or value.keys or len(value.items) > 1:
+            value = value.entry().holding(None)
         self.store(text, value if old == UNKNOWN else join([old, value]))
 
     def forward(self, expr: ast.Call, forward: Forward, given: list[Value]) -> Value:
@@ -351,16 +351,18 @@ class Calls(Operations):
                 self.product(expr, layer, given[:1], False)
                 return HALF
             if layer in known.FLOAT_LAYERS:
-                return FLOAT
+                weights_were_half = self.halves.floats(self.module) and not self.halves.patches(self.module)
+                was_half = weights_were_half and (layer in known.WEIGHTED or first.was in HALVES)
+                return FLOAT._replace(was="half") if was_half and layer not in known.LOSSES else FLOAT
             if layer == "GELU":
                 return self.operation(expr, "gelu", [first.entry()], True)
-            return first._replace(items=None) if first.now != "?" else UNKNOWN
+            return first.holding(None) if first.now != "?" else UNKNOWN
         if layer in known.HALF_LAYERS and first.half:
             self.tell("module", expr, first, syntax.text(expr.func))
             return UNKNOWN
         if layer in known.LOSSES or layer in ("Softmax", "LogSoftmax", "Sigmoid", "LogSigmoid", "CosineSimilarity"):
             return self.operation(expr, functional_of(layer), given, True)
-        return first._replace(items=None)
+        return first.holding(None)
 
     def forward_of(self, cls: Class, expr: ast.Call, given: list[Value]) -> Value:
         methods = [f for n in ("forward", "__call__") for f in self.halves.program._method(cls, n)]

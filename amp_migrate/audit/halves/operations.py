@@ -163,7 +163,7 @@ class Operations:
             self.write(expr, last, given[0], given[-1])
             return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
-            joined, parts = given[0].entry()._replace(items=None), given[0].items or ()
+            joined, parts = given[0].entry().holding(None), given[0].items or ()
             if joined.half and any(i.now == "float" for i in parts):  # what is joined takes the widest dtype
                 return joined._replace(was="float", now="float")
             return UNKNOWN if joined.half and any(i == UNKNOWN for i in parts) else joined
@@ -193,8 +193,8 @@ class Operations:
         if name in known.INTEGERS:
             return INTEGER
         if name in known.PAIRS and (len(given) > 1 or name in ("topk", "sort") or has_axis(expr)):
-            values = first._replace(items=None)
-            return values._replace(items=(values, INTEGER))
+            values = first.holding(None)
+            return values.holding((values, INTEGER))
         if name in ("numpy", "tolist", "item"):
             return self.out(expr, name, first)
         if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):

@@ -35,6 +35,10 @@ class Value(NamedTuple):
         """What a dictionary holds under a key."""
         return self.items[self.keys.index(key)] if self.items and key in self.keys else UNKNOWN
 
+    def holding(self, items: tuple[Value, ...] | None) -> Value:
+        """The same as a tuple of these, or as one tensor."""
+        return self._replace(items=items, keys=())
+
     def at(self, index: int) -> Value:
         """What stands first, second, ... in what has names for its entries as well."""
         return self.items[index] if self.items and 0 <= index < len(self.items) else UNKNOWN
