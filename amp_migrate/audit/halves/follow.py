@@ -271,6 +271,8 @@ class Halves:
         value = join(found) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
+        if (forward.method or "").startswith("generate"):
+            value = _tokens(value)
         patched = not found or forward.method in (None, "forward") or any(map(_calls_itself, runs))
         return self._as_apex(value, syntax.text(forward.call.func), self.gave_floats(forward.module) and patched)
 
@@ -396,6 +398,13 @@ class Halves:
             inner = self.program.dotted(scope, call.args[-1].func)
             return self._layer_name(inner, scope, call.args[-1])
         return None if last == "Sequential" else last
+
+
+def _tokens(value: Value) -> Value:
+    """What a method that generates gives: tokens and their number, but for what is seen to be something else."""
+    if value == UNKNOWN:
+        return INTEGER
+    return value._replace(items=tuple(map(_tokens, value.items))) if value.items is not None else value
 
 
 def _calls_itself(function: Function) -> bool:

@@ -234,7 +234,8 @@ class Operations:
         if halves and was == "float" and now in HALVES and (name in known.SENSITIVE and not _picks(expr)):
             known_was = halves[0].was == "float" or (patches and floats)
             if known_was:
-                self.tell("operation", expr, halves[0], name)
+                if not halves[0].reduced:  # whose reduction was told
+                    self.tell("operation", expr, halves[0], name)
                 if name in ("sum", "mean"):
                     return Value("float", now, reduced=True, origin=origin)
                 return Value("float", "?", origin=origin)
