@@ -42,9 +42,8 @@ class Registries:
         """What a lookup in a container may give; empty where it is none, or holds too much."""
         if isinstance(container, ast.Attribute) and container.attr == "__dict__":
             return self._of_module(scope, container.value)
-        written = self._written(scope, container)
-        if written is not None:
-            found = [d for v in written.values for d in self.program.definitions(scope, v, guess=False)]
+        if isinstance(container, ast.Dict):
+            found = [d for v in container.values for d in self.program.definitions(scope, v, guess=False)]
             return list(dict.fromkeys(found)) if len(found) <= MOST else []
         place = self._place(scope, container)
         if place is None:
@@ -54,16 +53,6 @@ class Registries:
             found = list(dict.fromkeys(self._found(place)))
             self._held[place] = found if len(found) <= MOST else []
         return self._held[place]
-
-    @staticmethod
-    def _written(scope: Scope, container: ast.expr) -> ast.Dict | None:
-        """A dictionary that is written where it is looked into, or that a variable of the function is and stays."""
-        if isinstance(container, ast.Name):
-            binder = scope.binder(container.id)
-            nodes = binder.bindings[container.id] if binder is not None and binder is not binder.module.top else []
-            value = nodes[0].value if len(nodes) == 1 and isinstance(nodes[0], ast.Assign) else None
-            return value if isinstance(value, ast.Dict) else None
-        return container if isinstance(container, ast.Dict) else None
 
     def _of_module(self, scope: Scope, expr: ast.expr) -> list[Function | Class]:
         """What `losses.__dict__[name]` may give, as far as it is made for a program's choice: the classes of the file."""
