@@ -38,6 +38,27 @@ class Shadow:
         for name, p in self.model.named_parameters():
             self.kept[name] = (decay * self.kept[name] + (1 - decay) * p.data).clone()
 
+class Listed:
+    def __init__(self, model):
+        self.kept = [p.clone().detach() for p in model.parameters()]
+
+    def update(self):
+        for old, new in zip(self.kept, model.parameters()):
+            old.sub_(0.01 * (old - new))
+
+class Attack:
+    def __init__(self, model):
+        self.model = model
+        self.backup = {}
+
+    def update(self):
+        for name, p in self.model.named_parameters():
+            self.backup[name] = p.data.clone()
+            p.data.add_(0.1 * p.grad)
+        for name, p in self.model.named_parameters():
+            print((p.data - self.backup[name]).norm())
+            p.data = self.backup[name]
+
 class Average:
     def __init__(self, model):
         self.model = model
@@ -91,6 +112,7 @@ KINDS = {
     "a copy": ("ema = copy.deepcopy(model)", "update(ema, model)"),
     "kept by an object": ("ema = Average(model)", "ema.update()"),
     "clones of the weights": ("ema = Shadow(model)", "ema.update()"),
+    "a list of clones": ("ema = Listed(model)", "ema.update()"),
 }
 
 
@@ -117,6 +139,10 @@ def test_what_was_copied_before_or_at_o1_is_not(kind: str) -> None:
     made, update = KINDS[kind]
     assert not said(made, "", update)
     assert not said("", made, update, '"O1"')
+
+
+def test_what_is_put_back_or_measured_against_is_no_average() -> None:
+    assert not said("", "ema = Attack(model)", "ema.update()")
 
 
 def test_a_copy_that_nothing_writes_to_is_no_average() -> None:

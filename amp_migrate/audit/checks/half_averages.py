@@ -8,12 +8,13 @@ proved: copies made by code out of sight, and when they are updated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.targets import targets
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.copied import copied_since, may_be_half
 from amp_migrate.audit.sites.weights import Frame, Weights
@@ -77,8 +78,7 @@ def _written(both: Mixed, weights: Weights, copy: ast.Call) -> str | None:
 
 
 def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast.Call, str]]:
-    """Clones of weights that are kept under a name by which the file computes with them."""
-    told: set[str] = set()
+    """Clones of weights that are kept under a name and averaged there: the first of a file."""
     for call in module.calls_named.get("clone", ()):
         if not isinstance(call.func, ast.Attribute):
             continue
@@ -86,7 +86,7 @@ def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[as
         if not isinstance(stmt, ast.Assign):
             continue
         kept = _kept(stmt)
-        if kept is None or kept in told or any(_named(n, kept) for n in syntax.walk(stmt.value)):
+        if kept is None or any(_named(n, kept) for n in syntax.walk(stmt.value)):
             continue
         value: ast.expr = call.func.value
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):  # `p.detach()`
@@ -94,8 +94,8 @@ def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[as
         places = weights.weights(Frame(module.scope_of(call)), value)
         model = frozenset(identity for identity, _ in places)
         if model and _averaged(module, kept) and may_be_half(both, module, call, model):
-            told.add(kept)
             yield call, f"{syntax.text(call)} copies the model's weights into {kept}"
+            return
 
 
 def _kept(stmt: ast.Assign) -> str | None:
@@ -106,26 +106,35 @@ def _kept(stmt: ast.Assign) -> str | None:
 
 
 def _averaged(module: Module, kept: str) -> bool:
-    """Whether a file gives what it keeps under a name a sum or product of it: `shadow[k] = d * shadow[k] + (1 - d) * p`."""
-    for stmt in syntax.walk(module.tree):
-        if isinstance(stmt, ast.Assign):
-            computed = any(
-                isinstance(n, ast.BinOp) and isinstance(n.op, (ast.Mult, ast.Sub)) for n in syntax.walk(stmt.value)
-            )
-            if computed and any(_named(n, kept) for n in syntax.walk(stmt.value)):
-                return True
-        elif isinstance(stmt, (ast.AugAssign, ast.Expr)):
-            parts = [stmt.target] if isinstance(stmt, ast.AugAssign) else _written_to(stmt.value)
-            if any(_named(n, kept) for p in parts for n in syntax.walk(p)):
-                return True
-    return False
+    """Whether a function of a file moves what is kept under a name on by a part: `shadow[k] = d * shadow[k] + (1 - d) * p`,
+    `shadow[k].mul_(d).add_(...)`. What is only put back, or measured against, is no average."""
+    return any(_moves(syntax.own_nodes(function.node), kept) for function in module.functions)
 
 
-def _written_to(expr: ast.expr) -> list[ast.expr]:
-    """What a chain of in-place operations writes to."""
-    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in WRITING:
-        return [expr.func.value]
-    return []
+def _moves(nodes: Sequence[ast.AST], kept: str) -> bool:
+    names = {kept}  # and by which a loop goes through it
+    for node in nodes:
+        if isinstance(node, (ast.For, ast.comprehension)):
+            given = [(t, v) for t, v, _ in targets(node) if v is not None and _mentions(v, {kept})]
+            names |= {n.id for t, _ in given for n in syntax.walk(t) if isinstance(n, ast.Name)}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _mentions(node.func.value, names):
+            if node.func.attr in ("mul_", "lerp_"):
+                return True
+            if node.func.attr in WRITING and any(_scaled(a) for a in node.args):
+                return True
+    assigned = [n for n in nodes if isinstance(n, ast.Assign)]
+    return any(_kept(n) == kept for n in assigned) and any(
+        _scaled(n.value) and _mentions(n.value, names) for n in assigned
+    )
+
+
+def _scaled(expr: ast.expr) -> bool:
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) for n in syntax.walk(expr))
+
+
+def _mentions(expr: ast.expr, names: set[str]) -> bool:
+    return any(_named(n, name) for n in syntax.walk(expr) for name in names)
 
 
 def _named(node: ast.AST, name: str) -> bool:

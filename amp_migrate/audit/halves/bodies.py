@@ -157,9 +157,6 @@ class Body(Calls):
             if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
             self.store(syntax.text(target), value)
-            if isinstance(target, ast.Name) and target.id in self.keyed:
-                for entry in [k for k in self.env if k.startswith(f"{target.id}[")]:
-                    del self.env[entry]  # another container's
         elif isinstance(target, ast.Subscript):
             text = syntax.text(target.value)
             if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
@@ -176,9 +173,6 @@ class Body(Calls):
             if value == NUMBER and self.env.get(text, UNKNOWN) == UNKNOWN:
                 return  # a number says nothing of what it is written into
             self.store(text, join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value)
-            if isinstance(target.value, ast.Name) and isinstance(key := target.slice, ast.Constant):
-                if isinstance(key.value, str):
-                    self.store(syntax.text(target), value)
 
     # -- expressions -------------------------------------------------------------------------------------------------
 

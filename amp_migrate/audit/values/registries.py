@@ -42,9 +42,9 @@ class Registries:
         """What a lookup in a container may give; empty where it is none, or holds too much."""
         if isinstance(container, ast.Attribute) and container.attr == "__dict__":
             return self._of_module(scope, container.value)
-        if isinstance(container, ast.Dict):
-            found = [d for v in container.values for d in self.program.definitions(scope, v, guess=False)]
-            return list(dict.fromkeys(found)) if len(found) <= MOST else []
+        if isinstance(container, ast.Dict):  # which is written where it is looked into
+            written = [d for v in container.values for d in self.program.definitions(scope, v, guess=False)]
+            return list(dict.fromkeys(written)) if len(written) <= MOST else []
         place = self._place(scope, container)
         if place is None:
             return []
