@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, check_untouched, rewrite, rewrite_files
+from tests.rules.helpers import check_files, check_rewrite, check_untouched, rewrite, rewrite_files
 from tests.rules.programs import APEX_LOOP, INITIALIZE, MODEL, NATIVE_LOOP, SCALER, apex, check_refused, found, native
 
 # -- forms of the import ---------------------------------------------------------------------------------------------
@@ -868,3 +868,23 @@ def test_an_import_for_the_whole_file_in_a_function_binds_it_everywhere() -> Non
         ELSEWHERE.replace("    if args.fp16:\n        from", "    global amp\n    if args.fp16:\n        from", 1)
     )
     assert not [f for f in result.findings if f.code == "AMP102" and "NameError" in f.message]
+
+
+def test_a_package_goes_on_offering_what_a_file_of_it_takes_from_torch_now() -> None:
+    files = {
+        "net/__init__.py": "from .layers import Block\nfrom .layers import LayerNorm\nfrom .tools import amp\n",
+        "net/layers.py": """
+            import torch
+            from apex.normalization import FusedLayerNorm as LayerNorm
+
+            class Block(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = LayerNorm(4)
+        """,
+        "net/tools.py": "from apex import amp\n\nVERSION = 1\n",
+    }
+    texts = check_files(files)
+    assert texts["net/__init__.py"] == "from .layers import Block\nfrom .layers import LayerNorm\n"
+    assert "from torch.nn import LayerNorm\n" in texts["net/layers.py"]
+    assert "apex" not in texts["net/tools.py"]

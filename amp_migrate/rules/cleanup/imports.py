@@ -161,8 +161,18 @@ class Cleaner:
     def _goes(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, candidates: set[str]) -> bool:
         name = alias.asname or alias.name.split(".")[0]
         if self._of_apex(node, alias):
-            return name in candidates
+            return name in candidates and (self._lost_uses(name) or not self._still_there(node, alias))
         return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp
+
+    def _still_there(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+        """Whether what an import takes from another file of the program is still used there, and so bound: torch's by then."""
+        if imports_apex(node) or not isinstance(node, ast.ImportFrom):
+            return False
+        other = self.project.handed_on.by_name.get(self.module.import_base(node))
+        edits = self.output.edits.get(other) if other is not None else None
+        if edits is None or other is None:
+            return other is not None and bool(other.loads.get(alias.name))
+        return alias.name in edits.emitted_names() or any(not edits.gone(n) for n in other.loads.get(alias.name, ()))
 
     def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether a comment asks to leave an import as it is; --select and --ignore are about what goes before it."""
