@@ -105,3 +105,45 @@ def test_dictionaries_that_a_list_is_filled_with() -> None:
         lines = f"kept = []\n    kept.append({held})\n    for held in kept:\n        print(held['out'].cpu().numpy())"
         assert found("O2", lines), held
         assert not found("O2", lines.replace("held['out']", "held['y']")), held
+
+
+@pytest.mark.parametrize("given", ["self.head(x)", "self.parts(x)", "(x, self.parts(x))[1]"])
+@pytest.mark.parametrize(
+    "losses", ["{'loss': loss}", "{'loss': loss, 'second': loss}", "dict(loss=loss, second=2 * loss)"]
+)
+def test_a_network_that_gives_its_losses_in_training_gives_something_else_in_evaluation(
+    losses: str, given: str
+) -> None:
+    before = f"""
+    import numpy as np
+    import torch
+    from apex import amp
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(4, 2)
+            self.parts = build()
+
+        def forward(self, x, y=None):
+            if self.training:
+                loss = torch.nn.functional.cross_entropy(self.head(x), y)
+                return {losses}
+            return {given}
+
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    model.eval()
+    for x in loader:
+        out = model(x)
+        np.save("out", out.cpu().numpy())
+    """
+    after = before.replace("    from apex import amp\n", "").replace(
+        '    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', ""
+    )
+    after = after.replace(
+        "        out = model(x)",
+        '        with torch.autocast("cuda", dtype=torch.float16):\n            out = model(x)',
+    )
+    assert [d for d in doubts(before, after) if d.code == "AMP535"]

@@ -19,6 +19,9 @@ class Body(Calls):
     """One run through a body."""
 
     def result(self) -> Value:
+        if any(v.keys for v in self.returned) and any(not v.keys and v != NOTHING for v in self.returned):
+            # A dictionary on one way alone: nothing is told apart, `{"loss": loss}` in training says nothing of what else is given.
+            self.returned = [v.entry() if v.keys else v for v in self.returned]
         if len({len(v.items or ()) for v in self.returned}) > 1:
             most = max(len(v.items or ()) for v in self.returned)
             longest = join(v for v in self.returned if len(v.items or ()) == most)  # what else it gives is one of these

@@ -118,9 +118,6 @@ def _by_key(one: Value, other: Value) -> Value:
     if one.keys and other.keys:
         both = {k: [v.under(k) for v in (one, other) if k in v.keys] for k in dict.fromkeys(one.keys + other.keys)}
         return keyed({k: join(found) for k, found in both.items()})
-    if UNKNOWN in (one, other):
-        only = one if one.keys else other
-        return keyed({k: join([only.under(k), UNKNOWN]) for k in only.keys})
     return join([v.entry() if v.keys else v for v in (one, other)])
 
 
