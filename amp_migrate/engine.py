@@ -164,7 +164,7 @@ def _decide(
             clean(project, module, output)
             leftovers(module, read.sites, output)
             extensions(project, module, output)
-            unimported(module, output)
+            unimported(project, module, output)
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):

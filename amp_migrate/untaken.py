@@ -119,13 +119,13 @@ PARTS = {
 }
 
 
-def unimported(module: Module, output: Output) -> None:
+def unimported(project: Project, module: Module, output: Output) -> None:
     """Uses of Apex that no import of it reaches, of the file's or of another function's: they raise a NameError with Apex
     installed, too."""
     from amp_migrate.reading.program.module import FUNCTION_NODES
 
-    if module.star_imports:
-        return
+    if any(base not in project.handed_on.by_name for base in module.star_imports):
+        return  # which may bring the name
     homes: dict[str, list[str]] = {}  # names of Apex's that functions import for themselves, and which do
     for scope in module.scopes.values():
         if isinstance(scope.node, FUNCTION_NODES):

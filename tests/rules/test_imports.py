@@ -888,3 +888,28 @@ def test_a_package_goes_on_offering_what_a_file_of_it_takes_from_torch_now() -> 
     assert texts["net/__init__.py"] == "from .layers import Block\nfrom .layers import LayerNorm\n"
     assert "from torch.nn import LayerNorm\n" in texts["net/layers.py"]
     assert "apex" not in texts["net/tools.py"]
+
+
+@pytest.mark.parametrize(("star", "told"), [("helpers", True), ("elsewhere", False)])
+def test_a_star_import_of_a_file_in_sight_brings_what_that_has(star: str, told: bool) -> None:
+    files = {
+        "helpers.py": "import torch\n\n\ndef scale(x):\n    return x * 2\n",
+        "train.py": f"""
+            from {star} import *
+
+            def train(model, optimizer, x):
+                loss = model(x).mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+            def main(model, optimizer, x):
+                from apex import amp
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+                train(model, optimizer, x)
+        """,
+    }
+    result = rewrite_files(files)["train.py"]
+    said = [f for f in result.findings if f.code == "AMP102" and "imported into main alone" in f.message]
+    assert bool(said) is told
+    assert result.after is None or "amp.scale_loss" in result.after
