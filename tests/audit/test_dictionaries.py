@@ -147,3 +147,11 @@ def test_a_network_that_gives_its_losses_in_training_gives_something_else_in_eva
         '        with torch.autocast("cuda", dtype=torch.float16):\n            out = model(x)',
     )
     assert [d for d in doubts(before, after) if d.code == "AMP535"]
+
+
+def test_what_only_one_branch_puts_into_the_batch() -> None:
+    lines = "kept = prepare(y)\n    if x.any():\n        kept['out'] = out\n    print(kept['y'].cpu().numpy())\n    "
+    assert not found("O2", lines)
+    always = lines.replace("if x.any():\n        kept", "kept")
+    assert not found("O2", always)
+    assert found("O2", f"{always}print(kept['out'].cpu().numpy())")

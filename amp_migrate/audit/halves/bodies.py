@@ -7,7 +7,7 @@ import ast
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.operations import has_axis
-from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, keyed, promoted
+from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, keyed, promoted, ways
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
@@ -19,9 +19,7 @@ class Body(Calls):
     """One run through a body."""
 
     def result(self) -> Value:
-        if any(v.keys for v in self.returned) and any(not v.keys and v != NOTHING for v in self.returned):
-            # A dictionary on one way alone: nothing is told apart, `{"loss": loss}` in training says nothing of what else is given.
-            self.returned = [v.entry() if v.keys else v for v in self.returned]
+        self.returned = ways(self.returned)
         if len({len(v.items or ()) for v in self.returned}) > 1:
             most = max(len(v.items or ()) for v in self.returned)
             longest = join(v for v in self.returned if len(v.items or ()) == most)  # what else it gives is one of these

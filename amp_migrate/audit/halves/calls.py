@@ -26,6 +26,7 @@ from amp_migrate.audit.halves.tensors import (
     Value,
     join,
     keyed,
+    ways,
 )
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
@@ -205,7 +206,7 @@ class Calls(Operations):
             return None  # a function on one way, a layer or an object on another
         if len(functions) != len(found or functions) or not functions:
             return None if not found else UNKNOWN
-        return join([self.run_in(f, expr, given, named) for f in functions[:ALIKE]])
+        return join(ways(self.run_in(f, expr, given, named) for f in functions[:ALIKE]))
 
     def kept(self, expr: ast.Call, scope: Scope) -> list[Function]:
         """The functions of the program that a value may be: `score = dot_product`, what a factory gave, an attribute
@@ -327,11 +328,11 @@ class Calls(Operations):
             return value
         layers = self.halves.layers(scope, expr.func)[:ALIKE]
         if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
-            ways = [
+            given_by = [
                 self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, given)
                 for way in layers
             ]
-            return join([*ways, *(self.run_in(f, expr, given, {}) for f in self.kept(expr, scope))])
+            return join(ways([*given_by, *(self.run_in(f, expr, given, {}) for f in self.kept(expr, scope))]))
         if self.inside and isinstance(expr.func, ast.Attribute):
             owner = self.halves.program.is_self(scope, expr.func.value)
             if owner is not None:

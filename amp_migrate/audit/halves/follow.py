@@ -25,6 +25,7 @@ from amp_migrate.audit.halves.tensors import (
     Told,
     Value,
     join,
+    ways,
 )
 from amp_migrate.audit.halves.weights import MAKING, Weights
 from amp_migrate.audit.mixed import Mixed
@@ -268,7 +269,7 @@ class Halves:
             found = [HALF if layer in known.HALF_LAYERS else ENCODED]
         if not found and forward.method in HEADLESS:
             return Value("float", "?", origin=syntax.text(forward.call.func))
-        value = join(found) if found else Value("maybe", "maybe")
+        value = join(ways(found)) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
         if (forward.method or "").startswith("generate"):

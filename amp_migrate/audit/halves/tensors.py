@@ -118,7 +118,17 @@ def _by_key(one: Value, other: Value) -> Value:
     if one.keys and other.keys:
         both = {k: [v.under(k) for v in (one, other) if k in v.keys] for k in dict.fromkeys(one.keys + other.keys)}
         return keyed({k: join(found) for k, found in both.items()})
-    return join([v.entry() if v.keys else v for v in (one, other)])
+    if UNKNOWN in (one, other):  # what one branch puts something into, and another does not
+        only = one if one.keys else other
+        return keyed({k: join([only.under(k), UNKNOWN]) for k in only.keys})
+    return join(ways([one, other]))
+
+
+def ways(values: Iterable[Value]) -> list[Value]:
+    """What several ways give: `{"loss": loss}` on one of them, in training, says nothing of what another gives."""
+    found = list(values)
+    apart = any(v.keys for v in found) and any(not v.keys and v != NOTHING for v in found)
+    return [v.entry() if v.keys and apart else v for v in found]
 
 
 def _join(one: Dtype, other: Dtype) -> Dtype:
