@@ -112,54 +112,28 @@ def extensions(project: Project, module: Module, output: Output) -> None:
             output.manual(module, node, "AMP102", f"import {name}", message)
 
 
-# What tells that a name is meant to be Apex, or its amp.
-PARTS = {
-    "apex": frozenset({"amp", "parallel", "optimizers", "normalization", "fp16_utils", "contrib"}),
-    "amp": frozenset({"initialize", "scale_loss", "master_params"}),
-}
-
-
 def unimported(project: Project, module: Module, output: Output) -> None:
     """Uses of Apex that no import of it reaches, of the file's or of another function's: they raise a NameError with Apex
     installed, too."""
-    from amp_migrate.reading.program.module import FUNCTION_NODES
+    from amp_migrate.reading.sites.unbound import unbound
 
-    if any(base not in project.handed_on.by_name for base in module.star_imports):
-        return  # which may bring the name
-    homes: dict[str, list[str]] = {}  # names of Apex's that functions import for themselves, and which do
-    for scope in module.scopes.values():
-        if isinstance(scope.node, FUNCTION_NODES):
-            for name, target in scope.imports.items():
-                if target.partition(".")[0] == "apex":
-                    homes.setdefault(name, []).append(scope.node.name)
-    for name in [*PARTS, *(n for n in homes if n not in PARTS)]:
-        found = [
-            node
-            for node in module.loads.get(name, ())
-            if module.scope_of(node).lookup(name) is None
-            and module.qualify(node) is None
-            and (name not in PARTS or _takes_part(module, node, PARTS[name]))
-        ]
-        found.sort(key=lambda node: node.lineno)
-        if found and output.wants_at(module, found[0], "AMP102"):
-            lines = sorted({n.lineno for n in found})
-            where = (
-                f"line {lines[0]}"
-                if len(lines) == 1
-                else f"lines {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
-            )
-            imported = f"imported into {', '.join(sorted(homes[name]))} alone" if name in homes else "never imported"
-            message = (
-                f"{name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
-                "was to do is not known to have run; import it to have it migrated, or delete it"
-            )
-            output.manual(module, found[0], "AMP102", name, message)
-            output.unbound.add(module)
-
-
-def _takes_part(module: Module, node: ast.AST, parts: frozenset[str]) -> bool:
-    outer = module.parents.get(node)
-    return isinstance(outer, ast.Attribute) and outer.attr in parts
+    for missing in unbound(project, module):
+        first = missing.uses[0]
+        if not output.wants_at(module, first, "AMP102"):
+            continue
+        lines = sorted({n.lineno for n in missing.uses})
+        where = (
+            f"line {lines[0]}"
+            if len(lines) == 1
+            else f"lines {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
+        )
+        imported = f"imported into {', '.join(missing.homes)} alone" if missing.homes else "never imported"
+        message = (
+            f"{missing.name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
+            "was to do is not known to have run; import it to have it migrated, or delete it"
+        )
+        output.manual(module, first, "AMP102", missing.name, message)
+        output.unbound.add(module)
 
 
 def describes(site: Site) -> bool:

@@ -870,6 +870,36 @@ def test_an_import_for_the_whole_file_in_a_function_binds_it_everywhere() -> Non
     assert not [f for f in result.findings if f.code == "AMP102" and "NameError" in f.message]
 
 
+def test_a_set_up_whose_loss_is_scaled_by_what_nothing_imports_says_so() -> None:
+    source = """
+        import torch
+
+        def train(args, model, optimizer, x):
+            loss = model(x).mean()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+
+        def main(args, x):
+            model = torch.nn.Linear(4, 4).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            if args.fp16:
+                from apex import amp
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            train(args, model, optimizer, x)
+    """
+    result = rewrite(source)
+    assert result.after is None
+    (told,) = [f.message for f in result.findings if f.code == "AMP116"]
+    assert "6 scales a loss for this optimizer by an amp that no import reaches" in told
+    imported = rewrite(source.replace("import torch\n", "import torch\n        from apex import amp\n", 1))
+    assert imported.after is not None
+    assert not [f for f in imported.findings if f.status == "manual"]
+
+
 def test_a_package_goes_on_offering_what_a_file_of_it_takes_from_torch_now() -> None:
     files = {
         "net/__init__.py": "from .layers import Block\nfrom .layers import LayerNorm\nfrom .tools import amp\n",

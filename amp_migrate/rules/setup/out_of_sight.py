@@ -13,6 +13,8 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.sites.unbound import part, unbound
+from amp_migrate.reading.units.calls import Step
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.imports import is_own
 from amp_migrate.rules.migration import Migration
@@ -67,6 +69,11 @@ def no_initialize(m: Migration, site: Site) -> str:
 def no_loss(m: Migration) -> str:
     """Why no scaled loss is known for an optimizer that is initialized."""
     plain = [s for s in m.unit.steps if _runs_backward(s.scope)]
+    if missing := _without_import(m, plain):
+        return (
+            f"{missing} scales a loss for this optimizer by an amp that no import reaches, which raises a NameError where mixed "
+            "precision is on: import amp at the top of that file, and rewrite again"
+        )
     if plain:
         place = f"{plain[0].module.display}:{plain[0].call.lineno}"
         return (
@@ -83,6 +90,17 @@ def no_loss(m: Migration) -> str:
             "defines that, or mend the import if there is no such file"
         )
     return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
+
+
+def _without_import(m: Migration, steps: Iterable[Step]) -> str | None:
+    """Where a function that steps scales a loss by a name that nothing binds there."""
+    scopes = {step.scope: step.module for step in steps}
+    for module in dict.fromkeys(scopes.values()):
+        for missing in unbound(m.project, module):
+            for use in missing.uses:
+                if part(module, use) == "scale_loss" and module.scope_of(use) in scopes:
+                    return f"{module.display}:{use.lineno}"
+    return None
 
 
 def _runs_backward(scope: Scope) -> bool:
