@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.casts import autograd_functions, half_weights, level_tests
+from amp_migrate.rules.casts import autograd_functions, half_weights, in_place, level_tests
 from amp_migrate.rules.casts import registered as casts
 from amp_migrate.rules.cleanup import commands, idle_options, imports, option_texts, skipped_tests
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
@@ -73,6 +73,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     casts.regions,
     outputs.apply,
     bce.apply,
+    in_place.apply,
     op_lists.apply,
     autograd_functions.apply,
     level_tests.apply,

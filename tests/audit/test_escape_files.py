@@ -111,7 +111,7 @@ def of_criterion(
         call=call,
         backward="self.scaler.scale(loss).backward()",
     )
-    return [d for d in doubts_of(before, {"trainer.py": after}) if d.code == "AMP535"]
+    return [d for d in doubts_of(before, {"trainer.py": after}) if d.code in ("AMP535", "AMP542")]
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])

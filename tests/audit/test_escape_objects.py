@@ -110,7 +110,7 @@ def told(
         leaves=leaves,
     )
     files = {"train.py": before, "losses.py": LOSSES.replace("ARGUMENTS", arguments), "scores.py": SCORES}
-    found = [d for d in doubts_of(files, {"train.py": after}) if d.code == "AMP535"]
+    found = [d for d in doubts_of(files, {"train.py": after}) if d.code in ("AMP535", "AMP542")]
     return [f"{d.path} {d.verdict}: {d.message}" for d in found]
 
 

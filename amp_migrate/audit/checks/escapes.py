@@ -126,12 +126,16 @@ class _Found:
         if message and key not in self.places:
             self.places.add(key)
             line = review.line(module, node)
+            own = module.path, line
             if verdict == "refuse" and module.path not in review.changes and at is not None:
                 message = f"line {line} of {module.path}, {message}"  # what reaches it is what is held back
                 module, line = at[0], review.line(*at)
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
-            doubt = Doubt(module.path, line, "AMP535", "a value of an autocast region", message, verdict, told, near)
+            code = "AMP542" if kind == "inplace" else "AMP535"
+            doubt = Doubt(module.path, line, code, "a value of an autocast region", message, verdict, told, near)
+            if kind == "inplace":
+                doubt = replace(doubt, remedy=own)
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 doubt = replace(doubt, remedy=(at[0].path, review.line(*at)))
             self.doubts.append(doubt)

@@ -22,7 +22,19 @@ from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
-from amp_migrate.audit.stepping.machine import LEFT, MIXED, PLAIN, SCALED, STALE, UNSCALED, USED, ZERO, Machine, Place
+from amp_migrate.audit.stepping.machine import (
+    BESIDE,
+    LEFT,
+    MIXED,
+    PLAIN,
+    SCALED,
+    STALE,
+    UNSCALED,
+    USED,
+    ZERO,
+    Machine,
+    Place,
+)
 from amp_migrate.audit.stepping.objects import Objects, parts
 from amp_migrate.audit.stepping.runs import Runs
 from amp_migrate.audit.stepping.traces import differences
@@ -48,6 +60,17 @@ CODES = (
         apex="A step without gradients does nothing; there is no scaler to be updated.",
         native="A step without a backward since zero_grad raises; every step is followed by one update.",
         why="What the message names decides whether the program works: read these places in the order in which they run.",
+        links=(_LINK,),
+    ),
+    Code(
+        code="AMP238",
+        title="an optimizer steps on gradients that are still scaled, as it did with Apex",
+        construct="optimizer.step",
+        apex="Unscales the gradients of the optimizers that scale_loss names, and of no others.",
+        native="scaler.step(optimizer) for each optimizer whose parameters the scaled loss reaches; one scaler.update() after the "
+        "last of them.",
+        why="An optimizer of its own for the centers of a loss, say, that initialize was not given: its gradients are tens of "
+        "thousands of times too large, and not finite where a step overflows. It was so before, and is left as it was.",
         links=(_LINK,),
     ),
 )
@@ -141,6 +164,13 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
     for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
         if place.what == "read" and not before and (_read_scaled_before(review, place) or _before_a_tpu_step(place)):
             continue
+        if BESIDE in tags and not before:
+            message = (
+                "this optimizer steps on gradients that are still multiplied by the loss scale: the scaled loss reaches its "
+                "parameters, and initialize was not given it. It was so with Apex, and is left; step it by scaler.step, before "
+                "update()"
+            )
+            yield review.doubt(place.module, place.node, "AMP238", "optimizer.step", message, "review")
         for message, verdict in _verdicts(place, tags):
             node = place.node
             if before:

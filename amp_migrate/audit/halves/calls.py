@@ -54,7 +54,7 @@ class Calls(Operations):
         named = {k.arg: self.of(k.value) for k in expr.keywords}
         every = [*given, *named.values()]
         if expr in self.halves.running:
-            return self.forward(expr, self.halves.running[expr], every)
+            return self.forward(expr, self.halves.running[expr], given, named)
         name = self.halves.program.dotted(scope, func)
         if isinstance(func, ast.Attribute) and name is None:
             receiver = self.of(func.value)
@@ -178,10 +178,11 @@ class Calls(Operations):
             value = value.entry().holding(None)
         self.store(text, value if old == UNKNOWN else join([old, value]))
 
-    def forward(self, expr: ast.Call, forward: Forward, given: list[Value]) -> Value:
+    def forward(self, expr: ast.Call, forward: Forward, given: list[Value], named: dict[str | None, Value]) -> Value:
         if self.inside:
-            return self.halves.output(forward)
-        for value in given:
+            starred = any(isinstance(a, ast.Starred) for a in expr.args)
+            return self.halves.output(forward, [] if starred else given, named)
+        for value in (*given, *named.values()):
             halves = [v for v in (value, *(value.items or () if value.keys else ())) if v.half]
             if halves and (value.half or halves[0].now == "half"):
                 self.tell("module", expr, halves[0], syntax.text(expr.func))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 
 from amp_migrate.audit import dtypes as known
@@ -57,7 +57,7 @@ class Halves:
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
         self._kept: dict[tuple[Class | Scope, str], Value] = {}
-        self._outputs: dict[tuple[Function, frozenset[tuple[str, str]]], Value] = {}
+        self._outputs: dict[tuple[Function, frozenset[tuple[str, str]], frozenset[tuple[str, Value]]], Value] = {}
         self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
         # What is followed for all that is told of it need not be for less.
@@ -258,10 +258,19 @@ class Halves:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    def output(self, forward: Forward) -> Value:
-        """What a forward gives in a region."""
+    def output(
+        self, forward: Forward, given: Sequence[Value] = (), named: Mapping[str | None, Value] | None = None
+    ) -> Value:
+        """What a forward gives in a region, of what other networks gave where that is handed to it."""
         runs = self.both.after.forwards.runs(forward)
-        found = [self._output(f, given_to(self.program, f, forward.scope, forward.call)) for f in runs]
+        heavy = self.floats(forward.module) and not self.patches(forward.module)
+        found = []
+        for f in runs:
+            names = [p.arg for p in f.parameters[f.bound :]]
+            env = dict(zip(names, given, strict=False)) | {k: v for k, v in (named or {}).items() if k is not None}
+            # O2 and O3 made the inputs half of the networks that they were given, and of no others.
+            env = {k: v._replace(was="?") if heavy else v for k, v in env.items() if v.followed}
+            found.append(self._output(f, given_to(self.program, f, forward.scope, forward.call), env))
         if not found and forward.method == "generate":
             return INTEGER  # tokens
         layer = self.layer(forward.scope, forward.model) if not found else None
@@ -286,12 +295,14 @@ class Halves:
         was: Dtype = "float" if floats and cast else value.was
         return value._replace(was=was, items=items, origin=origin)
 
-    def _output(self, function: Function, given: Mapping[str, Given] | None = None) -> Value:
-        asked = function, told_apart(given or {})
+    def _output(
+        self, function: Function, given: Mapping[str, Given] | None = None, env: Mapping[str, Value] | None = None
+    ) -> Value:
+        asked = function, told_apart(given or {}), frozenset((env or {}).items())
         if asked not in self._outputs:
             self._outputs[asked] = UNKNOWN
             outer, self.below = self.below, True
-            self._outputs[asked] = self.call(function, {}, True, ALL_TOLD, given)
+            self._outputs[asked] = self.call(function, dict(env or {}), True, ALL_TOLD, given)
             self.below = outer
         return self._outputs[asked]
 

@@ -92,7 +92,7 @@ class Actions(Losses):
             scaler, count = found
             self.machine.know(scaler)
             self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
-            return self.machine.backward(state, scaler)
+            return self.machine.backward(state, scaler, theirs=self._trained(scope, action.on))
         given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None
         if given and "loss" not in syntax.text(action.on).lower():
             return self._unknown(state)  # engine.backward(loss)
@@ -102,16 +102,16 @@ class Actions(Losses):
             return self.machine.backward(state, None, OTHER_MODE)
         if not self.runs_model(scope, action.on):
             return self.machine.backward(state, None, FAINT)
-        return self.machine.backward(state, None, PLAIN, self._of_models(scope, action.on))
+        trained = self._trained(scope, action.on)
+        return self.machine.backward(state, None, PLAIN, trained if len(trained) == 1 else [])
 
-    def _of_models(self, scope: Scope, loss: ast.expr) -> list[Ident]:
-        """The optimizer of the models that a loss is computed of, where there is one: a penalty on their weights."""
+    def _trained(self, scope: Scope, loss: ast.expr) -> list[Ident]:
+        """The optimizers of the models that a loss is computed of: of a penalty on weights, of centers that a loss keeps."""
         if self.machine.single:
             return []
         known = sorted(self.machine.optimizers)
         given = self.made_from(scope, loss)
-        found = {o for value in given for o in self.parameters.optimizers(scope, value, known)}
-        return sorted(found) if len(found) == 1 else []
+        return sorted({o for value in given for o in self.parameters.optimizers(scope, value, known)})
 
     def _unknown(self, state: State) -> State:
         return state.put({o: state.of(o)._replace(held=OPEN) for o in sorted(self.machine.optimizers)})

@@ -20,6 +20,7 @@ from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts, place
 OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, FAINT, OTHER_MODE, MIXED, USED = (
     "open zero zeros scaled stale unscaled left plain faint other-mode mixed used".split()
 )
+BESIDE = "beside"  # said of a plain step on what a loss gave that was scaled for other optimizers
 
 
 class Grads(NamedTuple):
@@ -29,6 +30,7 @@ class Grads(NamedTuple):
     passed: str = ""  # "skipped": a backward was left out on this path; "again": a loop came back without one
     stage: str = "?"  # "ready", "unscaled", "stepped": torch's OptState
     by: Ident = ""
+    beside: bool = False  # whether a loss that was scaled for other optimizers reaches its parameters
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ class Machine:
         return state
 
     def backward(self, state: State, scaler: Ident | None, plain: str = PLAIN, theirs: Collection[Ident] = ()) -> State:
-        """`theirs`: optimizers that are seen to have what a plain backward reaches."""
+        """`theirs`: optimizers that are seen to have what a backward reaches."""
         changes: dict[Ident, Grads] = {}
         reached = sorted(self.optimizers) if scaler is None else self.scaled_by(self.targets(scaler, self.scalers))
         for optimizer in reached:
@@ -222,6 +224,8 @@ class Machine:
                 elif now.held == SCALED and (self.single or optimizer in theirs) and plain == PLAIN:
                     held = MIXED
             changes[optimizer] = now._replace(held=held, passed="")
+        if scaler is not None:
+            changes |= {o: state.of(o)._replace(beside=True) for o in theirs if o not in changes}
         return state.put(changes)
 
     def unscale(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
@@ -234,7 +238,7 @@ class Machine:
                 wrong = {"unscaled": "twice", "stepped": "after step"}.get(now.stage, "") if now.by == scaler else ""
                 wrong = wrong or self._other(now, scaler)
                 self.note("unscale", module, node, one, wrong or self._wrong(now, scaler))
-            state = state.put({one: now._replace(held=UNSCALED, stage="unscaled", by=scaler)})
+            state = state.put({one: now._replace(held=UNSCALED, stage="unscaled", by=scaler, beside=False)})
         return self._checked(state, scaler)
 
     def step(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
@@ -302,7 +306,7 @@ class Machine:
         for one in targets:
             now = state.of(one)
             wrong = now.held in (SCALED, STALE, MIXED) or (now.held == UNSCALED and now.stage == "unscaled")
-            tags.add(now.held if wrong and not (excused and self._may_be_off(one)) else "ok")
+            tags.add(now.held if wrong and not (excused and self._may_be_off(one)) else BESIDE if now.beside else "ok")
             state = state.put({one: Grads(USED, "", now.stage, now.by)})
         self.note("plain step", module, node, optimizer, tags.pop() if len(tags) == 1 else "ok")
         return state
@@ -315,7 +319,7 @@ class Machine:
         for optimizer in optimizers:
             self.meet(optimizer)
             for one in self.targets(optimizer, self.optimizers):
-                changes[one] = state.of(one)._replace(held=held, passed="")
+                changes[one] = state.of(one)._replace(held=held, passed="", beside=False)
         return state.put(changes)
 
     def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool) -> None:

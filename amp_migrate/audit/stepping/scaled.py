@@ -16,7 +16,10 @@ from amp_migrate.audit.values.origins import Origin
 
 Entries = tuple[tuple[Bound, Ref], ...]
 RETURNED = "<returned>"  # the name of what a function gives back
-_TENSOR = frozenset("sum mean norm pow max min abs exp log sigmoid view reshape item float size detach clone".split())
+DETACHED = ("detach", "item")
+_TENSOR = frozenset(
+    "sum mean norm pow max min abs exp log sigmoid view reshape item float size detach clone scale".split()
+)
 
 
 class Switches:
@@ -176,11 +179,21 @@ class Losses(Switches):
     def made_from(self, scope: Scope, loss: ast.expr) -> list[ast.expr]:
         """What the calls that a loss comes of run, and are given."""
         calls = list(self._runs(scope, loss))
-        return [e for c in calls for e in (c.func, *c.args) if isinstance(e, (ast.Name, ast.Attribute))]
+        given = (e for c in calls for e in (c.func, *c.args) if isinstance(e, (ast.Name, ast.Attribute)))
+        return [e for e in given if not self._is_detached(scope, e)]
+
+    @staticmethod
+    def _is_detached(scope: Scope, expr: ast.expr) -> bool:
+        """Whether a name stands for what no gradient passes: `fake = generator(z).detach()`."""
+        bound = scope.bindings.get(expr.id, ()) if isinstance(expr, ast.Name) else ()
+        values = [b.value if isinstance(b, ast.Assign) else None for b in bound]
+        return bool(values) and all(
+            isinstance(v, ast.Call) and isinstance(v.func, ast.Attribute) and v.func.attr in DETACHED for v in values
+        )
 
     def _runs(self, scope: Scope, loss: ast.expr, depth: int = 0) -> Iterator[ast.Call]:
         program = self.objects.values.program
-        for node in syntax.walk(loss):
+        for node in _attached(loss):
             if isinstance(node, ast.Call):
                 name = program.dotted(scope, node.func)
                 method = isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR
@@ -266,6 +279,17 @@ class Losses(Switches):
         if found is not None:
             kept |= {(n, *found) for n in names}
         return state.holding(frozenset(kept)) if kept != state.scaled else state
+
+
+def _attached(loss: ast.expr) -> Iterator[ast.AST]:
+    """What is in an expression and has its gradients reach it: nothing that is detached."""
+    left: list[ast.AST] = [loss]
+    while left:
+        node = left.pop()
+        yield node
+        func = node.func if isinstance(node, ast.Call) else None
+        if not isinstance(func, ast.Attribute) or func.attr not in DETACHED:
+            left += ast.iter_child_nodes(node)
 
 
 def _encloses(outer: Scope, inner: Scope) -> bool:

@@ -1,0 +1,57 @@
+"""`dist.addmm_(x, y.t())`: in-place products, which take no part in autocast, on arguments of what they are written into.
+
+Native: https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
+"""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.findings import Code
+from amp_migrate.reading.program.module import Module
+from amp_migrate.rules.migration import Migration
+
+IN_PLACE = frozenset("addmm_ addmv_ addbmm_ baddbmm_ addr_".split())
+
+CODES = (
+    Code(
+        "AMP542",
+        "an in-place product is given arguments of the dtype that it is written into",
+        "tensor.addmm_",
+        apex="Casts the arguments to the dtype of the tensor that is written into.",
+        native="In-place variants take no part in autocast, and raise on float16 and float32 together.",
+        why="A distance of features, `dist.addmm_(x, y.t(), beta=1, alpha=-2)`, is float32 where its squares were summed, and the "
+        "features are float16 in the region.",
+        links=("https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior",),
+    ),
+)
+
+
+def apply(m: Migration) -> None:
+    """Cast what such products are given, where the audit saw them get float16 beside float32."""
+    for module in m.project.modules:
+        lines = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP542" in codes}
+        for call, _ in module.calls if lines else ():
+            if call.lineno in lines and isinstance(call.func, ast.Attribute):
+                _cast(m, module, call, call.func)
+
+
+def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
+    into = func.value
+    factors = [
+        *call.args[-2:],
+        *(k.value for k in call.keywords if k.arg in ("mat1", "mat2", "batch1", "batch2", "vec")),
+    ]
+    factors = [f for f in factors if not isinstance(f, (ast.Constant, ast.Starred))]
+    if func.attr not in IN_PLACE or not isinstance(into, (ast.Name, ast.Attribute)) or not factors:
+        return
+    edits = m.edit(module)
+    name = module.source(into)
+    for factor in factors:
+        if isinstance(factor, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            edits.insert("after", factor, f".to({name}.dtype)")
+        else:
+            edits.insert("before", factor, "(")
+            edits.insert("after", factor, f").to({name}.dtype)")
+    message = f"takes no part in autocast: its arguments are cast to the dtype of {name}, as Apex cast them"
+    m.output.done(module, call, "AMP542", "tensor.addmm_", message)

@@ -1,0 +1,93 @@
+"""In-place products, which take no part in autocast: their arguments get the dtype of what they are written into."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite, rewrite_files
+from tests.rules.trained import check_trained
+
+PROGRAM = """
+class Centers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centers = torch.nn.Parameter(torch.randn(3, 2))
+
+    def forward(self, x):
+        dist = torch.pow(x, 2).sum(1, keepdim=True) + torch.pow(self.centers, 2).sum(1).unsqueeze(0)
+        WRITE
+        return dist.clamp(min=1e-6).mean()
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+centers = Centers()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = centers(model(x)) / 10
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    clip_grad_norm_(amp.master_params(optimizer), 10.0)
+    seen.append(loss.item())
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "written"),
+    [
+        (
+            "dist.addmm_(x, self.centers.t(), beta=1, alpha=-2)",
+            "dist.addmm_(x.to(dist.dtype), self.centers.t().to(dist.dtype), beta=1, alpha=-2)",
+        ),
+        (
+            "dist.addmm_(mat1=-2 * x, mat2=self.centers.t())",
+            "dist.addmm_(mat1=(-2 * x).to(dist.dtype), mat2=self.centers.t().to(dist.dtype))",
+        ),
+    ],
+)
+def test_what_another_network_gives_is_cast_for_the_product_of_a_loss(write: str, written: str) -> None:
+    assert written in check_trained(PROGRAM.replace("WRITE", write))
+
+
+def test_a_product_of_float32_values_is_left_alone() -> None:
+    text = check_trained(PROGRAM.replace("WRITE", "dist.addmm_(x.float(), self.centers.t(), beta=1, alpha=-2)"))
+    assert "dist.addmm_(x.float(), self.centers.t(), beta=1, alpha=-2)" in text
+
+
+def test_what_has_no_name_to_take_the_dtype_of_is_refused() -> None:
+    source = PROGRAM.replace("WRITE", "(dist + 0).addmm_(x, self.centers.t(), beta=1, alpha=-2)")
+    result = rewrite(f"import torch\nfrom apex import amp\nloader = []\nseen = []\n{source}")
+    assert result.after is None
+    assert [f.code for f in result.findings if f.status == "manual" and "addmm_" in f.message] == ["AMP542"]
+
+
+def test_a_loss_of_another_file_is_cast_there() -> None:
+    losses = """
+        import torch
+
+        def distance(x, y):
+            dist = x.pow(2).sum(1, keepdim=True) + y.pow(2).sum(1, keepdim=True).t()
+            dist.addmm_(1, -2, x, y.t())
+            return dist
+    """
+    train = """
+        import torch
+        from apex import amp
+        from losses import distance
+
+        model = torch.nn.Linear(4, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in torch.randn(4, 3, 4).cuda():
+            features = model(x)
+            loss = distance(features, features).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+    """
+    results = rewrite_files({"losses.py": losses, "train.py": train})
+    assert "dist.addmm_(1, -2, x.to(dist.dtype), y.t().to(dist.dtype))" in (results["losses.py"].after or "")
+    (told,) = [f for f in results["losses.py"].findings if f.code == "AMP542"]
+    assert told.status == "done"
+    assert results["train.py"].after is not None
