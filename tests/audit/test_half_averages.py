@@ -130,8 +130,19 @@ def said(early: str, late: str, update: str, level: str = '"O2"', evaluate: bool
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_copied_once_the_weights_are_half_is_told_once(kind: str) -> None:
     made, update = KINDS[kind]
-    assert said("", made, update) == [("AMP541", "look")]
+    lost = kind == "kept by an object"  # which writes to what state_dict() gives
+    assert said("", made, update) == [("AMP541", "review" if lost else "look")]
     assert said("", made, update, "args.level") == [("AMP541", "look")]
+
+
+def test_what_is_written_to_a_state_dict_never_came_to_half_weights() -> None:
+    """`initialize` made it give float32 copies of them, of models that it was given and of their copies."""
+    update = "for p in model.state_dict().values():\n        p.mul_(0.99)"
+    assert said("", "", update) == [("AMP541", "review")]
+    assert said("kept = list(model.state_dict().values())", "", "kept[0].mul_(0.99)") == [("AMP541", "review")]
+    assert not said("", "", update, '"O1"')
+    assert not said("", "", update.replace("state_dict().values()", "parameters()"))
+    assert not said("", "", "kept = {k: v.clone() for k, v in model.state_dict().items()}")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import targets
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.copied import copied_since, may_be_half
+from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.sites.weights import Frame, Weights
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.findings import Code
@@ -55,6 +56,41 @@ def check(review: Review) -> Iterable[Doubt]:
                 "to it at each step; they are float32 now"
             )
             yield review.doubt(*place, "AMP541", "a copy of the model", message, "look")
+    yield from _saved(both, weights)
+
+
+def _saved(both: Mixed, weights: Weights) -> Iterator[Doubt]:
+    """Writes to what `state_dict()` gives of models whose weights were half, the first of a file."""
+    for module in both.near:
+        if "state_dict" not in module.words or module.words.isdisjoint(WRITING):
+            continue
+        for node in _writes(module):
+            found = weights.of(Frame(module.scope_of(node)), node.value)
+            if found is None or found.kind != "weights" or not found.saved:
+                continue
+            stmt = module.statement(node)
+            change = both.review.changes.get(module.path)
+            now = stmt if change is None else change.back.get(stmt)
+            half = frozenset(i for i, _ in found.places if _was_half(both, module, node, i))
+            if now is None or not half:
+                continue
+            asked = "" if both.floats(module) else "where the opt level asked for is O2 or O3, "
+            message = (
+                f"{syntax.text(node)} writes to what state_dict() gives: {asked}Apex had it give float32 copies of float16 "
+                "weights, and nothing that was written to them came to the model; now it does, as in float32 runs"
+            )
+            after = module if change is None else change.after
+            verdict: Verdict = "review" if both.floats(module) else "look"
+            yield both.review.doubt(after, now, "AMP541", "a copy of the model", message, verdict)
+            break
+
+
+def _was_half(both: Mixed, module: Module, node: ast.AST, model: Identity) -> bool:
+    """Whether a model may have had half weights where a node stands: it was initialized, or copied since."""
+    made, home = model[0], model[-1]
+    if isinstance(made, ast.Call) and isinstance(home, Module) and copied_since(both, home, made):
+        return True
+    return may_be_half(both, module, node, frozenset({model}))
 
 
 def _models(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast.Call, str]]:
@@ -66,15 +102,20 @@ def _models(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast
 
 def _written(both: Mixed, weights: Weights, copy: ast.Call) -> str | None:
     for module in both.near:
-        if module.words.isdisjoint(WRITING):
-            continue
-        for node in syntax.every(module.tree, ast.Attribute):
-            called = isinstance(module.parents.get(node), ast.Call) and node.attr in WRITING - {"data"}
-            if called or (node.attr == "data" and isinstance(node.ctx, ast.Store)):
-                places = weights.weights(Frame(module.scope_of(node)), node.value)
-                if any(identity[0] is copy for identity, _ in places):
+        for node in () if module.words.isdisjoint(WRITING) else _writes(module):
+            found = weights.of(Frame(module.scope_of(node)), node.value)
+            if found is not None and found.kind == "weights" and not found.saved:
+                if any(identity[0] is copy for identity, _ in found.places):
                     return f"{module.path}:{node.lineno}"
     return None
+
+
+def _writes(module: Module) -> Iterator[ast.Attribute]:
+    """Where something is written in place: `old.mul_(d)`, `old.data = new`; what it is written to is the value."""
+    for node in syntax.every(module.tree, ast.Attribute):
+        called = isinstance(module.parents.get(node), ast.Call) and node.attr in WRITING - {"data"}
+        if called or (node.attr == "data" and isinstance(node.ctx, ast.Store)):
+            yield node
 
 
 def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast.Call, str]]:
@@ -91,8 +132,10 @@ def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[as
         value: ast.expr = call.func.value
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):  # `p.detach()`
             value = value.func.value
-        places = weights.weights(Frame(module.scope_of(call)), value)
-        model = frozenset(identity for identity, _ in places)
+        held = weights.of(Frame(module.scope_of(call)), value)
+        if held is None or held.kind != "weights" or held.saved:
+            continue
+        model = frozenset(identity for identity, _ in held.places)
         if model and _averaged(module, kept) and may_be_half(both, module, call, model):
             yield call, f"{syntax.text(call)} copies the model's weights into {kept}"
             return

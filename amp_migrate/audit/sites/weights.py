@@ -33,6 +33,12 @@ class Value:
 
     kind: Kind
     places: frozenset[Place]
+    saved: bool = False  # weights as a `state_dict()` gives them
+
+    @property
+    def each(self) -> Value:
+        """Weights that are taken out of it."""
+        return Value("weights", self.places, self.saved or self.kind == "states")
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Weights:
                 value = value.elts[item[0]] if item[0] < len(value.elts) else value
             found = self.of(frame, value, depth + 1)
             if found is not None and found.kind == "states" and item:
-                return Value("weights", found.places)
+                return found.each
             return found
         return None
 
@@ -172,9 +178,7 @@ class Weights:
                 return Value("states", base.places) if base is not None and base.kind == "network" else None
             if func.attr in VIEWS:
                 base = self.of(frame, func.value, depth + 1)
-                return (
-                    Value("weights", base.places) if base is not None and base.kind in ("weights", "states") else None
-                )
+                return base.each if base is not None and base.kind in ("weights", "states") else None
             if func.attr in SELF_RETURNING:
                 base = self.of(frame, func.value, depth + 1)
                 return base if base is not None and base.kind == "network" else None
@@ -190,7 +194,7 @@ class Weights:
         if base is None or base.kind == "network":
             return self._made(frame, expr, depth)
         if base.kind != "groups":
-            return Value("weights", base.places)
+            return base.each
         key = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
         if key == "params":
             return Value("weights", base.places)
@@ -292,7 +296,8 @@ class Weights:
         if not known:
             return None
         kind = next((k for k in ("weights", "groups", "states") if any(v.kind == k for v in known)), "network")
-        return Value(kind, frozenset(p for v in known if v.kind == kind for p in v.places))  # type: ignore[arg-type]
+        places = frozenset(p for v in known if v.kind == kind for p in v.places)
+        return Value(kind, places, any(v.saved for v in known))  # type: ignore[arg-type]
 
 
 def _conditional(module: Module, node: ast.AST) -> bool:
