@@ -133,7 +133,7 @@ def _decide(
     program: Program, options: Options, read: Read, held: Held, texts: Texts, tell: Callable[[str], None]
 ) -> tuple[Output, list[FileResult]]:
     """What the rules make of a program, but for what the audit holds back."""
-    from amp_migrate.rules import FILE_RULES, clean, finish
+    from amp_migrate.rules import FILE_RULES, clean, finish, fold
     from amp_migrate.rules.migration import Output
 
     modules, targets, project = read.modules, read.targets, read.project
@@ -159,6 +159,9 @@ def _decide(
         for module in modules:
             if module in targets:
                 _file_rule(rule, project, module, options, output)
+    for module in modules:
+        if module in targets:
+            fold(project, module, output)
     for module in modules:
         if module in targets:
             clean(project, module, output)

@@ -105,7 +105,7 @@ FILE_RULES: tuple[FileRule, ...] = (
     native_parts.apply,  # last: it looks at which names the others have left without use
 )
 
-clean = imports.clean
+fold, clean = imports.fold, imports.clean
 
 
 def finish(project: Project, targets: Collection[Module], output: Output) -> None:
@@ -119,4 +119,4 @@ def finish(project: Project, targets: Collection[Module], output: Output) -> Non
 # Whole units that something else takes over: a native branch beside Apex (see the engine), or a framework's trainer.
 TAKEN_OVER: tuple[Callable[[Migration], bool], ...] = (ignite.unit,)
 
-__all__ = ["FILE_RULES", "TAKEN_OVER", "UNIT_RULES", "FileRule", "clean", "finish", "native_branch"]
+__all__ = ["FILE_RULES", "TAKEN_OVER", "UNIT_RULES", "FileRule", "clean", "finish", "fold", "native_branch"]

@@ -158,3 +158,42 @@ def test_amp_that_the_branch_gives_another_value_is_not_none() -> None:
     save = 'if amp is None:\n        amp = torch.nn\n        torch.save(amp, "last.pt")'
     result = rewrite(KEPT.replace("SAVE", save))
     assert "torch.save(None" not in (result.after or "")
+
+
+LOOKED_UP = """
+import json
+import torch
+from apex import amp
+
+class Trainer:
+    def __init__(self, model, optimizer, config):
+        self.use_amp = ASKED
+        self.model, self.optimizer = model, optimizer
+        if self.use_amp:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def train(self, loader):
+        for x in loader:
+            loss = self.model(x).mean()
+            if self.use_amp:
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "enabled"),
+    [
+        ('config.get("amp", False)', "bool(self.use_amp)"),  # a file may say 0, or null
+        ('json.load(open("config.json")).pop("amp", True)', "bool(self.use_amp)"),
+        ('config.get("amp", False) is True', "self.use_amp"),
+        ('{"amp": True}.get("amp", False)', "self.use_amp"),
+        ('getattr(config, "amp", False)', "self.use_amp"),
+    ],
+)
+def test_what_a_mapping_holds_is_no_bool_by_its_default(asked: str, enabled: str) -> None:
+    result = rewrite(LOOKED_UP.replace("ASKED", asked))
+    assert f'GradScaler("cuda", enabled={enabled})' in (result.after or "")

@@ -943,3 +943,41 @@ def test_a_star_import_of_a_file_in_sight_brings_what_that_has(star: str, told: 
     said = [f for f in result.findings if f.code == "AMP102" and "imported into main alone" in f.message]
     assert bool(said) is told
     assert result.after is None or "amp.scale_loss" in result.after
+
+
+def test_a_flag_that_another_file_asked_for_goes_once_that_is_folded() -> None:
+    """Whatever the order of files: `a_base.py` is cleaned before `run.py` is."""
+    base = """
+        import torch
+        try:
+            from apex import amp
+            APEX = True
+        except ImportError:
+            APEX = False
+
+        def prepare(model, optimizer, config):
+            use_amp = config["amp"] and APEX
+            if use_amp:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in torch.randn(2, 3, 4).cuda():
+                loss = model(x).mean()
+                if use_amp:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+    """
+    run = """
+        import torch
+        from a_base import APEX, amp
+
+        def predict(model, config, x):
+            if APEX and config.get("amp"):
+                model = amp.initialize(model, opt_level="O1")
+            return model(x)
+    """
+    texts = check_files({"a_base.py": base, "run.py": run})
+    assert "APEX" not in texts["a_base.py"]
+    assert "a_base" not in texts["run.py"]
+    assert "pass" not in texts["run.py"]

@@ -41,8 +41,22 @@ def _is_bool(value: Value) -> bool:
     if value.kind == "call" and isinstance(node, ast.Call):
         name = called_name(node)
         return name in ASKING or name.startswith(("is_", "has_"))
+    if value.kind == "bool" and _looked_up(value):
+        return False
     asked = isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
     return value.kind == "bool" or isinstance(value.constant, bool) or (value.kind == "computed" and asked)
+
+
+def _looked_up(value: Value) -> bool:
+    """Whether only the default of what is looked up in a mapping tells of a bool, `config.get("amp", False)`: a file that it is
+    read from may say 0, or nothing. What is handed on to Apex as its `enabled` is one."""
+    call = value.module.parents.get(value.node)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or value.node not in call.args[1:]:
+        return False
+    key = call.args[0]
+    return call.func.attr in ("get", "pop", "setdefault") and not (
+        isinstance(key, ast.Constant) and key.value == "enabled"
+    )
 
 
 def _switch(call: ast.Call) -> bool:

@@ -318,16 +318,24 @@ def _builds(node: ast.AST) -> bool:
     )
 
 
+def fold(project: Project, module: Module, output: Output) -> None:
+    """Fold what only asks for Apex, before any file is cleaned: what another file asks for is no use of it then."""
+    if output.edit(module) or project.may_name_apex(module):
+        stand_ins.remove(project, module, output)
+        if not _kept(output, module):
+            Guards(project, module, output.edit(module)).fold()
+
+
 def clean(project: Project, module: Module, output: Output) -> None:
-    """Fold what only asks for Apex and remove what only served it."""
-    if not output.edit(module) and not project.may_name_apex(module):
-        return
+    """Remove what only served Apex, once every file is folded."""
+    if output.edit(module) or project.may_name_apex(module):
+        Cleaner(project, module, output).remove(_kept(output, module))
+
+
+def _kept(output: Output, module: Module) -> bool:
+    """Whether a file keeps its guards: those are left to Apex, or to its owner."""
     ignored = any(m is module for m, _ in output.left) or not output.wishes.options.wants("AMP101")
-    stand_ins.remove(project, module, output)
-    kept = ignored or _left_to_apex(output, module)
-    if not kept:
-        Guards(project, module, output.edit(module)).fold()
-    Cleaner(project, module, output).remove(kept)
+    return ignored or _left_to_apex(output, module)
 
 
 def _apex_stays(output: Output) -> bool:
