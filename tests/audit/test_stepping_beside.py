@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from amp_migrate.audit.paths.facts import NOTHING, learned, outcome
 from tests.audit.helpers import doubts, told
 
 PROGRAM = """
@@ -73,3 +76,78 @@ def test_not_where_its_gradients_are_its_own() -> None:
 def test_not_where_the_scaler_steps_it() -> None:
     after = AFTER.replace("optimizer_center.step()", "scaler.step(optimizer_center)\n        scaler.update()")
     assert not found("center(out, y)", after=after, update="pass")
+
+
+def comes_out(known: str, asked: str) -> bool | None:
+    """How a test comes out where another one held."""
+    facts = learned(ast.parse(known, mode="eval").body, True, NOTHING)
+    assert facts is not None
+    return outcome(ast.parse(asked, mode="eval").body, facts)
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "expected"),
+    [
+        ('mode == "valid"', 'mode in ["train"]', False),
+        ('mode == "train"', 'mode in ("train", "valid")', True),
+        ('mode == "test"', 'mode not in {"train", "valid"}', True),
+        ('mode in ["train"]', 'mode == "valid"', False),
+        ('mode not in ["valid", "test"]', 'mode == "test"', False),
+        ('mode == "valid"', "mode in modes", None),
+        ('mode in ["train", "valid"]', 'mode == "train"', None),
+    ],
+)
+def test_what_a_test_goes_through_is_told_apart(known: str, asked: str, expected: bool | None) -> None:
+    """`mode in ["train"]` is no other test than `mode == "train"`: a run of another mode neither scales nor steps."""
+    assert comes_out(known, asked) is expected
+
+
+def test_a_fault_of_the_programs_own_scaler_is_no_fault_of_the_migration() -> None:
+    """The scaler is made out of sight; on a TPU it unscales and never updates, before as after."""
+    text = """
+    import torch
+    from engine import Base, is_tpu, xm
+    IMPORT
+
+    class Trainer(Base):
+        def train(self, model, loader):
+            for x in loader:
+                loss = model(x).mean()
+                if self.native:
+                    self.scaler.scale(loss).backward()
+                    self.scaler.unscale_(self.optimizer)
+                BRANCH
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                if is_tpu():
+                    xm.optimizer_step(self.optimizer)
+                elif self.native:
+                    self.scaler.step(self.optimizer)
+                    self.scaler.update()
+                else:
+                    self.optimizer.step()
+                model.zero_grad()
+
+    def main(model, optimizer, loader, level):
+        SETUP
+        for x in loader:
+            loss = model(x).mean()
+            STEP
+            optimizer.zero_grad()
+    """
+    old = {
+        "IMPORT": "from apex import amp",
+        "BRANCH": "if self.apex:\n                    with amp.scale_loss(loss, self.optimizer) as scaled:\n"
+        "                        scaled.backward()",
+        "SETUP": "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')",
+        "STEP": "with amp.scale_loss(loss, optimizer) as scaled:\n                scaled.backward()\n            optimizer.step()",
+    }
+    new = {
+        "IMPORT": "",
+        "BRANCH": "pass",
+        "SETUP": "scaler = torch.amp.GradScaler('cuda')",
+        "STEP": "scaler.scale(loss).backward()\n            scaler.step(optimizer)\n            scaler.update()",
+    }
+    before, after = text, text
+    for name in old:
+        before, after = before.replace(name, old[name]), after.replace(name, new[name])
+    assert not [d for d in doubts(before, after) if "unscale_ would be called twice" in d.message]

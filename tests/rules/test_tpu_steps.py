@@ -51,6 +51,15 @@ def test_the_step_of_a_tpu_stays_and_is_told() -> None:
     assert (told.status, told.review, told.line) == ("note", "look", 21)
 
 
+def test_one_that_no_import_brings_is_known_by_its_usual_name() -> None:
+    text = TRAINER.replace("if is_tpu_available():\n    import torch_xla.core.xla_model as xm\n", "")
+    result = rewrite(text)
+    assert "xm.optimizer_step(self.optimizer)\n            else:\n                self.scaler.step(" in (
+        result.after or ""
+    )
+    assert rewrite(text.replace("xm.", "solver.")).after is None
+
+
 def test_a_step_of_anything_else_out_of_sight_does_not() -> None:
     result = rewrite(TRAINER.replace("torch_xla.core.xla_model", "strategy"))
     assert result.after is None

@@ -76,6 +76,7 @@ CODES = (
 )
 
 
+NATIVE = frozenset({"GradScaler", "unscale_"})  # what tells of a scaler of the program's own, made in sight or not
 _ACTS = re.compile(r"\b(backward|step|unscale_|update|scale|zero_grad|clip_grad\w*)\(|\bscale_loss\b|\bmaster_params\b")
 
 
@@ -89,7 +90,7 @@ def check(review: Review) -> Iterable[Doubt]:
     machine, lost = follow(bodies, _managed(review), {c.after for c in review.changes.values()})
     review.__dict__["_bodies"] = bodies  # for the check of networks that are made anew
     faults = list(_faults(review, machine))
-    if faults and any("GradScaler" in m.text for m in review.before.modules.values()):
+    if faults and any(m.words & NATIVE for m in review.before.modules.values()):
         was = Bodies(Objects(review.values_before))
         old, _ = follow(was, frozenset(), {c.before for c in review.changes.values()})
         had = {(d.line, d.path, d.message) for d in _faults(review, old, before=True)}

@@ -45,7 +45,7 @@ def asked(test: ast.expr) -> ast.expr:
         and len(test.args) == 1
     ):
         test = test.args[0]
-    return test
+    return syntax.one_by_one(test) if isinstance(test, ast.Compare) else test
 
 
 def _excluded(test: ast.expr, facts: Facts) -> bool | None:

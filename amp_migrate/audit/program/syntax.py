@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
@@ -21,6 +22,7 @@ _DOTTED = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Subscript})
 _ATOMS = _DOTTED | {ast.Constant}  # what stands without parentheses wherever it is
 _WRITTEN = frozenset({str, int, bool, type(None)})
 _BARE = ast.unparse(ast.parse("a, b = c")).startswith("a")  # whether targets are written without parentheses
+_FEW = 8  # constants that a test goes through
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue})
 # What most nodes are that have others below them, without asking each field what it holds.
@@ -208,3 +210,18 @@ def own_line(stmt: ast.stmt) -> tuple[ast.AST, ...]:
                     stack += [c for c in below if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
         known = stmt._line = tuple(found)  # type: ignore[attr-defined]
     return known
+
+
+@lru_cache(maxsize=4096)
+def one_by_one(test: ast.Compare) -> ast.expr:
+    """`x in ["a", "b"]` as `x == "a" or x == "b"`."""
+    among = test.comparators[0]
+    if len(test.ops) != 1 or not isinstance(test.ops[0], (ast.In, ast.NotIn)):
+        return test
+    if not isinstance(among, (ast.List, ast.Tuple, ast.Set)) or not 0 < len(among.elts) <= _FEW:
+        return test
+    if not all(isinstance(e, ast.Constant) for e in among.elts):
+        return test
+    each: list[ast.expr] = [ast.Compare(test.left, [ast.Eq()], [e]) for e in among.elts]
+    found: ast.expr = each[0] if len(each) == 1 else ast.BoolOp(ast.Or(), each)
+    return found if isinstance(test.ops[0], ast.In) else ast.UnaryOp(ast.Not(), found)

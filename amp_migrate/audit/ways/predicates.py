@@ -151,6 +151,9 @@ class Predicates:
         if level is not None and depth < DEPTH:  # f"O{level}" != "O0"
             inner, number = level
             return self._compare(ast.Compare(left=inner, ops=expr.ops, comparators=[number]), place, depth + 1)
+        each = syntax.one_by_one(expr)
+        if each is not expr and depth < DEPTH:
+            return self.of(each, place, depth + 1)
         text, other = self._text(left, place), self._text(right, place)
         if "__name__" in (text, other):
             return True

@@ -279,7 +279,12 @@ def on_tpu(project: Project, module: Module, call: ast.Call) -> bool:
         return False
     if (module.qualify(call.func) or "").startswith("torch_xla."):
         return True
-    return isinstance(call.func, ast.Attribute) and project.slot(module, call.func.value) in project.once(_of_tpus)
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    holder = call.func.value
+    if isinstance(holder, ast.Name) and holder.id == "xm" and module.scope_of(holder).lookup("xm") is None:
+        return True  # known by its usual name: no import brings it here
+    return project.slot(module, holder) in project.once(_of_tpus)
 
 
 def _of_tpus(project: Project) -> set[Slot]:
