@@ -59,6 +59,9 @@ class Program:
     def name_of(self, path: Path) -> str:
         """The dotted name of a file's module, from the top of the project."""
         name = _module_name(path, self.root)
+        first, _, rest = name.partition(".")
+        if first == "apex" and rest and rest.partition(".")[0] not in APEX_PARTS:
+            name = f"apex_.{rest}"  # a folder of scripts that is called so, and not NVIDIA's package
         return ".".join(part for part in (self.package, name) if part) if self.package else name
 
     @cached_property
@@ -93,6 +96,13 @@ class Program:
             )
             for paths in parts
         ]
+
+
+# What stands in Apex's package: its files and folders.
+APEX_PARTS = frozenset(
+    "amp parallel optimizers normalization fp16_utils multi_tensor_apply contrib mlp RNN pyprof reparameterization "
+    "transformer fused_dense".split()
+)
 
 
 @dataclass(frozen=True)

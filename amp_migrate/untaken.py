@@ -132,6 +132,11 @@ def unimported(project: Project, module: Module, output: Output) -> None:
             f"{missing.name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
             "was to do is not known to have run; import it to have it migrated, or delete it"
         )
+        if missing.placed is not None:
+            message = (
+                f"{missing.name} is used ({where}), and line {missing.placed} puts it among the globals by hand, which is not "
+                "followed: import it at the top of the file instead, to have it migrated"
+            )
         output.manual(module, first, "AMP102", missing.name, message)
         output.unbound.add(module)
 

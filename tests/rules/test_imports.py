@@ -981,3 +981,50 @@ def test_a_flag_that_another_file_asked_for_goes_once_that_is_folded() -> None:
     assert "APEX" not in texts["a_base.py"]
     assert "a_base" not in texts["run.py"]
     assert "pass" not in texts["run.py"]
+
+
+def test_a_name_that_is_put_among_the_globals_by_hand_is_said_to_be() -> None:
+    source = """
+        import torch
+
+        def set_up(model, optimizer):
+            from apex import amp
+            globals()["amp"] = amp
+            return start(model, optimizer)
+
+        def start(model, optimizer):
+            return amp.initialize(model, optimizer, opt_level="O1")
+    """
+    result = rewrite(source)
+    (told,) = [f.message for f in result.findings if f.code == "AMP102"]
+    assert "line 5 puts it among the globals by hand" in told
+    assert "NameError" not in told
+    (other,) = [f.message for f in rewrite(source.replace('["amp"]', "[name]")).findings if f.code == "AMP102"]
+    assert "NameError" in other
+
+
+def test_a_folder_of_scripts_that_is_called_apex_is_not_nvidias() -> None:
+    trainer = """
+        import torch
+        from apex import amp
+        from model import build
+
+        def train(loader):
+            model = build().cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in loader:
+                loss = model(x).mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+    """
+    files = {
+        "apex/mnist/main.py": "from trainer import *\n\nif __name__ == '__main__':\n    train([])\n",
+        "apex/mnist/trainer.py": trainer,
+        "apex/mnist/model.py": "import torch\n\n\ndef build():\n    return torch.nn.Linear(4, 4)\n",
+    }
+    texts = check_files(files)
+    assert texts["apex/mnist/main.py"] == files["apex/mnist/main.py"]
+    assert "apex" not in texts["apex/mnist/trainer.py"]
+    assert "scaler.step(optimizer)" in texts["apex/mnist/trainer.py"]

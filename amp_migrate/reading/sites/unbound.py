@@ -1,4 +1,5 @@
-"""Which names of Apex's are used where no import brings them: there they raise a NameError with Apex installed, too."""
+"""Which names of Apex's are used where no import brings them: there they raise a NameError with Apex installed, too, unless
+something else puts them among the globals."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ class Unbound:
     name: str
     uses: tuple[ast.Name, ...]  # in the order of lines
     homes: tuple[str, ...]
+    placed: int | None = None  # the line that puts it among the globals: `globals()["amp"] = amp`
 
 
 def unbound(project: Project, module: Module) -> Iterator[Unbound]:
@@ -45,10 +47,19 @@ def unbound(project: Project, module: Module) -> Iterator[Unbound]:
         ]
         if uses:
             uses.sort(key=lambda node: node.lineno)
-            yield Unbound(name, tuple(uses), tuple(sorted(homes.get(name, ()))))
+            yield Unbound(name, tuple(uses), tuple(sorted(homes.get(name, ()))), _placed(module, name))
 
 
 def part(module: Module, node: ast.AST) -> str | None:
     """What a use of a module takes of it: `scale_loss` of `amp.scale_loss`."""
     outer = module.parents.get(node)
     return outer.attr if isinstance(outer, ast.Attribute) else None
+
+
+def _placed(module: Module, name: str) -> int | None:
+    for call, _ in module.calls:
+        item = module.parents.get(call)
+        if isinstance(call.func, ast.Name) and call.func.id == "globals" and isinstance(item, ast.Subscript):
+            if isinstance(item.ctx, ast.Store) and isinstance(item.slice, ast.Constant) and item.slice.value == name:
+                return item.lineno
+    return None
