@@ -675,7 +675,11 @@ class TestOtherObjects:
 
     def test_a_class_of_both(self) -> None:
         both = "\n    class Both(Stepper, Runner):\n        pass\n"
-        assert told(doubts(self.BEFORE + both, self.AFTER + both), "AMP131") == []
+        made = [t.replace("= Stepper(", "= Both(") + both for t in (self.BEFORE, self.AFTER)]
+        assert told(doubts(*made), "AMP131") == []
+        assert told(doubts(self.BEFORE + both, self.AFTER + both), "AMP131") == [
+            (14, "refuse")
+        ]  # what is made is no Both
 
 
 def test_what_initialize_was_given_had_a_value_or_raised_there() -> None:

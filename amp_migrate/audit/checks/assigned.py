@@ -82,9 +82,9 @@ def _followed(
         c for c in after.claims(body, place) if not _needed_apex(review, c) and not _failed_sooner(review, before, c)
     ]
     if claims and not _failed_before(before, change, body, place):
-        claim = min(claims, key=lambda c: (c.how == "method", _line(c), len(c.fault.facts)))
+        claim = min(claims, key=lambda c: (c.how == "method", not c.fault.missed, _line(c), len(c.fault.facts)))
         if claim.fault.module.path in review.changes:
-            if claim.how == "method":
+            if claim.how == "method" and not claim.fault.missed:
                 yield from (c for c in claims if c.fault.module.path in review.changes)
             else:
                 yield _doubt(review, claim)

@@ -123,12 +123,19 @@ def _stable(test: ast.expr) -> bool:
     for node in syntax.walk(test):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name not in _ASKING and not _asks_for_key(node):
+            if name not in _ASKING and not _asks_for_key(node) and not _asks_by_name(name):
                 return False
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.BinOp)):
             if not isinstance(node, ast.BinOp):
                 return False
     return True
+
+
+def _asks_by_name(name: str) -> bool:
+    """`self.fp16_enabled()`, `use_apex(args)`: what is called so only asks."""
+    return name.endswith(("enabled", "available", "initialized")) or name.startswith(
+        ("is_", "has_", "use_", "uses_", "using_")
+    )
 
 
 def _asks_for_key(call: ast.Call) -> bool:

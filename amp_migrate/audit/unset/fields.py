@@ -33,14 +33,56 @@ def never_given(review: Review) -> Iterator[Doubt]:
                 continue
             for read in _new_reads(change, function):
                 key = (cls.qualname, read.attr)
-                if key in told or gives(review, one_object(review, cls), read.attr):
+                if key in told:
                     continue
-                told.add(key)
                 message = (
                     f"{syntax.text(read)} is read here, and neither {cls.name} nor a class that it shares objects with "
                     "assigns it"
                 )
+                if gives(review, one_object(review, cls), read.attr):
+                    lacking = _made_without(review, change.after, function, read)
+                    if lacking is None:
+                        continue
+                    what = f"an object of {lacking.name} has none: only another class that shares the method assigns it"
+                    message = f"{syntax.text(read)} is read here, and {what}"
+                told.add(key)
                 yield review.doubt(change.after, read, "AMP131", syntax.text(read), message)
+
+
+def _made_without(review: Review, module: Module, function: Function, read: ast.Attribute) -> Class | None:
+    """The class of objects that the program makes, which run a method as it stands and are nowhere given what it reads
+    whatever tests say: a trainer whose subclass makes the scaler."""
+    cls, program = function.owner, review.after
+    if cls is None or _under_a_test(module, function, read):
+        return None
+    below = [cls]
+    for one in below:
+        below += [s for s in program.subclasses(one) if s not in below]
+    for one in below:
+        if function in program._method(one, function.name)[:1] and not gives(
+            review, set(program.family_up(one)), read.attr
+        ):
+            if _is_made(review, one):
+                return one
+    return None
+
+
+def _under_a_test(module: Module, function: Function, node: ast.AST) -> bool:
+    for at in module.ancestors(node):
+        if at is function.node:
+            return False
+        if isinstance(at, (ast.If, ast.IfExp, ast.While, ast.Try, ast.BoolOp, ast.Lambda, ast.FunctionDef)):
+            return True
+    return True
+
+
+def _is_made(review: Review, cls: Class) -> bool:
+    """Whether a call in sight makes an object of a class."""
+    for module in review.after.having(cls.name):
+        for call in module.calls_named.get(cls.name, ()):
+            if cls in review.after.definitions(module.scope_of(call), call.func, guess=False):
+                return True
+    return False
 
 
 def of_another(review: Review) -> Iterator[Doubt]:

@@ -279,6 +279,10 @@ class Given:
         if isinstance(func, ast.Attribute) and func.attr in SETTING:
             text = syntax.text(func.value)
             names = re.findall(r"[A-Za-z_]\w*", text)
+            holder = place_of(func.value)
+            # `cfg.update(...)` gives `cfg.fp16`; `self.meter.update(x)` gives nothing of `self`.
+            if holder is not None and "__dict__" not in text:
+                return below(place, holder) and holder != place
             return root(place) in names and ("globals" in text or root(place) != place)
         return False
 
@@ -292,8 +296,11 @@ class Given:
         mine = where.get(place.partition(".")[2], frozenset())
         if not mine or any(f.name == "__init__" for f in mine):
             return frozenset()
+        field = place.partition(".")[2]
         return frozenset(
-            f"{name}.{a}" for a, functions in where.items() if functions <= mine and f"{name}.{a}" != place
+            f"{name}.{a}"
+            for a, functions in where.items()
+            if functions <= mine and a != field and all(_comes_with(f, a, field) for f in functions)
         )
 
     def _assigning(self, cls: Class) -> dict[str, frozenset[Function]]:
@@ -303,6 +310,47 @@ class Given:
                 for name in _own_fields(method):
                     found.setdefault(name, set()).add(method)
         return {a: frozenset(functions) for a, functions in found.items()}
+
+
+def _comes_with(method: Function, field: str, other: str) -> bool:
+    """Whether a method that assigns one attribute of its object has assigned the other, too, when it returns: that stands in
+    the same block, and nothing returns in between."""
+    module = method.module
+    others = _storing(method, other)
+    for stmt in _storing(method, field):
+        chain = [stmt, *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt))]
+        for at in chain[: chain.index(method.node)] if method.node in chain else chain:
+            block = next((b for b in _blocks(module.parents.get(at)) if at in b), [])
+            places = [block.index(o) for o in others if o in block]
+            here = block.index(at) if places else 0
+            if any(p < here or not any(_returns(s) for s in block[here:p]) for p in places):
+                break
+        else:
+            return False
+    return True
+
+
+def _storing(method: Function, field: str) -> list[ast.stmt]:
+    own = method.parameters[0].arg if method.parameters else None
+    return [
+        stmt
+        for stmt in statements(method.node)
+        if not hasattr(stmt, "body")
+        for node in syntax.walk(stmt)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == field
+        if isinstance(node.value, ast.Name) and node.value.id == own
+    ]
+
+
+def _blocks(node: ast.AST | None) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _returns(stmt: ast.stmt) -> bool:
+    return any(isinstance(n, ast.Return) for n in syntax.walk(stmt))
 
 
 def _own_fields(method: Function) -> frozenset[str]:

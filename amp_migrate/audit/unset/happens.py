@@ -26,6 +26,7 @@ class Fault:
     module: Module
     node: ast.AST
     facts: Facts
+    missed: bool = False  # what runs before may give the place a value, and does not on this path
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,20 @@ class State:
     pending: Fault | None = None  # a function that reads the place was handed on: it may run from here on
     beside: frozenset[str] = frozenset()
     held: bool = False  # whether the name that the place begins with was assigned
+    lacking: Facts = NOTHING  # what holds where a call that may have given the place a value did not
 
 
 class Happens:
     """What the nodes of one body do to one place."""
 
-    def __init__(self, unset: Unset, body: Body, place: str, depth: int) -> None:
+    def __init__(self, unset: Unset, body: Body, place: str, depth: int, *, giving: bool = False) -> None:
+        """`giving`: what is asked is not who reads the place, but whether the body gives it a value."""
         self.unset = unset
         self.body = body
         self.place = place
         self.calls: dict[Event, list[tuple[Fault, Guards]]] = {}
         self.gives: set[Event] = set()
+        self.misses: dict[Event, list[Guards]] = {}
         tests: list[ast.expr] = []
         self.matters = False
         written: list[ast.stmt] = []
@@ -62,11 +66,12 @@ class Happens:
             elif self._call(event, depth):
                 tests += [t for t, _ in event.guards]
                 tests += _tests_around(body, stmt)
-        self.matters |= bool(self.calls)
+        self.matters |= bool(self.calls) or giving
         if not self.matters and depth:
             return
         tests += _tests_that_leave(body)
         tests += [t for reached in self.calls.values() for _, guards in reached for t, _ in guards]
+        tests += [t for missed in self.misses.values() for guards in missed for t, _ in guards]
         self.beside = self._assigned_with(written)
         self.holder = self._holder()
         self._atoms = _atoms(body, tests)
@@ -81,10 +86,10 @@ class Happens:
     def _call(self, event: Event, depth: int) -> bool:
         unset, body = self.unset, self.body
         if event.kind == "mention":
-            functions = unset.passing.mentioned(body, event, self.place)
+            functions = list(unset.passing.mentioned(body, event, self.place))
         else:
             assert isinstance(event.node, ast.Call)
-            functions = unset.passing.down(body, event.node, self.place)
+            functions = list(unset.passing.down(body, event.node, self.place))
             if unset.given.sets(event.node, self.place):
                 self.gives.add(event)
         for callee, inner in functions:
@@ -97,6 +102,11 @@ class Happens:
                     self.calls.setdefault(event, []).append((fault, guards))
             if event.kind == "call" and unset.stores(its, inner):
                 self.gives.add(event)
+                assert isinstance(event.node, ast.Call)
+                for facts in unset.lacking(its, inner, depth + 1):
+                    missed = unset.passing.guards(body, event.node, callee, facts)
+                    if missed:
+                        self.misses.setdefault(event, []).append(missed)
         return event in self.calls or event in self.gives
 
     def _assigned_with(self, written: list[ast.stmt]) -> frozenset[str]:
@@ -129,6 +139,29 @@ class Happens:
         self._open = False
         self._block(self.body.statements, False)
         return not self._open
+
+    def plainly_given(self) -> bool:
+        """Whether the place has a value at the end by the order of the statements alone."""
+        self._open = False
+        return self._block(self.body.statements, False) is True and not any(
+            isinstance(s, ast.Return) for s in own_statements(self.body.statements[:-1])
+        )
+
+    def loosely_given(self) -> bool:
+        """Whether it is given in a loop or a `try`, or under a test that says nothing of what is known elsewhere: then it is
+        not told on which ways it is not."""
+        stores = [s for s, e in self.body.about(self.place) if e.kind == "store"]
+        stores += [s for s, e in self.body.running if e in self.gives]
+        inside = self.body.function.node if self.body.function is not None else self.body.module.tree
+        for stmt in stores:
+            for node in self.body.module.ancestors(stmt):
+                if node is inside:
+                    break
+                if isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)):
+                    return True
+        tests = [t for s in stores for t in _tests_around(self.body, s)]
+        tests += _tests_that_leave(self.body)
+        return not all(learned(t, True, NOTHING) or learned(t, False, NOTHING) for t in tests)
 
     def _block(self, body: list[ast.stmt], has: bool) -> bool | None:
         """Whether the place surely has a value after a block; None where the block is always left."""
@@ -163,7 +196,8 @@ class Happens:
         for event in self.body.events(node):
             if event in self.calls or (event.text == self.place and event.kind == "read"):
                 self._open |= not has
-            if event in self.gives or (event.kind == "store" and event.text == self.place):
+            given = event in self.gives and not self.misses.get(event)
+            if given or (event.kind == "store" and event.text == self.place):
                 has = True
             elif event.kind == "store" and below(self.place, event.text):
                 has = self._comes_with(node, event)
@@ -202,13 +236,20 @@ class Happens:
             return [state]
         if is_there(self.place, facts):
             return [replace(state, has=True)]
+        if any((key, not holds) in facts for key, holds in state.lacking):
+            return []  # which no run comes to
+        facts |= state.lacking
         if event.kind == "read":
-            return [replace(state, fault=Fault(self.body.module, event.node, facts))]
+            return [replace(state, fault=Fault(self.body.module, event.node, facts, bool(state.lacking)))]
         after = [replace(state, has=True)] if event in self.gives else [state]
+        for guards in self.misses.get(event, ()):
+            lacking = _with(facts, guards)
+            if lacking is not None:
+                after.append(replace(state, lacking=lacking))
         for fault, guards in self.calls.get(event, ()):
             held = _with(facts, guards)
             if held is not None:
-                reached = replace(fault, facts=held)
+                reached = replace(fault, facts=held, missed=fault.missed or bool(state.lacking))
                 handed = event.kind == "mention"
                 after.append(replace(state, pending=reached) if handed else replace(state, fault=reached))
         return after

@@ -8,7 +8,7 @@ something that was assigned together with it only, failed before the migration t
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -49,6 +49,7 @@ class Unset:
         self.given = Given(values)
         self._faults: dict[tuple[Body, str, Facts], tuple[list[Fault], bool]] = {}
         self._stores: dict[tuple[Body, str], bool] = {}
+        self._lacking: dict[tuple[Body, str], Sequence[Facts]] = {}
         self._busy: set[tuple[Body, str]] = set()
 
     def body(self, module: Module, function: Function | None) -> Body:
@@ -139,6 +140,30 @@ class Unset:
             self.stores(self.body(callee.module, callee), inner, depth + 1)
             for callee, inner in self.passing.down(body, event.node, place)
         )
+
+    def lacking(self, body: Body, place: str, depth: int) -> Sequence[Facts]:
+        """What holds on the ways through a body that may give a place a value on which it has none in the end, as far as the
+        tests that decide can be told apart; nothing where some of them cannot."""
+        key = (body, place)
+        if key not in self._lacking:
+            self._lacking[key] = ()
+            self._lacking[key] = self._without(body, place, depth)
+        return self._lacking[key]
+
+    def _without(self, body: Body, place: str, depth: int) -> Sequence[Facts]:
+        if depth > DEPTH or body.function is None:
+            return ()
+        happens = Happens(self, body, place, depth, giving=True)
+        if happens.loosely_given() or happens.plainly_given():
+            return ()
+        try:
+            met = _walked(Graph(body.statements, entered=True), NOTHING, happens, happens.step)
+        except TooManyPaths:
+            return ()
+        if met.blunt:
+            return ()
+        ways = [_entering(body, facts | s.lacking) for facts, s in met.ends if not s.has and s.fault is None]
+        return [] if any(not facts for facts in ways) else list(dict.fromkeys(ways))[:FEW]
 
     # -- who comes there -------------------------------------------------------------------------------------------
 

@@ -91,9 +91,10 @@ def _its_own(m: Migration, module: Module, receiver: ast.expr) -> bool:
 
 
 def _owns_step(m: Migration, method: Function) -> bool:
+    """Whether a class steps what a method of it gave gradients, for its subclasses as well: not where the method steps."""
     assert method.cls is not None
     above = list(method.cls.ancestry())
-    return any(f.cls in above for f in _steppers(m))
+    return any(f.cls in above and f is not method for f in _steppers(m))
 
 
 def _plain(m: Migration, method: Function) -> list[ast.Call]:
