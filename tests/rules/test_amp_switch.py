@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, rewrite, run_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 
 SAVED = """
 import torch
@@ -197,3 +197,39 @@ class Trainer:
 def test_what_a_mapping_holds_is_no_bool_by_its_default(asked: str, enabled: str) -> None:
     result = rewrite(LOOKED_UP.replace("ASKED", asked))
     assert f'GradScaler("cuda", enabled={enabled})' in (result.after or "")
+
+
+SETTINGS = {
+    "config.py": "from yacs.config import CfgNode as CN\n\ncfg = CN()\ncfg.DEVICE = 'cuda'\ncfg.FP16 = False\ncfg.SYNC = False\n",
+    "train.py": """
+        import torch
+        from apex import amp
+        from config import cfg
+
+        def train(model, optimizer, loader):
+            device = cfg.DEVICE
+            if SWITCH:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in loader:
+                loss = model(x).mean()
+                if SWITCH:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("switch", "enabled"),
+    [
+        ("device and cfg.FP16", "bool(device and cfg.FP16)"),  # an empty device is no bool
+        ("cfg.FP16 and not cfg.SYNC", "cfg.FP16 and not cfg.SYNC"),
+        ("cfg.FP16", "cfg.FP16"),
+    ],
+)
+def test_each_side_of_a_switch_has_to_be_a_bool(switch: str, enabled: str) -> None:
+    files = {name: text.replace("SWITCH", switch) for name, text in SETTINGS.items()}
+    assert f'GradScaler("cuda", enabled={enabled})' in (rewrite_files(files)["train.py"].after or "")

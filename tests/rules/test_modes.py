@@ -62,6 +62,19 @@ EARLIER = """
             return predict(cfg, model, loader)
         return train(cfg, model, loader)
 """
+LOOPS = """
+        if cfg.mode == "train":
+            for _ in range(1):
+                said = train(cfg, model, loader)
+        elif cfg.mode == "test":
+            for _ in range(2):
+                said = test(cfg, model, loader)
+        else:
+            while True:
+                said = predict(cfg, model, loader)
+                break
+        return said
+"""
 AFTER_EACH_OTHER = """
         said = train(cfg, model, loader)
         if cfg.mode == "test":
@@ -86,7 +99,7 @@ def program(dispatch: str) -> str:
     return PROGRAM.replace("        DISPATCH\n", textwrap.indent(textwrap.dedent(dispatch).strip("\n"), " " * 8) + "\n")
 
 
-@pytest.mark.parametrize("dispatch", [EITHER, EARLIER], ids=["branches", "returns"])
+@pytest.mark.parametrize("dispatch", [EITHER, EARLIER, LOOPS], ids=["branches", "returns", "loops in branches"])
 def test_a_mode_that_passes_the_set_up_by(dispatch: str, tmp_path: Path) -> None:
     texts = check_files({"main.py": program(dispatch)}, device="cpu")
     text = texts["main.py"]

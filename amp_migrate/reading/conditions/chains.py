@@ -48,8 +48,13 @@ def heads(module: Module) -> Iterator[ast.If]:
 
 def exclusive(module: Module, one: ast.AST, other: ast.AST) -> bool:
     """Whether two places stand in the two branches of one `if`: a run that comes by it comes to one of them only."""
+    return next(parting(module, one, other), None) is not None
+
+
+def parting(module: Module, one: ast.AST, other: ast.AST) -> Iterator[ast.If]:
+    """The `if`s of which two places stand in different branches."""
     there = _branches(module, other)
-    return any(there.get(test, yes) != yes for test, yes in _branches(module, one).items())
+    return (test for test, yes in _branches(module, one).items() if there.get(test, yes) != yes)
 
 
 def _branches(module: Module, node: ast.AST) -> dict[ast.If, bool]:

@@ -7,7 +7,7 @@ import ast
 import itertools
 from functools import cached_property
 
-from amp_migrate.reading.conditions.chains import exclusive
+from amp_migrate.reading.conditions.chains import parting
 from amp_migrate.reading.gradients.walked import leaves
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
@@ -168,11 +168,23 @@ class SetUp:
 
 
 def _either(module: Module, one: ast.AST, other: ast.AST) -> bool:
-    """Whether a run comes to one of two places only, and in no loop: they stand in the two branches of one `if`, or one in
-    a branch that ends by leaving the function, above the other."""
-    if _in_loop(module, one):
+    """Whether a run does not come to one place once it has come to another: they stand in the two branches of one `if`, or one
+    in a branch that ends by leaving the function, above the other, and no loop comes to the `if` again; or it stands above
+    the other, in no loop with it."""
+    apart = any(not _in_loop(module, test) for test in parting(module, one, other))
+    apart = apart or _leaves_above(module, one, other) or _leaves_above(module, other, one)
+    return apart or _comes_first(module, one, other)
+
+
+def _comes_first(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a place stands above another in one body, and no loop holds both."""
+    if module.scope_of(one) is not module.scope_of(other):
         return False
-    return exclusive(module, one, other) or _leaves_above(module, one, other) or _leaves_above(module, other, one)
+    first, second = module.statement(one), module.statement(other)
+    if (first.end_lineno or first.lineno) >= second.lineno:
+        return False
+    around = {a for a in module.ancestors(one) if isinstance(a, LOOP_NODES)}
+    return around.isdisjoint(module.ancestors(other))
 
 
 def _leaves_above(module: Module, one: ast.AST, other: ast.AST) -> bool:
@@ -183,6 +195,8 @@ def _leaves_above(module: Module, one: ast.AST, other: ast.AST) -> bool:
             return False
         if isinstance(above, ast.If) and (above.end_lineno or above.lineno) < module.statement(other).lineno:
             branch = next((b for b in (above.body, above.orelse) if below in b), None)
+            if _in_loop(module, above):
+                return False
             if branch and (isinstance(branch[-1], (ast.Return, ast.Raise)) or leaves(module, branch[-1])):
                 return True
     return False

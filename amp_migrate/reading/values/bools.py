@@ -20,11 +20,20 @@ ASKING = frozenset(
 def as_bool(project: Project, scope: Scope, text: str) -> str:
     """The condition, read in a scope, made a real bool unless the program shows that it is one: autocast refuses None,
     numbers and text."""
-    found = project.once(Values).may_be(scope.module, scope.module.imagine(text, scope))
-    told = [_is_bool(v) for v in found if v.name != BESIDE]
-    if told and all(told):
+    # `device and cfg.fp16` gives the device where that is empty: what people may set otherwise is not all that is seen.
+    if all(_may_only_be_bool(project, scope, part) for part in _operands(scope.module.imagine(text, scope))):
         return text
     return f"bool{text}" if _in_parentheses(text) else f"bool({text})"
+
+
+def _operands(expr: ast.expr) -> list[ast.expr]:
+    """What an expression may come to be, as it is written: each side of `and` and `or`."""
+    return [o for v in expr.values for o in _operands(v)] if isinstance(expr, ast.BoolOp) else [expr]
+
+
+def _may_only_be_bool(project: Project, scope: Scope, expr: ast.expr) -> bool:
+    told = [_is_bool(v) for v in project.once(Values).may_be(scope.module, expr) if v.name != BESIDE]
+    return bool(told) and all(told)
 
 
 def _in_parentheses(text: str) -> bool:
