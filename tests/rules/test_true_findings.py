@@ -95,6 +95,33 @@ def test_only_levels_that_may_occur_are_spoken_of(option: str, level: str, wante
     assert all(("O3, unscaled under Apex" in m) == ("O3" in m.partition(",")[0]) for m in found)
 
 
+@pytest.mark.parametrize(
+    ("option", "level", "more"),
+    [
+        ('default="O1"', "args.opt_level", ""),
+        ("", '"O1" if args.amp else "O0"', ""),
+        ('default="O1"', "config.AMP.LEVEL", ""),
+        ('default="O1"', 'config["amp"].level', ""),
+        ('default="O1"', "args.opt_level if args.amp else config.level", ""),
+        ("", "args.opt_level", "; without --opt-level, which has no default, Apex raised, and that counts as on now"),
+        (
+            "default=None",
+            "args.opt_level",
+            "; without --opt-level, which has no default, Apex raised, and that counts as on now",
+        ),
+        ("", '"O" + str(3 if args.amp else 0)', ""),
+        ('default="O1"', '"O" + str(args.amp)', None),
+        ('default="O1"', "LEVELS[args.amp]", None),
+        ('default="O1"', "level_of(config)", None),
+    ],
+)
+def test_a_switch_that_asks_the_level_itself_needs_no_look(option: str, level: str, more: str | None) -> None:
+    (finding,) = told(LEVELS.format(option=option, level=level), "AMP110")
+    wanted = more if more is not None else ": see that its enabled= is what was asked for at run time"
+    assert finding.message == f"replaced by a GradScaler{wanted}"
+    assert finding.review == ("look" if wanted else "as-is")
+
+
 CLIP = """
     import torch
     from apex import amp

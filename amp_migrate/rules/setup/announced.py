@@ -11,10 +11,12 @@ import ast
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.command_line import declared
+from amp_migrate.reading.program.definitions import is_none, single_assignment
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.legacy import LegacyInit
-from amp_migrate.reading.units.opt_levels import may_be_none, opt_levels
+from amp_migrate.reading.units.opt_levels import ALL, may_be_none, opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
@@ -31,14 +33,35 @@ def apply(m: Migration) -> None:
             m.output.done(init.module, init.call, "AMP720", init.site.construct, message, "look")
         elif not isinstance(init, LegacyInit):
             message = placed(m, init)
-            computed = init.only("opt_level") is ... or init.literal("enabled") is ... or init.spread is not None
-            if computed and m.scales and message.startswith(REPLACED):
-                message += ": see that its enabled= is what was asked for at run time"
-                if option := _without_default(m, init):
-                    message += f"; without {option}, which has no default, Apex raised, and that counts as on now"
+            if m.scales and message == REPLACED:
+                message += _left_open(m, init)
             review: Review = "as-is" if message == REPLACED or not (m.scales or m.written_off) else "look"
             m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
             _explain(m, init)
+
+
+def _left_open(m: Migration, init: Init) -> str:
+    """What a reader has to see to of the `enabled=` that stands for a level: nothing where it asks the level itself."""
+    level = init.arguments.get("opt_level")
+    known = frozenset(str(v) for v in init.constants("opt_level") or (None,)) <= ALL
+    open_ = level is not None and not known and not _only_read(init.module, level)
+    more = ": see that its enabled= is what was asked for at run time" if open_ or init.spread is not None else ""
+    if option := _without_default(m, init):
+        more += f"; without {option}, which has no default, Apex raised, and that counts as on now"
+    return more
+
+
+def _only_read(module: Module, level: ast.expr) -> bool:
+    """Whether a level is a setting as it was given, and not put together or looked up: `level != "O0"` says all of it."""
+    if isinstance(level, ast.IfExp):
+        return _only_read(module, level.body) and _only_read(module, level.orelse)
+    if isinstance(level, ast.Name) and (value := single_assignment(module, level)) is not None:
+        return _only_read(module, value)
+    while isinstance(level, ast.Attribute) or (
+        isinstance(level, ast.Subscript) and isinstance(level.slice, ast.Constant)
+    ):
+        level = level.value
+    return isinstance(level, (ast.Constant, ast.Name))
 
 
 def _without_default(m: Migration, init: Init) -> str:
@@ -53,7 +76,7 @@ def _without_default(m: Migration, init: Init) -> str:
     for module in imported(m.project, init.module):
         for option, call in declared(module):
             names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            given = {k.arg for k in call.keywords}
+            given = {k.arg for k in call.keywords if k.arg != "default" or not is_none(k.value)}
             if option == level.attr and names and names[-1].startswith("-"):
                 return "" if given & {"default", "required", "action", None} else names[-1]
     return ""
