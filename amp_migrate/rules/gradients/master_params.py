@@ -16,6 +16,7 @@ from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import BESIDE
+from amp_migrate.rules.gradients.whole_model import steps_whole
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -74,10 +75,16 @@ def apply(m: Migration) -> None:
         elif renewed is not None:
             proved = False
             message += f", of which line {renewed.lineno} gives the model others: no scaler would unscale those"
-        elif not proved:
+        elif not (proved := proved or _proved(m, site, optimizer, plain)):
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
         edits.replace(call, parts)
         m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
+
+
+def _proved(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr | None) -> bool:
+    """Whether what stands for the parameters without mixed precision is all that the optimizer was made with."""
+    whole = _parameters_of(site.module, plain) if plain is not None else None
+    return whole is not None and steps_whole(m, site.module, optimizer, whole)
 
 
 def _only_argument(module: Module, call: ast.Call) -> bool:
