@@ -13,11 +13,13 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given
 from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in
 from amp_migrate.audit.sites.setups import identities
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.ways.chains import Chain, Step
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531 and AMP232: see `precision.py`, `stepping.py`
@@ -87,8 +89,8 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 continue
             if not any(isinstance(v, (ast.Name, ast.Attribute)) for v in values):
                 continue
-            is_chosen = name is None and chosen(both, module, call)
-            if name is None and not is_chosen and not handed_in(both, module, call):
+            inside = chosen(both, module, call) if name is None else []
+            if name is None and not inside and not handed_in(both, module, call):
                 continue
             mixed_here = any(s.usually_patches for s in both.near_setups(module))
             given = [
@@ -107,8 +109,9 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 if old is None:
                     continue
                 was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
-                if was.half is not False and both.in_region(chain) is False:
-                    where = "runs it" if is_chosen else "is out of sight"
+                ways = [one for f in inside if (one := _further(both, chain, f)) is not None] or [chain]
+                if was.half is not False and any(both.in_region(one) is False for one in ways):
+                    where = "runs it" if inside else "is out of sight"
                     own = "; amp_mode='amp' gives it one" if name in IGNITE else ""
                     message = (
                         f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: a forward in it "
@@ -117,3 +120,12 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                     told = ("AMP502", "AMP518")
                     yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
                     break
+
+
+def _further(both: Mixed, chain: Chain, forward: Forward) -> Chain | None:
+    """A way through the program after, on to a forward in what is called at its end."""
+    place = both.now(forward.module, forward.call)
+    if place is None:
+        return None
+    module, call = place
+    return Chain((*chain.steps, Step(module, module.function_around(call), call)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.values.names import last_name
 
 if TYPE_CHECKING:
@@ -33,20 +34,21 @@ def evaluates(name: str) -> bool:
     return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
 
 
-def chosen(both: Mixed, module: Module, call: ast.Call) -> bool:
-    """Whether what a call runs was chosen elsewhere among the program's functions, one of which calls a parameter that is
-    given a model here: `run_batch(args, model, batch)`."""
+def chosen(both: Mixed, module: Module, call: ast.Call) -> list[Forward]:
+    """The calls of models in what a call runs, where that was chosen elsewhere among the program's functions, one of which
+    calls a parameter that is given a model here: `run_batch(args, model, batch)`, or is a method of an object."""
     names = both.start | both.network_names
+    found: list[Forward] = []
     for origin in both.review.values_before.origins(module.scope_of(call), call.func):
-        found = next((f for f in origin.module.functions if f.node is origin.node and not origin.path), None)
-        given = both.review.before.arguments(found, call) if found is not None else None
+        one = next((f for f in origin.module.functions if f.node is origin.node and not origin.path), None)
+        given = both.review.before.arguments(one, call) if one is not None else None
         called = {p for p, value in (given or {}).items() if last_name(value) in names}
-        if found is not None and any(
-            isinstance(f.model, ast.Name) and f.model.id in called and found is f.module.function_around(f.call)
-            for f in both.before.forwards.of(found.module)
-        ):
-            return True
-    return False
+        found += [
+            f
+            for f in (both.before.forwards.of(one.module) if one is not None and called else ())
+            if isinstance(f.model, ast.Name) and f.model.id in called and one is f.module.function_around(f.call)
+        ]
+    return found
 
 
 def handed_in(both: Mixed, module: Module, call: ast.Call) -> bool:
