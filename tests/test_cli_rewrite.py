@@ -220,6 +220,30 @@ class TestExitCode2:
         assert bad["findings"][0]["review"] == level
         assert "it names nothing of Apex" in bad["findings"][0]["message"]
 
+    @pytest.mark.parametrize(
+        ("content", "wanted"),
+        [
+            (b"from apex import amp\nx = (\n", "; what it has of Apex stays as it is"),
+            (b"from torch.cuda.amp import autocast\nx = (\n", ", line 2"),
+        ],
+    )
+    def test_a_broken_file_with_apex_keeps_it(self, content: bytes, wanted: str) -> None:
+        write_tree(Path(), {"bad.py": content, "good.py": SITE})
+        _, report = run_json("rewrite", ".")
+        (finding,) = report["files"][0]["findings"]
+        assert finding["review"] == "review"
+        assert finding["message"].endswith(wanted)
+
+    def test_a_broken_notebook_is_weighed_by_its_code(self) -> None:
+        """The letters turn up in the pictures."""
+        picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "iVBORapex"}}
+        cell = {"cell_type": "code", "source": ["x = ("], "outputs": [picture], "metadata": {}, "execution_count": 1}
+        notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        write_tree(Path(), {"show.ipynb": json.dumps(notebook), "good.py": SITE})
+        _, report = run_json("rewrite", ".")
+        (finding,) = next(x for x in report["files"] if x["path"] == "show.ipynb")["findings"]
+        assert finding["message"].endswith("it names nothing of Apex")
+
     @pytest.mark.parametrize(("source", "expected"), [("import torch", 0), ("import apex", 2)])
     def test_a_large_notebook_is_read_by_its_code(self, source: str, expected: int) -> None:
         """The letters turn up in the pictures."""

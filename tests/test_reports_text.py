@@ -261,6 +261,21 @@ class TestWaiting:
         )
 
 
+def test_files_that_cannot_be_read_and_have_nothing_of_apex_take_one_line() -> None:
+    def failed(path: str, review: Review, code: str = "AMP003") -> FileResult:
+        return FileResult(path, "failed", [Finding(3, 1, code, "file", "note", review, f"{path} is broken")])
+
+    idle = [failed("a.ipynb", "look"), failed("b.py", "as-is", "AMP004"), failed("c.ipynb", "look")]
+    report = Report([failed("train.py", "review"), *idle, failed("model.py", "review")], 5)
+    told = ["train.py is broken", "a.ipynb is broken (and 2 more like it: b.py, c.ipynb)", "model.py is broken"]
+    assert [line.split(" ", 2)[2] for line in text.render(report, "rewritten").splitlines()[1:]] == told
+    assert [
+        line.split(": ", 1)[1] for line in summary.render(report, "rewritten").splitlines() if "AMP00" in line
+    ] == told
+    assert len(report.to_json()["files"]) == 5
+    assert "more like it" not in text.render(Report([idle[0]], 1), "rewritten")
+
+
 def test_what_needs_a_review_stands_before_what_deserves_a_look() -> None:
     report = Report([changed("a.py", note(1), note(2, "review")), changed("b.py", note(3, "review"))], 2)
     shown = text.render(report, "rewritten").splitlines()

@@ -1,4 +1,5 @@
-"""What is said of many sites at once: those that only wait for another one of their unit, and the same remark twice.
+"""What is said of many sites at once: those that only wait for another one of their unit, and the same remark twice; also
+of files that could not be read and that nothing depends on.
 
 JSON lists and counts every site. A person who reads forty lines that say "waits for" has to look for the one that
 tells why; here it is one line, which names the others.
@@ -47,6 +48,19 @@ def once(found: Iterable[Found]) -> Iterator[Found]:
             message = f"{finding.message} (and {len(others)} more: {_places(result.path, others)})"
             finding = replace(finding, message=message)
         yield result, finding
+
+
+def unread(found: Iterable[Found]) -> Iterator[Found]:
+    """Findings in order, files that cannot be read and have nothing of Apex said of the first: they are no loss."""
+    listed = list(found)
+    idle = [f for r, f in listed if r.status == "failed" and f.review != "review"]
+    for result, finding in listed:
+        if not any(finding is f for f in idle):
+            yield result, finding
+        elif finding is idle[0]:
+            others = [r.path for r, f in listed if any(f is other for other in idle[1:])]
+            more = f" (and {len(others)} more like it: {', '.join(others[:LISTED])}{', ...' * (len(others) > LISTED)})"
+            yield result, replace(finding, message=finding.message + more * bool(others))
 
 
 def _with(result: FileResult, finding: Finding, others: list[Found]) -> Finding:

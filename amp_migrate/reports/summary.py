@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from amp_migrate.findings import FileResult, Finding, Report, Review
-from amp_migrate.reports.gathered import gathered, once
+from amp_migrate.reports.gathered import gathered, once, unread
 from amp_migrate.reports.quoting import plain, shell
 from amp_migrate.reports.steps import is_code, programs
 from amp_migrate.reports.text import Mode, headline
@@ -66,7 +66,7 @@ def _list(title: str, found: Iterable[tuple[FileResult, Finding]], *, checkbox: 
 
 def _failures(report: Report) -> list[str]:
     failed = [(r, f) for r in report.results if r.status == "failed" for f in r.findings if f.code.startswith("AMP0")]
-    return _list("Could not be read or written", failed)
+    return _list("Could not be read or written", unread(failed))
 
 
 def _verify(report: Report, mode: Mode, dtype: str, revision: str | None) -> list[str]:

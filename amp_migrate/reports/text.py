@@ -8,7 +8,7 @@ from typing import Literal
 
 from amp_migrate.findings import DEFECTS, LOOSE, FileResult, Finding, Report
 from amp_migrate.reports import quoting
-from amp_migrate.reports.gathered import gathered, once
+from amp_migrate.reports.gathered import gathered, once, unread
 from amp_migrate.reports.style import Style
 
 # What was done: files rewritten, files that would be, or a reading that lists every use.
@@ -23,7 +23,7 @@ def render(report: Report, mode: Mode, style: Style | None = None, *, quiet: boo
     lines = [] if quiet else [style.bold(headline(report, mode))]
     if report.repositories:
         return "".join(f"{line}\n" for line in [*lines, *_of_many(report, mode, style)])
-    lines += [_site(r, f, style.bad(f.code), f.message) for r, f in gathered(_troubles(report))]
+    lines += [_site(r, f, style.bad(f.code), f.message) for r, f in unread(gathered(_troubles(report)))]
     if not quiet:
         looks = (_looked(r, f, style) for r, f in once(worth_a_look(report)) if mode != "check" or f.status == "note")
         lines += _section("Worth a look:", looks)
@@ -39,12 +39,12 @@ def _of_many(report: Report, mode: Mode, style: Style) -> list[str]:
     """Of many repositories the tables, and what could not be read; the sites of each are a matter of its own report."""
     from amp_migrate.reports import inventory
 
-    failed = [(r, f) for r, f in gathered(_troubles(report)) if r.status == "failed"]
-    unread = (_site(r, f, style.bad(f.code), f.message) for r, f in failed)
+    failed = unread((r, f) for r, f in gathered(_troubles(report)) if r.status == "failed")
+    lost = (_site(r, f, style.bad(f.code), f.message) for r, f in failed)
     return [
         "",
         *inventory.text(report, style, migrated=mode == "rewritten"),
-        *_section("Could not be read or written:", unread),
+        *_section("Could not be read or written:", lost),
     ]
 
 

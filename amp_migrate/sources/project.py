@@ -17,7 +17,14 @@ from typing import overload
 
 from amp_migrate.findings import FileResult, Finding, Review
 from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Discovery, Found, discover, project_root, shown
-from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, SYNTAX, SourceError, failure, os_failure
+from amp_migrate.sources.failures import (
+    LEADS_OUT,
+    PYTHON_2,
+    SYNTAX,
+    SourceError,
+    failure,
+    os_failure,
+)
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error
@@ -263,17 +270,20 @@ def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
     except OSError as error:
         return None, os_failure(found.display, error).findings[0]
     except SourceError as error:
-        return None, _weighed(error.finding(), data)
+        return None, _weighed(error.finding(), data, Path(found.path))
     problem = parse_error(source)
     if problem is not None and source.notebook is not None:
         problem = source.notebook.place(problem)
-    return source, _weighed(problem, data) if problem is not None else None
+    return source, _weighed(problem, data, Path(found.path)) if problem is not None else None
 
 
-def _weighed(problem: Finding, data: bytes) -> Finding:
+def _weighed(problem: Finding, data: bytes, path: Path) -> Finding:
     """What keeps a file from being read, which is no loss where nothing in it has to do with Apex."""
-    if mentions(data) or problem.code not in (SYNTAX, PYTHON_2):
+    if problem.code not in (SYNTAX, PYTHON_2):
         return problem
+    if _code_mentions(data, path):
+        named = b"apex" in data.lower()
+        return replace(problem, message=f"{problem.message}; what it has of Apex stays as it is") if named else problem
     level: Review = "as-is" if problem.code == PYTHON_2 else "look"
     return replace(problem, review=level, message=f"{problem.message}; it names nothing of Apex")
 
