@@ -75,6 +75,9 @@ class Finding:
     review: Review
     message: str
     cause: Cause | None = field(default=None, compare=False)  # the site that this one waits for
+    about: str = field(
+        default="", compare=False
+    )  # the code that its message quotes: of other code the same may be said
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -16,7 +16,7 @@ class Doubt:
     the migration unit that wrote there with Apex; "review" and "look" are told beside the migration, which stands.
     `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
     between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
-    a rule may write otherwise, for the doubt to go.
+    a rule may write otherwise, for the doubt to go. `about`: the code that the message quotes.
     """
 
     path: str
@@ -28,6 +28,7 @@ class Doubt:
     told_by: tuple[str, ...] = ()
     near: tuple[int, int] | None = None
     remedy: tuple[str, int] | None = None
+    about: str = ""
 
     @property
     def refusal(self) -> str:

@@ -39,10 +39,12 @@ def gathered(found: Iterable[Found]) -> Iterator[Found]:
 
 
 def once(found: Iterable[Found]) -> Iterator[Found]:
-    """Findings in order, those that say the same of several places said of the first, with where the others are."""
+    """Findings in order, those that say the same of several places, or of other code there, said of the first, with where
+    the others are."""
     alike: dict[tuple[str, str, str], list[Found]] = {}
     for result, finding in found:
-        alike.setdefault((finding.code, finding.review, finding.message), []).append((result, finding))
+        said = finding.message.replace(finding.about, "", 1)
+        alike.setdefault((finding.code, finding.review, said), []).append((result, finding))
     for (result, finding), *others in alike.values():
         if others:
             message = f"{finding.message} (and {len(others)} more: {_places(result.path, others)})"

@@ -61,10 +61,18 @@ class Output:
         return self.edits.setdefault(module, Edits(module))
 
     def find(
-        self, module: Module, node: ast.AST, code: str, construct: str, status: Status, review: Review, message: str
+        self,
+        module: Module,
+        node: ast.AST,
+        code: str,
+        construct: str,
+        status: Status,
+        review: Review,
+        message: str,
+        about: str = "",
     ) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-        self.add(module, Finding(line, column, code, construct, status, review, message))
+        self.add(module, Finding(line, column, code, construct, status, review, message, about=about))
 
     def add(self, module: Module, finding: Finding) -> None:
         self._take(module, [finding])
@@ -83,9 +91,17 @@ class Output:
         self.find(module, node, code, construct, "done", review, message)
 
     def note(
-        self, module: Module, node: ast.AST, code: str, construct: str, message: str, review: Review = "look"
+        self,
+        module: Module,
+        node: ast.AST,
+        code: str,
+        construct: str,
+        message: str,
+        review: Review = "look",
+        about: str = "",
     ) -> None:
-        self.find(module, node, code, construct, "note", review, message)
+        """`about`: the code that the message quotes."""
+        self.find(module, node, code, construct, "note", review, message, about)
 
     def manual(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:
         self.find(module, node, code, construct, "manual", "review", message)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amp_migrate.findings import Finding
+from amp_migrate.findings import Finding, Report
+from amp_migrate.reports import text
 from tests.rules.helpers import rewrite, rewrite_files
 
 
@@ -486,3 +487,43 @@ CONFIGURED = """
 @pytest.mark.parametrize("level", ['"O1"', '"O2"'])
 def test_a_level_that_another_place_fixes_is_never_o0(level: str) -> None:
     assert not told(CONFIGURED.replace("LEVEL", level), "AMP531")
+
+
+LEAVING = """
+    import torch
+    from apex import amp
+
+
+    def total(x):
+        return {first}
+
+
+    def count(rows):
+        return {second}
+
+
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        out = model(x)
+        with amp.scale_loss(criterion(out, y), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        kept = {{"first": out, "second": out}}
+        print(total(kept["first"]), count(kept["second"]))
+    """
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lines"),
+    [("x.sum()", "torch.sum(rows, 0)", 1), ("x.sum()", "rows.exp()", 2)],
+)
+def test_the_same_said_of_other_code_takes_one_line_of_a_report(first: str, second: str, lines: int) -> None:
+    result = rewrite(LEAVING.format(first=first, second=second))
+    found = [f for f in result.findings if f.code == "AMP535"]
+    assert [f.about for f in found] == [first, second]
+    shown = [line for line in text.render(Report([result], 1), "rewritten").splitlines() if "AMP535" in line]
+    assert len(shown) == lines
+    assert f" AMP535 {first}: what model gives" in shown[0]
+    assert ("(and 1 more: line 10)" in shown[0]) == (lines == 1)

@@ -136,13 +136,13 @@ class _Found:
             doubt = Doubt(module.path, line, code, "a value of an autocast region", message, verdict, told, near)
             if kind == "inplace":
                 doubt = replace(doubt, remedy=own)
+            doubt = replace(doubt, about=quoted(node))
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 doubt = replace(doubt, remedy=(at[0].path, review.line(*at)))
             self.doubts.append(doubt)
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
-        text = syntax.text(node)
-        text = text if len(text) < 60 else text[:57] + "..."
+        text = quoted(node)
         if kind == "below":
             return (
                 f"{text}: the model computes this in float16 under autocast, and NumPy gets a float16 array; O1's .cpu() "
@@ -318,3 +318,9 @@ class _Found:
             return False
         old = change.rewritten.get(stmt)
         return old is None or syntax.text(node) not in syntax.text(old)
+
+
+def quoted(node: ast.AST) -> str:
+    """Code as a message quotes it."""
+    text = syntax.text(node)
+    return text if len(text) < 60 else text[:57] + "..."

@@ -225,7 +225,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
                 if NUMBER_NAMES.search(name) or WHOLE_WORDS.search(name):
                     message += ", unless it holds whole numbers"
-                m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
+                m.output.note(module, stmt, "AMP503", "cast_model_outputs", message, about=name)
 
 
 def _cast_there(module: Module, edits: Edits, node: ast.AST) -> bool:

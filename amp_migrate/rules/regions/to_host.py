@@ -95,7 +95,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
                 f"{current.id} may be float16 for NumPy, where O1 made it float32: .float() keeps it, unless it holds whole "
                 "numbers"
             )
-            m.output.note(module, node, "AMP504", "Tensor.cpu", message)
+            m.output.note(module, node, "AMP504", "Tensor.cpu", message, about=current.id)
             continue
         anchor = unrounded(module, before_cpu if before_cpu is not None else node.func.value)
         if anchor in m.edit(module).insertions:
@@ -142,7 +142,7 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
             handed = read != "numpy" and half.may_be_whole(root)
             if handed:
                 message += ", unless it holds whole numbers; code that reads memory as float32 fails silently on halves"
-            m.output.note(module, node, "AMP504", "Tensor.cpu", message, "review" if handed else "look")
+            m.output.note(module, node, "AMP504", "Tensor.cpu", message, "review" if handed else "look", root)
 
 
 def _kept(node: ast.expr) -> ast.expr:
