@@ -77,7 +77,7 @@ class Finding:
     cause: Cause | None = field(default=None, compare=False)  # the site that this one waits for
     about: str = field(
         default="", compare=False
-    )  # the code that its message quotes: of other code the same may be said
+    )  # what its message quotes of this place: of others the same may be said
 
     def to_json(self) -> dict[str, Any]:
         return {

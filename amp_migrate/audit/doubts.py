@@ -16,7 +16,8 @@ class Doubt:
     the migration unit that wrote there with Apex; "review" and "look" are told beside the migration, which stands.
     `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
     between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
-    a rule may write otherwise, for the doubt to go. `about`: the code that the message quotes.
+    a rule may write otherwise, for the doubt to go. `about`: what the message
+    quotes or names of this place; of others the same may be said.
     """
 
     path: str

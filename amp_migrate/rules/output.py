@@ -100,7 +100,7 @@ class Output:
         review: Review = "look",
         about: str = "",
     ) -> None:
-        """`about`: the code that the message quotes."""
+        """`about`: what the message quotes or names of this place."""
         self.find(module, node, code, construct, "note", review, message, about)
 
     def manual(self, module: Module, node: ast.AST, code: str, construct: str, message: str) -> None:

@@ -527,3 +527,52 @@ def test_the_same_said_of_other_code_takes_one_line_of_a_report(first: str, seco
     assert len(shown) == lines
     assert f" AMP535 {first}: what model gives" in shown[0]
     assert ("(and 1 more: line 10)" in shown[0]) == (lines == 1)
+
+
+SWITCHED = """
+    import argparse
+    import torch
+    from apex import amp
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--level", help="the opt level of Apex")
+
+
+    def evaluate(model, loader):
+        return [model(x) for x in loader]
+
+
+    def predict(model, loader):
+        return [model(x).argmax(1) for x in loader]
+
+
+    def main(args):
+        model = torch.nn.Linear(2, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        for x, y in loader:
+            with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        for name in names:
+            model = torch.nn.Linear(2, 2).cuda()
+            evaluate(model, loader)
+            predict(model, loader)
+
+
+    main(parser.parse_args())
+    """
+
+
+def test_what_is_handed_to_several_functions_and_made_anew_for_them_takes_one_line() -> None:
+    files = {
+        "train.py": SWITCHED,
+        "other.py": SWITCHED.replace("import argparse\n", "import argparse\n    import sys\n"),
+    }
+    results = rewrite_files(files)
+    for code, about in (("AMP531", "called from "), ("AMP854", "line "), ("AMP220", "evaluate")):
+        found = [f for r in results.values() for f in r.findings if f.code == code and f.review != "as-is"]
+        assert len({f.message for f in found}) > 1
+        assert any(f.about.startswith(about) for f in found)
+        shown = text.render(Report(list(results.values()), 2), "rewritten").splitlines()
+        assert len([line for line in shown if f" {code} " in line]) == 1, code

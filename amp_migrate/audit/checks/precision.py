@@ -355,11 +355,14 @@ def _has_own_region(both: Mixed, forward: Forward) -> bool:
 def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:
     place = chain.place
     asked = "" if both.floats(place.module) else "where the opt level asked for is O2 or O3, "
+    came = way(both, chain)
     message = (
-        f"{forward.text} {runs} what is made anew after amp.initialize ({way(both, chain)}): {asked}that was float32, and it runs "
+        f"{forward.text} {runs} what is made anew after amp.initialize ({came}): {asked}that was float32, and it runs "
         "under autocast now. Switch the region off there (enabled=) to keep it"
     )
-    return both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", ("AMP531",))
+    told = ("AMP531",)
+    doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", told)
+    return replace(doubt, about=came)
 
 
 def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
@@ -394,6 +397,7 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
     place = chain.place
     told = ("AMP502",) if kind == "lost" else ()
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
+    doubt = replace(doubt, about=came)
     return doubt if kind == "lost" else replace(doubt, remedy=(doubt.path, doubt.line))
 
 

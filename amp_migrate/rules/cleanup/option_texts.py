@@ -45,11 +45,9 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         calls.sort(key=lambda call: call.lineno)
         if calls:
             lines = sorted({call.lineno for call in calls})
-            message = (
-                f"the help of {', '.join(_option(c) for c in calls)} still says Apex (line{'s' * (len(lines) > 1)} "
-                f"{', '.join(map(str, lines))}): torch's own has taken its place"
-            )
-            output.note(module, calls[0], "AMP854", "add_argument", message)
+            where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+            message = f"the help of {', '.join(_option(c) for c in calls)} still says Apex ({where}): torch's own has taken its place"
+            output.note(module, calls[0], "AMP854", "add_argument", message, about=where)
 
 
 def _says(call: ast.Call) -> bool:

@@ -148,12 +148,12 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         return
     if thread.calls and (_public_method(function) or is_public(m.project, function)):
         message += ", which every call in sight hands over; any other must too"
-        m.output.note(module, function.node, "AMP220", "GradScaler", message)
+        m.output.note(module, function.node, "AMP220", "GradScaler", message, about=function.name)
     elif thread.calls:
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
     else:
         message += "; nothing in sight calls it, so whoever does must hand it over"
-        m.output.note(module, function.node, "AMP220", "GradScaler", message, "review")
+        m.output.note(module, function.node, "AMP220", "GradScaler", message, "review", function.name)
 
 
 def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: Thread) -> None:
@@ -215,9 +215,8 @@ def finish(project: Project, output: Output) -> None:
         left = _left_to(project, output, function, name)
         inner = left == EVERY and not (_public_method(function) or is_public(project, function))
         review: Review = "as-is" if inner else "look"
-        output.note(
-            function.module, function.node, "AMP220", "torch.autocast", f"{function.name} takes {name}{left}", review
-        )
+        message = f"{function.name} takes {name}{left}"
+        output.note(function.module, function.node, "AMP220", "torch.autocast", message, review, about=function.name)
 
 
 def _left_to(project: Project, output: Output, function: Function, name: str) -> str:
