@@ -32,6 +32,7 @@ class Was:
     sure: bool
     anew: str = ""  # it "runs", or "may run", an object made since, which O2 and O3 did not reach
     usual: Formula | None = None  # the condition at the usual level, O1, where another may be asked for
+    reached: Formula = False  # the condition, with that level where only O1 reached an object made since
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Mixed(Prepared):
 
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
         """Under which condition a way of the program before ran in half."""
-        parts: list[Formula] = []
+        parts, reached = list[Formula](), list[Formula]()
         anew, usual_parts = "", list[Formula]()
         near, sure = self._to_compare(chain, model)
         for setup in near:
@@ -110,6 +111,7 @@ class Mixed(Prepared):
             made = self._constructed(ways, chain) if direct else None
             if made is not None:
                 parts.append(self.on(setup, made))
+                reached.append(parts[-1])
                 continue
             for way in ways:
                 follows = self._follows(way, chain, direct)
@@ -127,12 +129,13 @@ class Mixed(Prepared):
                     elif not direct and not setup.surely_patches:
                         sure = False
                     parts.append(on)
+                    reached.append(conjunction([on, self._is_o1(setup, way)]) if apart and fresh else on)
         for setup in self.kept:  # a program beside this one, which stays with Apex
             if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False
         own = self.own_region(chain)
         usually = disjunction([*parts, *usual_parts, own]) if usual_parts else None
-        return Was(disjunction([*parts, own]), sure, anew, usually)
+        return Was(disjunction([*parts, own]), sure, anew, usually, disjunction([*reached, own]))
 
     def _left_out(self, setup: SetUp, model: frozenset[Identity]) -> bool:
         """Whether a set-up is seen not to be given a model that another one is: under another flag, it stays in float32."""

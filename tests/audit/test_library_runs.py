@@ -100,8 +100,21 @@ ANOTHER = "test_model = Net(4, 4)\n        test_model.load_state_dict(state)\n  
 SAME = "evaluate(model, data)"
 
 
-def script(then: str, usual: str, *, eval_region: str = ON, made: str = "model = Net(4, 4)") -> list[tuple[str, str]]:
+def script(then: str, usual: str, *, made: str = "model = Net(4, 4)") -> list[tuple[str, str]]:
     """Verdict and condition of what is said of the evaluation of a script, under autocast now."""
+    found = evaluated(then, usual, made=made)
+    return [(verdict, "O1" if "opt_level is not 'O1'" in message else "anew") for verdict, message in found]
+
+
+def script_told(then: str, usual: str) -> list[str]:
+    """What is said of the evaluation of a script, for which no region is opened now."""
+    return [message for _, message in evaluated(then, usual, eval_region="if True:")]
+
+
+def evaluated(
+    then: str, usual: str, *, eval_region: str = ON, made: str = "model = Net(4, 4)"
+) -> list[tuple[str, str]]:
+    """Verdict and message of what is said of the evaluation of a script, under autocast now."""
     before = SCRIPT.format(
         imports="from apex import amp",
         usual=usual,
@@ -123,7 +136,7 @@ def script(then: str, usual: str, *, eval_region: str = ON, made: str = "model =
         made=made,
     )
     found = [d for d in doubts(before, after) if d.code == "AMP531" and d.line == 16]
-    return [(d.verdict, "O1" if "opt_level is not 'O1'" in d.message else "anew") for d in found]
+    return [(d.verdict, d.message) for d in found]
 
 
 @pytest.mark.parametrize("then", [RELOADED, ANOTHER])
@@ -141,6 +154,14 @@ def test_one_made_after_the_set_up_is_another_whatever_that_was_given(then: str)
     """The first is unpacked from what a function out of sight gives: which object it is cannot be told."""
     told = [("look", "anew")] if then is RELOADED else []
     assert script(then, "O1", made="model, tokenizer = build(args, Net)") == told
+
+
+@pytest.mark.parametrize("usual", ["O0", "O1", "O2"])
+def test_one_loaded_anew_that_no_region_runs_was_half_at_o1_alone(usual: str) -> None:
+    (message,) = script_told(RELOADED, usual)
+    assert ("where opt_level is 'O1'" in message, "where opt_level is not 'O0'" in message) == (True, False), message
+    (message,) = script_told(SAME, usual)
+    assert ("where opt_level is 'O1'" in message, "where opt_level is not 'O0'" in message) == (False, True), message
 
 
 @pytest.mark.parametrize("usual", ["O1", "O2"])

@@ -306,9 +306,9 @@ def _compared(
             anew = chain, was.anew
         came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
         given = conjunction([*came, both.levels_asked])
-        lost = conjunction([given, was.half, negation(now)])
+        lost = conjunction([given, was.reached, negation(now)])
         gained = conjunction([given, now, negation(was.half)])
-        if (found := example(lost)) is not None and comparable(now, was.half):
+        if (found := example(lost)) is not None and comparable(now, was.reached):
             if both.review.wish.eval == "fp32" and "backward" not in _text_around(forward):
                 continue
             if not certain and now is not False:
@@ -320,7 +320,7 @@ def _compared(
                 twin = next((f for f in after if f.call is chain.place.node), None)
                 wrapped = twin is not None and (both.wrapped(twin) is not None or _has_own_region(both, twin))
             if not wrapped:
-                when = apart(given, was.half, now) or matter(minimal(lost, found), was.half, now)
+                when = apart(given, was.reached, now) or matter(minimal(lost, found), was.reached, now)
                 yield "lost", _doubt(both, forward, chain, "lost", when)
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
