@@ -103,7 +103,8 @@ class Mixed(Prepared):
         for setup in near:
             given = bool(model & self.models[setup])
             ways = self.before.chains.to(setup.module, setup.call)
-            fresh = given and not setup.surely_patches and another(self.review.before, setup, ways, chain)
+            other = not setup.surely_patches and another(self.review.before, setup, ways, chain)
+            fresh = given and other
             direct = given and not (fresh and not setup.patches)
             if not setup.patches and not direct:
                 continue
@@ -129,7 +130,7 @@ class Mixed(Prepared):
                     elif not direct and not setup.surely_patches:
                         sure = False
                     parts.append(on)
-                    reached.append(conjunction([on, self._is_o1(setup, way)]) if apart and fresh else on)
+                    reached.append(conjunction([on, self._is_o1(setup, way)]) if other else on)
         for setup in self.kept:  # a program beside this one, which stays with Apex
             if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False

@@ -164,6 +164,26 @@ def test_one_loaded_anew_that_no_region_runs_was_half_at_o1_alone(usual: str) ->
     assert ("where opt_level is 'O1'" in message, "where opt_level is not 'O0'" in message) == (False, True), message
 
 
+PICKED = """def get(args):
+        return getattr(importlib.import_module(args.name), "Net")
+
+    def run(args):
+        kind = get(args)
+        model = kind(args)
+        evaluate(model, data)
+
+    def main():"""
+
+
+@pytest.mark.parametrize(("then", "where"), [("run(args)", "is 'O1'"), (SAME, "is not 'O0'")])
+def test_one_made_anew_of_a_class_that_is_not_seen_was_half_at_o1_alone(
+    monkeypatch: pytest.MonkeyPatch, then: str, where: str
+) -> None:
+    monkeypatch.setattr(f"{__name__}.SCRIPT", SCRIPT.replace("def main():", PICKED))
+    found = evaluated(then, "O0", made="kind = get(args)\n        model = kind(args)", eval_region="if True:")
+    assert [f"where opt_level {where}" in message for _, message in found] == [True]
+
+
 @pytest.mark.parametrize("usual", ["O1", "O2"])
 def test_not_the_model_that_apex_was_given(usual: str) -> None:
     assert script(SAME, usual) == []
