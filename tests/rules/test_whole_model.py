@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import rewrite, rewrite_files
 
 PROGRAM = """
 import argparse
@@ -103,6 +103,8 @@ def test_all_that_can_get_a_gradient_is_all_that_is_clipped(made: str) -> None:
         LOOP.format(otherwise='elif ".norm" in name:'),
         LOOP.format(otherwise="else:") + "plain.append(scale)",
         LOOP.format(otherwise="else:").replace("decayed}", "[]}"),
+        f"model = model[0]\n{ALL}",
+        f"model = torch.nn.Sequential(model, extra)\n{ALL}",
     ],
 )
 def test_a_part_of_the_model_or_more_than_it_is_to_be_seen(made: str) -> None:
@@ -124,3 +126,27 @@ def test_another_model_is_to_be_seen() -> None:
 def test_parameters_that_are_thawed_later_are_clipped_and_never_stepped(more: str, wanted: bool) -> None:
     assert looked_at(ALL, more=more) is wanted
     assert not looked_at("groups = model.parameters()", more=more)
+
+
+def test_a_helper_of_several_programs_is_read_for_each() -> None:
+    source = PROGRAM.format(made=textwrap.indent(ALL.strip("\n"), "    "), model="model", clipped="model")
+    start, end = source.index("def make("), source.index("def train(")
+    helper = f"import torch\n\n\n{source[start:end]}"
+    script = source[:start].replace("import torch\n", "import torch\nfrom helper import make\n") + source[end:]
+    script = script.replace("\nmain(torch", "\nif __name__ == '__main__':\n    main(torch")
+    files = {"helper.py": helper, "train.py": script, "pretrain.py": script.replace("Linear(2, 1)", "Linear(2, 7)")}
+    found = [f for r in rewrite_files(files).values() for f in r.findings if f.code == "AMP304"]
+    assert [f.review for f in found] == ["as-is", "as-is"]
+
+
+def test_a_model_of_another_program_is_no_matter() -> None:
+    source = PROGRAM.format(made=textwrap.indent(ALL.strip("\n"), "    "), model="model", clipped="model")
+    start, end = source.index("def make("), source.index("def train(")
+    script = source[:start].replace("import torch\n", "import torch\nfrom helper import build, make\n") + source[end:]
+    script = script.replace("\nmain(torch", "\nif __name__ == '__main__':\n    main(torch")
+    made = "model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))"
+    helper = f"import torch\n\n\ndef build():\n    {made}\n    return model\n\n\n{source[start:end]}"
+    assert made in script
+    files = {"helper.py": helper, "train.py": script, "pretrain.py": script.replace(made, "model = build()")}
+    found = [f for r in rewrite_files(files).values() for f in r.findings if f.code == "AMP304"]
+    assert [f.review for f in found] == ["as-is", "as-is"]

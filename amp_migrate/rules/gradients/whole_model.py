@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.values.analysis import Values
@@ -36,12 +37,30 @@ def _known(project: Project, module: Module, model: ast.expr) -> bool:
 
 
 def _same(project: Project, one: tuple[Module, ast.expr], two: tuple[Module, ast.expr]) -> bool:
-    """Whether two expressions are one model: made by the same calls, and out of one variable."""
-    values = project.once(Values)
-    if values.may_be(*one) != values.may_be(*two):
+    """Whether two expressions are one model: made by the same calls, as far as these run in one process with the first, and
+    out of one variable."""
+    values, near = project.once(Values), in_process(project, (one[0],))
+    made = [{v for given in _given(project, *pair, near) for v in values.may_be(*given)} for pair in (one, two)]
+    if made[0] != made[1] or not made[0]:
         return False
     from_ = [project.origins([slot]) if (slot := project.slot(*pair)) is not None else set() for pair in (one, two)]
     return bool(from_[0] & from_[1])
+
+
+def _given(
+    project: Project, module: Module, model: ast.expr, near: frozenset[Module], depth: int = 5
+) -> Iterator[tuple[Module, ast.expr]]:
+    """What the calls of one process give a parameter; any other expression stands for itself."""
+    owner = module.scope_of(model).lookup(model.id) if isinstance(model, ast.Name) else None
+    function = project.functions.get(owner.node) if owner is not None else None
+    name = model.id if isinstance(model, ast.Name) else ""
+    if owner is None or function is None or name not in owner.params or len(owner.bindings[name]) > 1:
+        yield module, model
+    else:
+        for where, call in project.calls.get(function, ()):
+            given = dict(project.arguments(function, call)).get(name) if where in near else None
+            if given is not None and depth:
+                yield from _given(project, where, given, near, depth - 1)
 
 
 def _thawed(m: Migration) -> bool:
