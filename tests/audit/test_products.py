@@ -166,3 +166,45 @@ net = Net()
 net.eval()
 """
     assert said(network, then="print(net(mixing))") == []
+
+
+PICKED = """
+def dot(a, b):
+    return torch.mm(a, b.t())
+
+def pick(name):
+    if name == "dot":
+        return dot
+
+def evaluate(model, loader):
+    score = pick(args.name)
+    rows, others = [], []
+    for x in loader:
+        with torch.no_grad():
+            found = lookup(model, x)
+        rows.extend(found[0]MOVED.split(1))
+        others.append(found[1]MOVED)
+    rows = torch.cat(rows)
+    others = torch.cat(others)
+    return score(rows, others)
+"""
+
+
+@pytest.mark.parametrize(("moved", "told_of"), [(".cpu()", 0), (".cuda()", 1), ("", 1), (".to(args.device)", 1)])
+def test_what_is_handed_on_is_where_the_calls_of_it_have_their_tensors(moved: str, told_of: int) -> None:
+    found = said(PICKED.replace("MOVED", moved), then="print(evaluate(mixing, loader))")
+    assert len(found) == told_of
+
+
+@pytest.mark.parametrize(
+    ("made", "told_of"),
+    [
+        ("rows = []\nfor x, y in loader:\n    rows.append(y.cpu())\nrows = torch.cat(rows)", 0),
+        ("rows = []\nfor x, y in loader:\n    rows.append(y.cuda())\nrows = torch.cat(rows)", 1),
+        ("rows = torch.cat([y.cpu(), y.cpu()])", 0),
+        ("rows = torch.cat([y.cpu(), read()])", 1),
+        ("rows = torch.cat([])", 1),
+    ],
+)
+def test_a_list_is_where_all_is_that_is_put_into_it(made: str, told_of: int) -> None:
+    assert len(said(then=f"{made}\nprint(torch.mm(rows, rows.t()))")) == told_of

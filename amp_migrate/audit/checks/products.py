@@ -95,7 +95,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             if runs is None:
                 runs = {f.call for f, _ in both.forwards_before()} | {f.call for f, _ in networks(both)}
-            found = _compared(both, runs, place)
+            found = _compared(both, runs, place, tensors, factors)
             if found is not None:
                 lost.setdefault(function, []).append(Lost(*found, "device" in on))
         yield from (_doubt(both, several) for several in lost.values())
@@ -167,7 +167,9 @@ def _now(both: Mixed, module: Module, product: Product) -> tuple[Module, Product
     return (change.after, found) if found is not None else None
 
 
-def _compared(both: Mixed, runs: set[ast.AST], place: tuple[Module, Product]) -> tuple[Chain, str] | None:
+def _compared(
+    both: Mixed, runs: set[ast.AST], place: tuple[Module, Product], tensors: Tensors, factors: list[ast.expr]
+) -> tuple[Chain, str] | None:
     """A way on which a product ran in half and does so no more, and when; none of those that a model is run on."""
     for chain in both.after.chains.to(*place):
         old = both.chain_before(chain)
@@ -177,9 +179,30 @@ def _compared(both: Mixed, runs: set[ast.AST], place: tuple[Module, Product]) ->
         given = conjunction([both.before.predicates.given(old), both.after.predicates.given(chain)])
         lost = conjunction([given, was, negation(now)])
         found = example(lost)
-        if found is not None and comparable(now, was):
+        if found is not None and comparable(now, was) and not _handed_from_host(both, tensors, chain, factors):
             return chain, spelled(apart(given, was, now) or matter(minimal(lost, found), was, now))
     return None
+
+
+def _handed_from_host(both: Mixed, tensors: Tensors, chain: Chain, factors: list[ast.expr]) -> bool:
+    """Whether a function that is handed on along a way is given tensors on the CPU there: `score = pick(name)`, and
+    `score(a.cpu(), b.cpu())`."""
+    function, program = chain.place.function, both.review.after
+    if function is None or not any(step.value for step in chain.steps):
+        return False
+    names = {n.id for f in factors for n in syntax.walk(f) if isinstance(n, ast.Name)}
+    given = [
+        [
+            (way.module.scope_of(call), v)
+            for name, v in (program.arguments(function, call) or {}).items()
+            if name in names
+        ]
+        for way in chain.steps[:-1]
+        for call in way.module.calls()
+        if way.module.function_around(call) is way.function and isinstance(call.func, (ast.Name, ast.Attribute))
+        if any(o.node is function.node for o in tensors.values.origins(way.module.scope_of(call), call.func))
+    ]
+    return bool(given) and all(any(tensors.on(*value) == "host" for value in values) for values in given)
 
 
 def _doubt(both: Mixed, several: list[Lost]) -> Doubt:

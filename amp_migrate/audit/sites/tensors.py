@@ -13,7 +13,7 @@ from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.values.values import Values
 
-On = Literal["host", "device", "?"]
+On = Literal["host", "device", "?", "nothing"]  # the last: of what holds no tensor yet
 
 # What makes a tensor, on the CPU if nothing says otherwise.
 MAKING = frozenset(
@@ -39,6 +39,7 @@ class Tensors:
         self.forwards = forwards
         self._half: dict[ast.expr, bool] = {}
         self._on: dict[tuple[ast.expr, int], On] = {}
+        self._asking: set[tuple[Scope | None, str]] = set()  # names whose place is being found out: `x = torch.cat(x)`
 
     def torch(self, scope: Scope, expr: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is seen to be a tensor."""
@@ -68,7 +69,10 @@ class Tensors:
         if depth > DEPTH:
             return "?"
         if (expr, depth) not in self._on:
-            self._on[expr, depth] = self._is_on(scope, expr, depth)
+            found = self._is_on(scope, expr, depth)
+            if found == "nothing":  # as far as that is known by now
+                return found
+            self._on[expr, depth] = found
         return self._on[expr, depth]
 
     def _is_on(self, scope: Scope, expr: ast.expr, depth: int) -> On:
@@ -81,12 +85,35 @@ class Tensors:
             return self.on(scope, expr.value, depth)
         if isinstance(expr, ast.Call):
             return self._made_on(scope, expr, depth)
+        if isinstance(expr, (ast.List, ast.Tuple)):
+            return _all({self.on(scope, e, depth + 1) for e in expr.elts}) if expr.elts else "nothing"
         if isinstance(expr, (ast.Name, ast.Attribute)):
-            found = {
-                "?" if item else self.on(where, value, depth + 1) for where, value, item in self._given(scope, expr)
-            }
-            return "host" if found == {"host"} else "device" if "device" in found and "host" not in found else "?"
+            name = (scope.binder(expr.id), expr.id) if isinstance(expr, ast.Name) else (None, syntax.text(expr))
+            if name in self._asking:
+                return "nothing"  # what else it is given says it
+            self._asking.add(name)
+            given = [*self._given(scope, expr), *self._put(scope, expr)]
+            found: set[On] = {self._item(where, value, item, depth + 1) for where, value, item in given}
+            self._asking.remove(name)
+            return _all(found)
         return "?"
+
+    def _item(self, scope: Scope, value: ast.expr, item: Path, depth: int) -> On:
+        """Where an item of a value is: of a list that is written there."""
+        first = item[0] if len(item) == 1 else None
+        if isinstance(value, (ast.List, ast.Tuple)) and isinstance(first, int) and 0 <= first < len(value.elts):
+            return self.on(scope, value.elts[first], depth)
+        return self.on(scope, value, depth) if not item else "?"
+
+    def _put(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Iterator[tuple[Scope, ast.expr, Path]]:
+        """What is put into a list of a name: `rows.append(row)`, `rows.extend(x.split(1))`."""
+        binder = scope.binder(expr.id) if isinstance(expr, ast.Name) else None
+        if binder is None or not isinstance(expr, ast.Name):
+            return
+        for put in put_later(binder.module).get(expr.id, ()):
+            where = binder.module.scope_of(put.holder)
+            if isinstance(put.holder, ast.Name) and where.binder(put.holder.id) is binder:
+                yield where, put.value, put.item
 
     def _given(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Iterator[tuple[Scope, ast.expr, Path]]:
         """What a name or an attribute is given, as it is written (values forget what `.cuda()` was called on), and the item of
@@ -168,6 +195,14 @@ class Tensors:
         if region is not None and not region.off and not _floats(value):
             return True
         return self.half(scope, value, depth + 1)
+
+
+def _all(found: set[On]) -> On:
+    """Where all of several tensors are; one on a device among others that are not seen says enough."""
+    found = found - {"nothing"}
+    if len(found) == 1:
+        return next(iter(found))
+    return "device" if "device" in found and "host" not in found else "?"
 
 
 def _read(expr: ast.expr) -> list[ast.expr]:
