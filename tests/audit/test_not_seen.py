@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.audit.helpers import Doubt, doubts_of
 
 LIBRARY = {
@@ -81,13 +83,13 @@ AFTER_STEP = """
 """
 
 
-def said(use: str, run: str = "main(parse())") -> list[Doubt]:
+def said(use: str, run: str = "main(parse())", **more: str) -> list[Doubt]:
     text = MAIN.replace("USE", use).replace("RUN", run)
     initialize = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
     before = text.replace("IMPORT", "from apex import amp").replace("SETUP", initialize)
     after = text.replace("IMPORT", "").replace("SETUP", 'scaler = torch.amp.GradScaler("cuda")')
     found = doubts_of(
-        {**LIBRARY, "main.py": before.replace("        STEP\n", STEP)},
+        {**LIBRARY, **more, "main.py": before.replace("        STEP\n", STEP)},
         {"main.py": after.replace("        STEP\n", AFTER_STEP)},
     )
     return [d for d in found if d.code == "AMP531"]
@@ -114,3 +116,20 @@ def test_the_users_of_a_library_may_run_all_of_it() -> None:
     (doubt,) = said("print(model)", run="")
     assert "count (lib/tools.py:5)" in doubt.message
     assert "Hook.on_forward (lib/hooks.py:9)" in doubt.message
+
+
+@pytest.mark.parametrize(
+    ("path", "told_of"),
+    [
+        ("lib/tests/nets_test.py", False),
+        ("lib/test/test_nets.py", False),
+        ("lib/nets_test.py", True),
+        ("lib/tests/nets.py", True),
+    ],
+)
+def test_what_stands_beside_tests_is_run_by_them(path: str, told_of: bool) -> None:
+    tester = LIBRARY["lib/tools.py"].replace("def count(", "class Tester:\n    @staticmethod\n    def check(")
+    tester = tester.replace("\n    model", "\n        model").replace("\n    return", "\n        return")
+    imports = f"{LIBRARY['lib/__init__.py']}from {path[:-3].replace('/', '.')} import Tester\n"
+    (doubt,) = said("print(model)", run="", **{path: tester, "lib/__init__.py": imports})
+    assert ("Tester.check" in doubt.message) is told_of

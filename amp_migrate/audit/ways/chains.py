@@ -206,11 +206,15 @@ def is_command(function: Function) -> bool:
 
 
 def is_test(function: Function | None) -> bool:
-    """Whether pytest runs a function, in a process that comes by no set-up but its own."""
-    if function is None or not function.name.startswith("test"):
+    """Whether pytest runs a function, in a process that comes by no set-up but its own: a test, or whatever else stands beside
+    tests in a folder of them."""
+    if function is None:
         return False
-    stem = PurePosixPath(function.module.path).stem
-    return stem.startswith("test_") or stem.endswith("_test")
+    path = PurePosixPath(function.module.path)
+    beside = path.parent.name in ("test", "tests")
+    return (path.stem.startswith("test_") or path.stem.endswith("_test")) and (
+        beside or function.name.startswith("test")
+    )
 
 
 def _is_command(function: Function) -> bool:
