@@ -118,6 +118,27 @@ def test_the_users_of_a_library_may_run_all_of_it() -> None:
     assert "Hook.on_forward (lib/hooks.py:9)" in doubt.message
 
 
+BESIDE = """def score(model, x):
+    model.eval()
+    return model(x)
+
+if __name__ == "__main__":
+    main(parse())"""
+
+
+@pytest.mark.parametrize(
+    ("use", "more", "told_of"),
+    [
+        ("print(model)", {}, False),
+        ("print(model)", {"other.py": "from main import score\n\ndef again():\n    return score\n"}, True),
+        ("import fire; fire.Fire()", {}, True),
+    ],
+)
+def test_what_a_script_defines_and_never_names_is_not_told(use: str, more: dict[str, str], told_of: bool) -> None:
+    found = said(use, run=BESIDE, **more)
+    assert ["model in score" in d.message for d in found] == [True] * told_of
+
+
 @pytest.mark.parametrize(
     ("path", "told_of"),
     [

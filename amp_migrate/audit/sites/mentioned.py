@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.by_name import IMPORTERS
 from amp_migrate.audit.program.module import Class, Function, Module
-from amp_migrate.audit.program.near import Near
+from amp_migrate.audit.program.near import Near, runs_itself
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.names import last_name
 
 # Decorators of these keep nothing; the functions only read what they are given.
 KEEPING_NOTHING = frozenset("torch functools dataclasses contextlib typing abc numba six".split())
+OFFERING = frozenset({"fire", "Fire", "defopt"})  # what makes commands of all that a script defines
 READING = frozenset("isinstance getattr hasattr setattr len str repr type wraps update_wrapper join format".split())
 
 
@@ -53,7 +54,10 @@ class Mentioned:
                 decorators = stmt.decorator_list if isinstance(stmt, (ast.ClassDef, ast.FunctionDef)) else ()
                 if any(self._may_keep(module, d) for d in decorators):
                     todo.append((module, stmt))
-        todo += [(m, s) for m in self.starts for s in m.tree.body]
+        # Code that is not here may call what a library defines; what a script does, some code of the program has to name.
+        defining = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        scripts = {m for m in self.starts if runs_itself(m) and OFFERING.isdisjoint(m.words)}
+        todo += [(m, s) for m in self.starts for s in m.tree.body if m not in scripts or not isinstance(s, defining)]
         loading = self.program.loaded.loading
         found: set[str] = set()
         seen: set[int] = set()
