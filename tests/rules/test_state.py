@@ -105,7 +105,7 @@ def test_without_a_scaler_nothing_is_saved_or_loaded() -> None:
 def test_a_half_model_saved_under_o2_needs_a_cast_of_its_own_for_deployment_which_is_noted() -> None:
     tail = 'torch.save(model.state_dict(), "export.pt")\n'
     result = rewrite(apex(prepare=INITIALIZE.replace("O1", "O2"), tail=tail))
-    assert "checkpoints hold float32" in found(result, "AMP112")[0].message
+    assert "; checkpoints hold float32, as before)" in found(result, "AMP112")[0].message
 
 
 def test_another_state_dict_is_left_alone() -> None:

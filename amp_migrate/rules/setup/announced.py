@@ -174,8 +174,8 @@ def _levels(m: Migration, init: Init) -> None:
     named, halves = " and ".join(heavy), init.only("cast_model_outputs") is None and _gives_half(m)
     if len(possible) == 1:
         message = (
-            f"{named} kept float16 weights; autocast keeps float32 weights and casts per operation (checkpoints hold "
-            "float32, memory and speed can differ)"
+            f"{named} kept float16 weights; autocast keeps float32 weights and casts per operation (memory "
+            "and speed can differ; checkpoints hold float32, as before)"
         )
         message += "; models give half where they gave float32, cast where that is seen to matter" if halves else ""
     else:

@@ -81,7 +81,8 @@ CODES = (
         "amp.initialize",
         apex="O2 keeps float16 weights with float32 master weights; O3 runs purely in float16.",
         native="Autocast keeps float32 weights and casts per operation, as O1 did.",
-        why="There is no native O2. Results are at least as accurate; memory and speed can differ, checkpoints hold float32.",
+        why="There is no native O2. Results are at least as accurate; memory and speed can differ; checkpoints hold float32, as "
+        "before.",
         links=(
             "https://nvidia.github.io/apex/amp.html#o2-almost-fp16-mixed-precision",
             "https://pytorch.org/docs/stable/amp.html",
