@@ -256,7 +256,7 @@ def _with_doubts(results: list[FileResult], doubts: list[Doubt], output: Output)
         if any(f.code in doubt.told_by and first <= f.line <= last for f in result.findings):
             continue
         finding = Finding(doubt.line, 1, doubt.code, doubt.construct, "note", doubt.verdict, doubt.message)
-        finding = replace(finding, about=doubt.about)
+        finding = replace(finding, alike=doubt.alike)
         if finding not in result.findings:
             result.findings = sorted([*result.findings, finding])
     return results

@@ -75,9 +75,7 @@ class Finding:
     review: Review
     message: str
     cause: Cause | None = field(default=None, compare=False)  # the site that this one waits for
-    about: str = field(
-        default="", compare=False
-    )  # what its message quotes of this place: of others the same may be said
+    alike: str = field(default="", compare=False)  # what of its message is said of other places as well; else all of it
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -16,8 +16,7 @@ class Doubt:
     the migration unit that wrote there with Apex; "review" and "look" are told beside the migration, which stands.
     `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
     between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
-    a rule may write otherwise, for the doubt to go. `about`: what the message
-    quotes or names of this place; of others the same may be said.
+    a rule may write otherwise, for the doubt to go. `alike`: what of the message is said of other places as well.
     """
 
     path: str
@@ -29,7 +28,7 @@ class Doubt:
     told_by: tuple[str, ...] = ()
     near: tuple[int, int] | None = None
     remedy: tuple[str, int] | None = None
-    about: str = ""
+    alike: str = ""
 
     @property
     def refusal(self) -> str:

@@ -43,8 +43,7 @@ def once(found: Iterable[Found]) -> Iterator[Found]:
     the others are."""
     alike: dict[tuple[str, str, str], list[Found]] = {}
     for result, finding in found:
-        said = finding.message.replace(finding.about, "", 1)
-        alike.setdefault((finding.code, finding.review, said), []).append((result, finding))
+        alike.setdefault((finding.code, finding.review, finding.alike or finding.message), []).append((result, finding))
     for (result, finding), *others in alike.values():
         if others:
             message = f"{finding.message} (and {len(others)} more: {_places(result.path, others)})"

@@ -72,7 +72,8 @@ class Output:
         about: str = "",
     ) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-        self.add(module, Finding(line, column, code, construct, status, review, message, about=about))
+        alike = message.replace(about, "", 1) if about else ""
+        self.add(module, Finding(line, column, code, construct, status, review, message, alike=alike))
 
     def add(self, module: Module, finding: Finding) -> None:
         self._take(module, [finding])

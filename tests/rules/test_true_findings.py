@@ -517,12 +517,16 @@ LEAVING = """
 
 @pytest.mark.parametrize(
     ("first", "second", "lines"),
-    [("x.sum()", "torch.sum(rows, 0)", 1), ("x.sum()", "rows.exp()", 2)],
+    [
+        ("x.sum()", "torch.sum(rows, 0)", 1),
+        ("x.sum()", "rows.exp().cpu().numpy()", 1),
+        ("x.sum()", "rows.half().sum()", 2),
+    ],
 )
 def test_the_same_said_of_other_code_takes_one_line_of_a_report(first: str, second: str, lines: int) -> None:
     result = rewrite(LEAVING.format(first=first, second=second))
     found = [f for f in result.findings if f.code == "AMP535"]
-    assert [f.about for f in found] == [first, second]
+    assert [f.line for f in found] == [6, 10]
     shown = [line for line in text.render(Report([result], 1), "rewritten").splitlines() if "AMP535" in line]
     assert len(shown) == lines
     assert f" AMP535 {first}: what model gives" in shown[0]
@@ -570,9 +574,9 @@ def test_what_is_handed_to_several_functions_and_made_anew_for_them_takes_one_li
         "other.py": SWITCHED.replace("import argparse\n", "import argparse\n    import sys\n"),
     }
     results = rewrite_files(files)
-    for code, about in (("AMP531", "called from "), ("AMP854", "line "), ("AMP220", "evaluate")):
+    for code in ("AMP531", "AMP854", "AMP220"):
         found = [f for r in results.values() for f in r.findings if f.code == code and f.review != "as-is"]
         assert len({f.message for f in found}) > 1
-        assert any(f.about.startswith(about) for f in found)
+        assert len({f.alike for f in found}) == 1
         shown = text.render(Report(list(results.values()), 2), "rewritten").splitlines()
         assert len([line for line in shown if f" {code} " in line]) == 1, code

@@ -92,6 +92,7 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
 ONCE = ("narrow", "perhaps unpatched")  # told once a file
 # What the rules tell of a line as well: that a value leaves the region there.
 LEAVING = frozenset("operation numpy file returned unseen gather".split())
+COMING = frozenset("operation numpy file unseen dtype".split())  # where a value that came half is used
 RAISING = frozenset({"inplace", "write", "module", "scaled", "half loss", "integer"})  # each place
 # What is told where only some opt level of those that may be asked for computed otherwise.
 ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write", "apart"})
@@ -136,7 +137,8 @@ class _Found:
             doubt = Doubt(module.path, line, code, "a value of an autocast region", message, verdict, told, near)
             if kind == "inplace":
                 doubt = replace(doubt, remedy=own)
-            doubt = replace(doubt, about=quoted(node))
+            alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
+            doubt = replace(doubt, alike=f"{alike}{' at O2 or O3' * self.asked}")
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 doubt = replace(doubt, remedy=(at[0].path, review.line(*at)))
             self.doubts.append(doubt)
@@ -190,15 +192,7 @@ class _Found:
                 "the autocast region it is float16 now. Put it in torch.autocast(..., enabled=False), on .float(), where that "
                 "matters"
             ), "review"
-        comes = f"what {value.origin} gives" if value.origin else "its argument"
-        if value.origin == CAST:
-            comes = "its argument is made half by the program itself"
-        elif value.now == "partly":
-            comes += " may be float16 outside of the autocast region"
-        elif value.now == "maybe":
-            comes += " is float16 outside of the autocast region where the model ends in a linear or convolution layer"
-        else:
-            comes += f" {'goes to the CPU' if value.host else 'leaves the autocast region'} as float16"
+        comes = self.comes(value)
         if kind == "inside":
             which = "O2" if self.both.floats(module) else "Apex"
             return (
@@ -282,6 +276,17 @@ class _Found:
                 "refuse",
             )
         return "", "look"
+
+    def comes(self, value: Value) -> str:
+        """How a value came to be half: where that is one cause of several places, one line tells of them."""
+        if value.origin == CAST:
+            return "its argument is made half by the program itself"
+        what = f"what {value.origin} gives" if value.origin else "its argument"
+        if value.now == "partly":
+            return f"{what} may be float16 outside of the autocast region"
+        if value.now == "maybe":
+            return f"{what} is float16 outside of the autocast region where the model ends in a linear or convolution layer"
+        return f"{what} {'goes to the CPU' if value.host else 'leaves the autocast region'} as float16"
 
     def off(self, module: Module, node: ast.AST) -> bool:
         """Whether a call stands where mixed precision is off: the other side of an `if` around it makes it in a region."""

@@ -362,7 +362,7 @@ def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:
     )
     told = ("AMP531",)
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", told)
-    return replace(doubt, about=came)
+    return replace(doubt, alike=message.replace(came, "", 1))
 
 
 def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
@@ -397,7 +397,7 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
     place = chain.place
     told = ("AMP502",) if kind == "lost" else ()
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
-    doubt = replace(doubt, about=came)
+    doubt = replace(doubt, alike=message.replace(came, "", 1))
     return doubt if kind == "lost" else replace(doubt, remedy=(doubt.path, doubt.line))
 
 
