@@ -1,10 +1,11 @@
-"""A model that goes to a method of an object whose class only its values tell: the regions in that are regions: AMP531."""
+"""A model that goes to a method of an object whose class only its values tell, or to a function that stands for another by then:
+the regions in that are regions: AMP531."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, doubts_of
 from tests.audit.test_precision import AFTER_HEAD, HEAD
 
 RUNNER = """
@@ -68,3 +69,43 @@ def test_a_region_in_a_method_of_an_object(
     region: str, around: str, taken: str, handed: str, wanted: list[str]
 ) -> None:
     assert lost(region, around, taken, handed) == wanted
+
+
+AGAIN = """
+from tools import evaluate
+
+def evaluate(model, loader):
+    with torch.no_grad()ON:
+        return [model(x) for x in loader]
+
+def main():
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    INIT
+    for x, y in loader:
+        loss = model(x).sum()
+        STEP
+    evaluate(model, loader)
+
+main()
+"""
+TOOLS = """
+import torch
+
+def evaluate(model, loader):
+    return [model(x) for x in loader]
+"""
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_function_that_is_defined_over_an_import_is_what_runs(guarded: bool) -> None:
+    text = HEAD + (AGAIN.replace("from tools", "if args.fp16:\n    from tools") if guarded else AGAIN)
+    before = text.replace("INIT", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")')
+    before = before.replace("ON:", ":").replace("STEP", STEP.replace("\n            ", "\n        "))
+    after = text.replace("from apex import amp\n", "").replace("INIT", 'scaler = torch.amp.GradScaler("cuda")')
+    after = after.replace("ON:", f", {ON.removeprefix('with ')}:").replace(
+        "STEP", AFTER_STEP.replace("\n            ", "\n        ")
+    )
+    after = after.replace("        loss = model(x).sum()", f"        {ON}:\n            loss = model(x).sum()")
+    found = doubts_of({"train.py": before, "tools.py": TOOLS}, {"train.py": after})
+    assert [d.path for d in found if "called from train.py" in d.message] == ["tools.py"] * guarded

@@ -32,7 +32,7 @@ class Program(Imports):
         super().__init__(texts, known, trees, above)
         self._definitions: dict[tuple[Scope, ast.expr, bool], Sequence[Function | Class]] = {}
         self._asking = False
-        self._known: dict[tuple[Scope, str], list[Function | Class]] = {}
+        self._known: dict[tuple[Scope, str, bool], list[Function | Class]] = {}
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
         self._bases: dict[Class, list[Class]] = {}
         self._external_bases: dict[Class, list[str]] = {}
@@ -104,14 +104,15 @@ class Program(Imports):
         found = scope.binder(name)
         if found is None:
             return self._starred(scope.module, name)
-        if (found, name) not in self._known:
-            self._known[found, name] = []  # what a name is while it is being found out: `a = b.c; b = a.d` ends
-            self._known[found, name] = self._bound(found, name)
-        return self._known[found, name]
+        key = (found, name, scope is not found)
+        if key not in self._known:
+            self._known[key] = []  # what a name is while it is being found out: `a = b.c; b = a.d` ends
+            self._known[key] = self._bound(found, name, within=scope is not found)
+        return self._known[key]
 
     def _starred(self, module: Module, name: str) -> list[Function | Class]:
         """What a name is that only `from x import *` can have brought."""
-        key = (module.top, name)
+        key = (module.top, name, False)
         if key not in self._known:
             self._known[key] = []
             self._known[key] = [
@@ -119,9 +120,13 @@ class Program(Imports):
             ]
         return self._known[key]
 
-    def _bound(self, found: Scope, name: str) -> list[Function | Class]:
+    def _bound(self, found: Scope, name: str, *, within: bool) -> list[Function | Class]:
+        """`within`: for functions in the scope, which run when all of it has: a later definition took the place of others."""
         result: list[Function | Class] = []
-        for node in found.bindings[name]:
+        nodes = found.bindings[name]
+        if within and len(nodes) > 1 and all(_defines(found.module, n) for n in nodes):
+            nodes = nodes[-1:]
+        for node in nodes:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 result.append(self.function_of(found.module, node))
             elif isinstance(node, ast.ClassDef):
@@ -395,6 +400,13 @@ class Program(Imports):
         filled = dict(zip(positional, call.args, strict=False))
         filled |= {k.arg: k.value for k in call.keywords if k.arg is not None}
         return filled
+
+
+def _defines(module: Module, node: ast.AST) -> bool:
+    """Whether a file always comes by a definition or an import of a name."""
+    stmt = module.parents[node] if isinstance(node, ast.alias) else node
+    defining = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return isinstance(stmt, defining) and module.parents.get(stmt) is module.tree
 
 
 def _in_order(module: Module, lists: list[list[ast.Call]]) -> list[ast.Call]:
