@@ -87,6 +87,17 @@ def test_other_uses_of_private_state_are_refused_with_the_whole_unit(use: str) -
     assert {"amp.initialize", "amp.scale_loss"} <= {f.construct for f in result.findings}
 
 
+@pytest.mark.parametrize(
+    ("use", "advice"),
+    [
+        ("print(amp._amp_state.opt_properties.options['cast_model_outputs'])", "delete that: autocast casts"),
+        (f"print({SCALE}._unskipped)", "write it anew on the GradScaler"),
+    ],
+)
+def test_what_replaces_private_state_is_told_by_what_it_is(use: str, advice: str) -> None:
+    assert advice in found(check_refused(apex(APEX_LOOP + use), "AMP404"), "AMP404")[0].message
+
+
 def test_the_scale_in_another_function_reaches_its_scaler() -> None:
     source = """
         import torch

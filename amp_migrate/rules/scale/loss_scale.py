@@ -288,6 +288,10 @@ def _replace(m: Migration, module: Module, node: ast.expr, site_node: ast.expr, 
 
 
 def _refuse(site: Site) -> Blocked:
-    return Blocked.at(
-        site, "AMP404", "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler"
-    )
+    message = "uses Apex's private state beyond reading the loss scale; write it anew on the GradScaler"
+    if "opt_properties" in site.construct:
+        message = (
+            "uses Apex's private settings; where they cast again what a model is given or gives, delete that: autocast casts "
+            "in a region around the call of the model, and .float() what leaves it"
+        )
+    return Blocked.at(site, "AMP404", message)
