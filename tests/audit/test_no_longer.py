@@ -79,3 +79,26 @@ def test_of_options_and_of_what_is_imported_nothing_is_said(receiver: str) -> No
         check("cfg.other", outside=f"\n    def ask({receiver.partition('.')[0]}s):\n        return {receiver}.amp\n")
         == []
     )
+
+
+def test_layers_of_torch_have_what_a_class_of_the_same_kind_had() -> None:
+    own = """
+    class LayerNorm(torch.nn.Module):
+        def __init__(self, size, eps=1e-12):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(size))
+            self.bias = torch.nn.Parameter(torch.zeros(size))
+            self.variance_epsilon = eps
+"""
+    fallen = "\n".join(f"    {line}" if line.strip() else line for line in own.splitlines())
+    fused = "from apex.normalization import FusedLayerNorm as LayerNorm"
+    before = f"    import torch\n    try:\n        {fused}\n    except ImportError:{fallen}"
+    rest = """
+
+    def init(module):
+        if isinstance(module, torch.nn.Linear) and module.bias is not None:
+            module.bias.data.zero_()
+        print(module.weight, LayerNorm(2), module.variance_epsilon)
+"""
+    found = [d.message for d in doubts(before + rest, "    import torch\n    from torch.nn import LayerNorm" + rest)]
+    assert found == ["nothing in sight sets an attribute variance_epsilon any more: see what module is here"]

@@ -19,6 +19,13 @@ from amp_migrate.audit.unset.fields import gives, made_here, one_object
 from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.names import OPTIONS, last_name
 
+# What layers of torch's have of themselves, of which a program may make any.
+OF_LAYERS = frozenset(
+    "weight bias eps affine elementwise_affine normalized_shape num_features momentum running_mean running_var "
+    "num_batches_tracked track_running_stats in_features out_features in_channels out_channels num_embeddings embedding_dim "
+    "training".split()
+)
+
 
 def no_longer_given(review: Review) -> Iterator[Doubt]:
     lost = _lost(review)
@@ -44,7 +51,9 @@ def no_longer_given(review: Review) -> Iterator[Doubt]:
 
 
 def _unset(review: Review, attr: str) -> bool:
-    """Whether nothing in sight gives anything an attribute: no statement, no class, no parser of options."""
+    """Whether nothing in sight gives anything an attribute: no statement, no class, no parser of options; nor a layer of torch's."""
+    if attr in OF_LAYERS:
+        return False
     if attr in declared(review.after) or review.after.methods_named(attr):
         return False
     if any(attr in cls.scope.bindings for cls in review.after.classes):
