@@ -231,3 +231,22 @@ def test_a_flag_of_the_function(ask: str, known: bool) -> None:
 
     assert bool(read(body)) is known
     assert not read(held)
+
+
+HOLDING = """
+    class Task:
+        def __init__(self, task, args):
+            self.task = task
+            self.task.task = args.task
+
+        def step(self, loss):
+            {test}
+                {run}
+"""
+
+
+def test_an_object_that_keeps_another_under_its_own_name() -> None:
+    """Asked what `self.task` is, the check asked what `self.task.task` is set on, and so on."""
+    before = HOLDING.format(test="if self.task is not None:", run="self.task.run(loss)")
+    after = HOLDING.format(test="if True:", run="self.task.run(loss, None)")
+    assert "self.task.run is read here in every run" in " ".join(d.message for d in doubts(before, after))

@@ -34,6 +34,7 @@ class Meant:
         self.chains = chains
         self.program = chains.program
         self.values = chains.forwards.values
+        self._held: dict[tuple[Scope, ast.expr, int], tuple[object, ...]] = {}
 
     def around(self, module: Module, node: ast.AST) -> Iterator[Said]:
         """What has come out how where a node runs."""
@@ -68,7 +69,9 @@ class Meant:
         if came:
             yield from self.said(home, self.chains.tests(home, value), depth)
 
-    def given(self, scope: Scope, name: ast.Name | ast.Attribute) -> list[tuple[Module, ast.expr]] | None:
+    def given(
+        self, scope: Scope, name: ast.Name | ast.Attribute, depth: int = DEPTH
+    ) -> list[tuple[Module, ast.expr]] | None:
         """All that a name or attribute is given, each with its file; None where something else gives it a value too."""
         if isinstance(name, ast.Name):
             home = scope.binder(name.id)
@@ -77,10 +80,10 @@ class Meant:
                 n.value for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1 and _plain(n.targets[0])
             ]
             return [(home.module, v) for v in found] if home is not None and len(found) == len(nodes) else None
-        holder = self.held(scope, name.value)
+        holder = self.held(scope, name.value, depth)
         stored: list[tuple[Module, ast.expr]] = []
         for module, target, value, item in self.values.fields(name.attr):
-            if self.held(module.scope_of(target), target.value) != holder:
+            if self.held(module.scope_of(target), target.value, depth) != holder:
                 continue
             if value is None or item:
                 return None
@@ -90,11 +93,18 @@ class Meant:
     def held(self, scope: Scope, expr: ast.expr, depth: int = DEPTH) -> tuple[object, ...]:
         """What an expression names, so that two names of one thing are equal: `params` of a constructor and the
         `self.params` that it becomes."""
+        key = (scope, expr, depth)
+        if key not in self._held:
+            self._held[key] = self._holds(scope, expr, depth)
+        return self._held[key]
+
+    def _holds(self, scope: Scope, expr: ast.expr, depth: int) -> tuple[object, ...]:
         owner = self.program.is_self(scope, expr)
         if owner is not None:
             return ("self", min(f"{c.module.path} {c.qualname}" for c in self.program.family(owner)))
         if isinstance(expr, (ast.Name, ast.Attribute)) and depth:
-            given = self.given(scope, expr) if isinstance(expr, ast.Name) or self._of_self(scope, expr) else None
+            followed = isinstance(expr, ast.Name) or self._of_self(scope, expr)
+            given = self.given(scope, expr, depth - 1) if followed else None
             if (
                 given is not None
                 and len(given) == 1
