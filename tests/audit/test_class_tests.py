@@ -187,3 +187,17 @@ def test_a_test_that_runs_before_the_conversion_finds_none(before: str, after: s
         after=after,
     )
     assert len([d for d in doubts_of({"train.py": was}, {"train.py": now}) if d.code == "AMP653"]) == said
+
+
+@pytest.mark.parametrize(("imports", "told"), [("", 0), ("import export\n", 1)])
+def test_files_of_another_program_see_no_such_objects(imports: str, told: int) -> None:
+    wrapped = WRAP.format(
+        imports="from apex.parallel import DistributedDataParallel as DDP", optimizer="SGD", wrap="DDP"
+    )
+    wrapped = f"{imports}{wrapped.replace('SGD(', 'torch.optim.SGD(')}"
+    now = wrapped.replace("from apex.parallel import DistributedDataParallel as DDP", "").replace("DDP(", "Native(")
+    export = SAVE.format(test="if isinstance(model, torch.nn.parallel.DistributedDataParallel)")
+    other = "from apex import amp\nimport export\nmodel = amp.initialize(read(), opt_level='O1')\nexport.save(model, None)\n"
+    files = {"train.py": wrapped, "save.py": "def save(*given):\n    pass\n", "export.py": export, "other.py": other}
+    after = {"train.py": now, "other.py": "import export\nmodel = read()\nexport.save(model, None)\n"}
+    assert len([d for d in doubts_of(files, after) if d.code == "AMP653"]) == told

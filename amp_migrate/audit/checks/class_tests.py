@@ -62,7 +62,9 @@ def check(review: Review) -> Iterable[Doubt]:
     replaced = list(_replaced(review))
     if not replaced:
         return
-    near = {m.path for m in mixed(review).near}
+    both = mixed(review)
+    near = {m.path for m in both.near}
+    with_it = {r: {m.path for m in both.nearness.files([r.module])} for r in replaced}  # the files of its programs
     own = {t: _own(review, near, t) for t in {r.torch for r in replaced}}
     for path in sorted(near):
         module = review.after.modules.get(path)
@@ -70,7 +72,7 @@ def check(review: Review) -> Iterable[Doubt]:
             continue
         asking: list[ast.Call | ast.Compare] = [*module.calls(), *syntax.every(module.tree, ast.Compare)]
         for node in asking:
-            yield from _asked(review, module, node, replaced, own)
+            yield from _asked(review, module, node, [r for r in replaced if path in with_it[r]], own)
 
 
 def _replaced(review: Review) -> Iterator[Replaced]:
