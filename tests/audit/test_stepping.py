@@ -663,3 +663,30 @@ for x, y in loader:
     stepped = renamed.replace("scaler.step(optimizer)", "scaler.step(optimizer)\n    scaler.update()")
     assert [d.code for d in doubts(text, stepped) if "more paths" in d.message] == ["AMP232"]  # they are not followed
     assert not [d for d in doubts(text, renamed) if "more paths" in d.message]
+
+
+@pytest.mark.parametrize("scripts", [1, 2, 7])
+def test_steps_that_many_scripts_come_by_are_told_once(scripts: int) -> None:
+    branches = "".join(f"        if args.flag{i}:\n            scaler.update()\n" for i in range(40))
+    trainer = f"""
+import torch
+from torch.amp import GradScaler
+
+def train(args, model, optimizer, loader):
+    scaler = GradScaler("cuda")
+    for x, y in loader:
+        optimizer.zero_grad()
+        scaler.scale(model(x).sum()).backward()
+        scaler.step(optimizer)
+{branches}
+"""
+    runs = {
+        f"run{i}.py": "from trainer import train\n\ntrain(args, model, optimizer, loader)\n" for i in range(scripts)
+    }
+    after = trainer.replace("scaler.step(optimizer)", "scaler.step(optimizer)\n        scaler.update()")
+    found = [d for d in doubts_of({"trainer.py": trainer, **runs}, {"trainer.py": after}) if "more paths" in d.message]
+    assert [(d.path, d.code) for d in found] == [("run0.py", "AMP232")]
+    said = found[0].message
+    assert said.startswith("this script has more paths than were followed")
+    assert ("(so has run1.py)" in said) == (scripts == 2)
+    assert ("(so have run1.py, run2.py, run3.py, run4.py and 2 more)" in said) == (scripts == 7)

@@ -40,6 +40,7 @@ from amp_migrate.audit.stepping.runs import Runs
 from amp_migrate.audit.stepping.traces import differences
 from amp_migrate.findings import Code
 
+NAMED = 4  # scripts that are named beside the first of several
 _LINK = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
 
 CODES = (
@@ -96,12 +97,13 @@ def check(review: Review) -> Iterable[Doubt]:
         had = {(d.line, d.path, d.message) for d in _faults(review, old, before=True)}
         faults = [d for d in faults if (d.line, d.path, d.message) not in had]
     yield from faults
-    told: set[Module] = set()
+    starts: dict[Module, Owner] = {}
     for owner in lost if any(map(_steps_change, review.changes.values())) else ():
         module = owner.module if isinstance(owner, Function) else owner
-        if module not in told and (module.path in review.changes or not _is_of_tests(module)):
-            told.add(module)
-            yield _not_followed(review, owner)
+        if module.path in review.changes or not _is_of_tests(module):
+            starts.setdefault(module, owner)
+    if starts:
+        yield _not_followed(review, starts)
 
 
 def _relevant(module: Module) -> bool:
@@ -289,9 +291,16 @@ def _is_of_tests(module: Module) -> bool:
     return path.stem.startswith("test_") or path.stem.endswith(("_test", "conftest"))
 
 
-def _not_followed(review: Review, owner: Owner) -> Doubt:
-    module = owner.module if isinstance(owner, Function) else owner
+def _not_followed(review: Review, starts: dict[Module, Owner]) -> Doubt:
+    """One doubt for all that comes by the same steps, at the first of the files that change."""
+    module = next((m for m in starts if m.path in review.changes), next(iter(starts)))
+    owner = starts[module]
     node: ast.AST = owner.node if isinstance(owner, Function) else owner.tree.body[0]
     name = f"{owner.name}()" if isinstance(owner, Function) else "this script"
-    message = f"{name} has more paths than were followed: check that each backward has one step and one update"
+    others = [
+        f"{o.name}() of {m.path}" if isinstance(o, Function) else m.path for m, o in starts.items() if m is not module
+    ]
+    also = f" (so {'has' if len(others) == 1 else 'have'} {', '.join(others[:NAMED])}" if others else ""
+    also += f" and {len(others) - NAMED} more" * (len(others) > NAMED) + ")" * bool(others)
+    message = f"{name} has more paths than were followed{also}: check that each backward has one step and one update"
     return review.doubt(module, node, "AMP232", "optimizer.step", message, "review")
