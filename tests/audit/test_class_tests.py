@@ -201,3 +201,19 @@ def test_files_of_another_program_see_no_such_objects(imports: str, told: int) -
     files = {"train.py": wrapped, "save.py": "def save(*given):\n    pass\n", "export.py": export, "other.py": other}
     after = {"train.py": now, "other.py": "import export\nmodel = read()\nexport.save(model, None)\n"}
     assert len([d for d in doubts_of(files, after) if d.code == "AMP653"]) == told
+
+
+def test_each_of_several_programs_is_told_of_its_own_objects() -> None:
+    imports = "from apex.parallel import DistributedDataParallel as DDP"
+    wrapped = WRAP.format(imports=imports, optimizer="torch.optim.SGD", wrap="DDP")
+    test = "if isinstance(model, torch.nn.parallel.DistributedDataParallel)"
+    files, after = dict[str, str](), dict[str, str]()
+    for name in ("one", "two"):
+        files[f"{name}/save.py"] = SAVE.format(test=test)
+        files[f"{name}/train.py"] = wrapped.replace("from save", f"from {name}.save")
+        after[f"{name}/train.py"] = files[f"{name}/train.py"].replace(imports, "").replace("DDP(", "Native(")
+    found = [d for d in doubts_of(files, after) if d.code == "AMP653"]
+    assert [(d.path, f"of {d.path.replace('save', 'train')})" in d.message) for d in found] == [
+        ("one/save.py", True),
+        ("two/save.py", True),
+    ]

@@ -77,7 +77,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _replaced(review: Review) -> Iterator[Replaced]:
     """The classes of Apex's that a changed file used for more than questions, and does not name any more."""
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, Module]] = set()
     for change in review.changes.values():
         named = [(n, name.rpartition(".")[2]) for n, name in mentions(review.before, change.before, "apex.")]
         named = [(node, last) for node, last in named if last in TORCH and not change.before.only_asked(node)]
@@ -89,8 +89,11 @@ def _replaced(review: Review) -> Iterator[Replaced]:
             if last in left:
                 continue
             for other in TORCH[last]:
-                if after & {other, *(k for k, v in MADE_BY.items() if v == other)} and (last, other) not in seen:
-                    seen.add((last, other))
+                if (
+                    after & {other, *(k for k, v in MADE_BY.items() if v == other)}
+                    and (last, other, change.before) not in seen
+                ):
+                    seen.add((last, other, change.before))
                     yield Replaced(MADE_BY.get(last, last), other, change.before, getattr(node, "lineno", 1))
 
 
