@@ -116,6 +116,23 @@ def test_another_model_is_to_be_seen() -> None:
 
 
 @pytest.mark.parametrize(
+    ("later", "wanted"),
+    [
+        ("model.head = torch.nn.Linear(1, 1)", True),
+        ('model.add_module("head", torch.nn.Linear(1, 1))', True),
+        ("optimizer.add_param_group({'params': other.parameters()})", True),
+        ("model.name = 'net'", False),
+        ("other.head = torch.nn.Linear(1, 1)", False),
+    ],
+)
+def test_a_model_that_grows_after_its_optimizer_was_made_is_to_be_seen(later: str, wanted: bool) -> None:
+    source = PROGRAM.format(made=textwrap.indent(ALL.strip("\n"), "    "), model="model", clipped="model")
+    source = source.replace("    optimizer = make(model)\n", f"    optimizer = make(model)\n    {later}\n")
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP304"]
+    assert (finding.review == "look") is wanted
+
+
+@pytest.mark.parametrize(
     ("more", "wanted"),
     [
         ("def thaw(model):\n    for p in model.parameters():\n        p.requires_grad = True\n", True),

@@ -16,6 +16,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
 
+ADDING = ("add_module", "register_module", "register_parameter")
 Held = tuple[Module, ast.expr, bool]  # a model, and whether parameters that are frozen then are left out
 
 
@@ -26,8 +27,14 @@ def steps_whole(m: Migration, module: Module, optimizer: ast.expr, model: ast.ex
     held = [_held(m.project, v.module, v.node) if isinstance(v.node, ast.Call) else None for v in made]
     if not made or any(v.kind != "call" for v in made) or not _known(m.project, module, model):
         return False
+    if any("add_param_group" in each.text for each in m.unit.reach):
+        return False
     return all(
-        one is not None and _same(m.project, (module, model), one[:2]) and not (one[2] and _thawed(m)) for one in held
+        one is not None
+        and _same(m.project, (module, model), one[:2])
+        and not _grows(m.project, *one[:2])
+        and not (one[2] and _thawed(m))
+        for one in held
     )
 
 
@@ -61,6 +68,23 @@ def _given(
             given = dict(project.arguments(function, call)).get(name) if where in near else None
             if given is not None and depth:
                 yield from _given(project, where, given, near, depth - 1)
+
+
+def _grows(project: Project, module: Module, model: ast.expr) -> bool:
+    """Whether a model is given further parts below where its parameters are taken: `model.head = nn.Linear(8, 2)`."""
+    for where, given in _given(project, module, model, in_process(project, (module,))):
+        text, scope = where.source(given), where.scope_of(given)
+        for node in where.nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                holders = [t.value for t in node.targets if isinstance(t, ast.Attribute)]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDING:
+                holders = [node.func.value]
+            else:
+                continue
+            below = node.lineno > given.lineno and where.scope_of(node) is scope
+            if below and any(where.source(holder) == text for holder in holders):
+                return True
+    return False
 
 
 def _thawed(m: Migration) -> bool:
