@@ -217,3 +217,4 @@ def test_each_of_several_programs_is_told_of_its_own_objects() -> None:
         ("one/save.py", True),
         ("two/save.py", True),
     ]
+    assert len({d.alike for d in found}) == 1  # told in one line

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from amp_migrate.audit.doubts import Doubt, Verdict
@@ -126,11 +127,13 @@ def _asked(
         true_was = not was.isdisjoint((r.apex, f"apex.{r.apex}"))
         if true_now and not true_was and not _as_made(module, node) and not _before_converted(review, module, node, r):
             verdict: Verdict = "review" if r.torch.endswith("Norm") else "look"
+            place = f"(line {r.line} of {r.module.path})"
             message = (
-                f"{text}: Apex's {r.apex} was no {r.torch} of torch, which takes its place (line {r.line} of {r.module.path}): this "
-                "is true of it now. See that what follows is meant for it"
+                f"{text}: Apex's {r.apex} was no {r.torch} of torch, which takes its place {place}: this is true of it now. "
+                "See that what follows is meant for it"
             )
-            yield Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, verdict)
+            doubt = Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, verdict)
+            yield replace(doubt, alike=message.replace(text, "", 1).replace(place, "", 1))
             return
         where = own[r.torch]
         alone = was.isdisjoint((r.torch, f"torch.{r.torch}"))
