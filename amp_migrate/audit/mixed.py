@@ -335,7 +335,7 @@ class Mixed(Prepared):
         key = (side is self.after, function)
         if key not in self._called:
             self._called[key] = [
-                self._enabled(side, region, Place(module.scope_of(call)))
+                self._enabled(side, region, side.predicates.anywhere(module.scope_of(call)))
                 for module in side.forwards.modules
                 if "autocast" in module.text
                 for call in module.calls()
@@ -350,8 +350,9 @@ class Mixed(Prepared):
             return f"{syntax.text(region.call)} {'after' if side is self.after else 'before'}"
         if region.enabled is None:
             return True
-        own = place if region.module is place.scope.module else Place(region.module.scope_of(region.call))
-        return side.predicates.of(region.enabled, own)
+        if region.module is not place.scope.module:
+            place = side.predicates.anywhere(region.module.scope_of(region.call))
+        return side.predicates.of(region.enabled, place)
 
     @cached_property
     def running(self) -> dict[ast.Call, Forward]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
-from amp_migrate.audit.program.near import Near, runs_itself
+from amp_migrate.audit.program.near import Near, near_in, runs_itself
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forwards
@@ -52,7 +52,7 @@ class Prepared:
 
     @cached_property
     def nearness(self) -> Near:
-        return self.review.once(Near, lambda: Near(self.review.before))
+        return near_in(self.review.before)
 
     @cached_property
     def before(self) -> Side:

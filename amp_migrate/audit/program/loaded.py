@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.by_name import COMPUTED, IMPORTERS, MOST, loading, of_any_package, packaged
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
-from amp_migrate.audit.program.near import Near
+from amp_migrate.audit.program.near import near_in
 
 if TYPE_CHECKING:
     from amp_migrate.audit.program.program import Program
@@ -101,4 +101,4 @@ class ByName:
     @cached_property
     def _alone(self) -> list[Module]:
         """The files of classes for torch that no import statement names, and that may be loaded by a name out of sight."""
-        return Near(self.program).alone
+        return near_in(self.program).alone

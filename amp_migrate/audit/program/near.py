@@ -109,6 +109,14 @@ class Near:
         return _closure(start, lambda m: self.importers.get(m, set()))
 
 
+def near_in(program: Program) -> Near:
+    """Which file imports which in a program: found out once."""
+    known: Near | None = program.__dict__.get("_near")
+    if known is None:
+        known = program.__dict__["_near"] = Near(program)
+    return known
+
+
 def _closure(start: Iterable[Module], edges: Callable[[Module], set[Module]]) -> set[Module]:
     found = set(start)
     todo = list(found)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.by_name import IMPORTERS
 from amp_migrate.audit.program.module import Class, Function, Module
-from amp_migrate.audit.program.near import Near, runs_itself
+from amp_migrate.audit.program.near import near_in, runs_itself
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.names import last_name
 
@@ -28,7 +28,7 @@ class Mentioned:
 
     def __init__(self, program: Program, starts: Iterable[Module]) -> None:
         self.program = program
-        self.starts = sorted(Near(program).leading_to(starts), key=lambda m: m.path)
+        self.starts = sorted(near_in(program).leading_to(starts), key=lambda m: m.path)
         self._names: frozenset[str] | None = None
         self._decorators: dict[ast.expr, bool] = {}
 

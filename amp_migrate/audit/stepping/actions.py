@@ -27,6 +27,7 @@ class Actions(Losses):
         self.asked = Asked(bodies, machine)
         self._of: dict[tuple[ast.AST, int], list[Ident]] = {}
         self._divides: dict[ast.AST, bool] = {}
+        self._losses: dict[tuple[ast.expr, int, int], list[Ident]] = {}  # the optimizers of their models
 
     def _act(self, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
         scope = action.module.scope_of(action.node)
@@ -109,9 +110,13 @@ class Actions(Losses):
         """The optimizers of the models that a loss is computed of: of a penalty on weights, of centers that a loss keeps."""
         if self.machine.single:
             return []
-        known = sorted(self.machine.optimizers)
-        given = self.made_from(scope, loss)
-        return sorted({o for value in given for o in self.parameters.optimizers(scope, value, known)})
+        known = self.machine.optimizers
+        key = (loss, len(known), len(self.objects.made))  # of which there only get to be more
+        if key not in self._losses:
+            given = self.made_from(scope, loss)
+            found = {o for value in given for o in self.parameters.optimizers(scope, value, sorted(known))}
+            self._losses[key] = sorted(found)
+        return self._losses[key]
 
     def _unknown(self, state: State) -> State:
         return state.put({o: state.of(o)._replace(held=OPEN) for o in sorted(self.machine.optimizers)})

@@ -69,6 +69,7 @@ class Bodies:
         self._kept_names: dict[str, bool] = {}
         self._ordered: dict[ast.AST, list[Action]] = {}
         self._acting: dict[ast.AST, bool] = {}
+        self._callees: dict[ast.Call, list[Function]] = {}
         if isinstance(only, Bodies):
             self.own = only.own
             self.by_node = {action.node: action for actions in self.own.values() for action in actions}
@@ -196,6 +197,11 @@ class Bodies:
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project's functions that a call may run."""
+        if call not in self._callees:
+            self._callees[call] = self._found_callees(module, call)
+        return self._callees[call]
+
+    def _found_callees(self, module: Module, call: ast.Call) -> list[Function]:
         scope = module.scope_of(call)
         found = self._functions(self.program.definitions(scope, call.func, guess=False))
         if found:

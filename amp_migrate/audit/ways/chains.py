@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from amp_migrate.audit.program import syntax
@@ -39,7 +40,7 @@ class Chain:
     def start(self) -> Step:
         return self.steps[0]
 
-    @property
+    @cached_property
     def open(self) -> bool:
         return self.start.function is not None and not self.command
 

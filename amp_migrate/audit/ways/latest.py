@@ -179,6 +179,17 @@ def _renewed(
 ) -> list[tuple[Scope, ast.expr]] | None:
     """What a method that is called on an object before a node surely gives a field of it: `trainer.load_best()`, which makes
     `self.model` anew. Empty where one may do so or not; None where none does."""
+    known: dict[tuple[ast.AST, ast.expr, str], list[tuple[Scope, ast.expr]] | None]
+    known = program.__dict__.setdefault("_renewed", {})
+    key = (node, holder, field)
+    if key not in known:
+        known[key] = _found_renewed(program, module, node, holder, field)
+    return known[key]
+
+
+def _found_renewed(
+    program: Program, module: Module, node: ast.AST, holder: ast.expr, field: str
+) -> list[tuple[Scope, ast.expr]] | None:
     cls = program.is_self(module.scope_of(node), holder)
     if cls is None:
         values = _before(module, node, syntax.text(holder)) if isinstance(holder, ast.Name) else None
@@ -265,8 +276,15 @@ def _complete(function: Function, given: dict[str, ast.expr]) -> bool:
 
 def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
     """The values of the nearest assignment before a node, in the blocks around it; None where what stands there may have
-    assigned it or not."""
-    stmt: ast.AST = module.statement(node)
+    assigned it or not. Kept with the file: many ways come by one place."""
+    known: dict[tuple[ast.AST, str], list[ast.expr] | None] = module.__dict__.setdefault("_before", {})
+    stmt = module.statement(node)
+    if (stmt, name) not in known:
+        known[stmt, name] = _found_before(module, stmt, name)
+    return known[stmt, name]
+
+
+def _found_before(module: Module, stmt: ast.AST, name: str) -> list[ast.expr] | None:
     while True:
         holder = module.parents.get(stmt)
         if holder is None or isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):

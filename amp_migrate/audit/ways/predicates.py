@@ -32,6 +32,7 @@ class Place:
     scope: Scope
     filled: Mapping[str, tuple[ast.expr, Place]] = field(default_factory=dict)
     chain: Chain | None = None  # the way on which it is read
+    formulas: dict[tuple[ast.expr, int, frozenset[ast.expr]], Formula] = field(default_factory=dict, compare=False)
 
 
 class Predicates:
@@ -47,6 +48,14 @@ class Predicates:
         self._says_apex: dict[tuple[Scope, ast.expr], bool] = {}
         self._given: dict[tuple[Chain, bool, frozenset[ast.expr]], Formula] = {}
         self._taken_back: dict[str, list[Formula]] = {}  # by option
+        self._unfinished = 0  # options of which that is being found out
+        self._anywhere: dict[Scope, Place] = {}
+
+    def anywhere(self, scope: Scope) -> Place:
+        """A scope on whatever way."""
+        if scope not in self._anywhere:
+            self._anywhere[scope] = Place(scope)
+        return self._anywhere[scope]
 
     def places(self, chain: Chain) -> list[Place]:
         """The scopes along a way, each with its parameters as the call before it filled them."""
@@ -64,7 +73,7 @@ class Predicates:
                 if arguments is not None:
                     for name, default in _defaults(step.function.node):
                         if name not in filled:
-                            filled[name] = (default, Place(step.function.scope.parent or scope))
+                            filled[name] = (default, self.anywhere(step.function.scope.parent or scope))
             place = Place(scope, filled, chain)
             found.append(place)
             before = (step, place)
@@ -91,6 +100,14 @@ class Predicates:
     def of(self, expr: ast.expr, place: Place, depth: int = 0) -> Formula:
         if isinstance(expr, ast.Constant):
             return bool(expr.value)
+        if self._unfinished:  # what is found while something else is being found out may lack that
+            return self._of(expr, place, depth)
+        key = (expr, depth, self._making)
+        if key not in place.formulas:
+            place.formulas[key] = self._of(expr, place, depth)
+        return place.formulas[key]
+
+    def _of(self, expr: ast.expr, place: Place, depth: int) -> Formula:
         told = by_version(place.scope.module, expr)
         if told is not None:
             return told
@@ -130,10 +147,12 @@ class Predicates:
         key = syntax.text(option)
         if key not in self._taken_back:
             self._taken_back[key] = []  # while it is being found out
+            self._unfinished += 1
             self._taken_back[key] = [
-                negation(conjunction([self.of(t, Place(module.scope_of(t)), 1) for t in tests]))
+                negation(conjunction([self.of(t, self.anywhere(module.scope_of(t)), 1) for t in tests]))
                 for module, tests in taken_back(self.program, self.values, self.chains, option)
             ]
+            self._unfinished -= 1
         return self._taken_back[key]
 
     def _compare(self, expr: ast.Compare, place: Place, depth: int) -> Formula:
@@ -257,7 +276,7 @@ class Predicates:
                 return unknown
             enabled = argument(origin.node, "enabled", GRAD_SCALER[maker]) or ast.Constant(True)
             if len(origins) == 1:
-                parts.append(self.of(enabled, Place(origin.module.scope_of(origin.node)), depth + 1))
+                parts.append(self.of(enabled, self.anywhere(origin.module.scope_of(origin.node)), depth + 1))
             elif not isinstance(enabled, ast.Constant) or enabled.value:
                 parts.append(self._made(origin.module, origin.node, enabled, depth, chain))
         return disjunction(parts) if origins else unknown
@@ -305,7 +324,7 @@ class Predicates:
 
     def _says_so(self, scope: Scope, expr: ast.Attribute) -> bool:
         """Whether a field of `self` is only assigned in a `try` that imports Apex, and is true where that came."""
-        given = self._given_fields(expr, Place(scope))
+        given = self._given_fields(expr, self.anywhere(scope))
         if not given or any(v is None or not _beside_import(m, v) for m, v in given):
             return False
         return any(isinstance(v, ast.Constant) and v.value is True and not _caught(m, v) for m, v in given)
@@ -322,13 +341,13 @@ class Predicates:
                     return place.filled[expr.id]
                 return None
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                inside = place if scope is place.scope else Place(scope)
+                inside = place if scope is place.scope else self.anywhere(scope)
                 return (node.value, inside) if _is_switch(node.value) else None
             return None
         if isinstance(expr, ast.Attribute):
             found = self._given_fields(expr, place)
             if len(found) == 1 and (value := found[0][1]) is not None:
-                return value, Place(found[0][0].scope_of(value))
+                return value, self.anywhere(found[0][0].scope_of(value))
         return None
 
     def _given_fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
@@ -362,7 +381,7 @@ class Predicates:
         if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
             return None
         given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
-        return self._switched(scope.module, given, place if scope is place.scope else Place(scope), depth)
+        return self._switched(scope.module, given, place if scope is place.scope else self.anywhere(scope), depth)
 
     def _field_branches(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """The same of a field of the object, where one method gives it all of its values."""
@@ -372,7 +391,7 @@ class Predicates:
         if not 1 < len(given) == len(found) <= 4 or any(s is not scopes[0] for s in scopes):
             return None
         given.sort(key=lambda g: getattr(g[1], "lineno", 0))
-        return self._switched(given[0][0], [g[1:] for g in given], Place(scopes[0]), depth)
+        return self._switched(given[0][0], [g[1:] for g in given], self.anywhere(scopes[0]), depth)
 
     def _switched(
         self, module: Module, given: Sequence[tuple[ast.AST, ast.expr]], place: Place, depth: int
