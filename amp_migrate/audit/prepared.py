@@ -44,6 +44,7 @@ class Prepared:
         self._initialized: dict[Module, frozenset[Identity]] = {}
         self._floats: dict[Module, bool] = {}
         self._patches: dict[Module, bool] = {}
+        self._asks: dict[Module, bool] = {}
 
     @cached_property
     def near(self) -> list[Module]:
@@ -172,9 +173,11 @@ class Prepared:
 
     def asks(self, module: Module) -> bool:
         """Whether which opt level it is, O1 or one that makes outputs float32, is only known when the program runs."""
-        found = [s for s in self.around_of(module) if s.models and s.name == INITIALIZE]
-        open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
-        return open_ and self.patches(module) and not self.floats(module)
+        if module not in self._asks:
+            found = [s for s in self.around_of(module) if s.models and s.name == INITIALIZE]
+            open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
+            self._asks[module] = open_ and self.patches(module) and not self.floats(module)
+        return self._asks[module]
 
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch (O1) in the programs of a file."""

@@ -77,11 +77,11 @@ class Edits:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.expressions: dict[ast.AST, Code] = _Watched()
-        self.insertions: dict[ast.AST, list[tuple[Literal["before", "after"], Code]]] = _Watched()
-        self.statements: dict[ast.stmt, StatementEdit] = _Watched()
-        self.before: dict[ast.stmt, list[Code]] = _Watched()
-        self.after: dict[ast.stmt, list[Code]] = _Watched()
+        self.expressions: _Watched[ast.AST, Code] = _Watched()
+        self.insertions: _Watched[ast.AST, list[tuple[Literal["before", "after"], Code]]] = _Watched()
+        self.statements: _Watched[ast.stmt, StatementEdit] = _Watched()
+        self.before: _Watched[ast.stmt, list[Code]] = _Watched()
+        self.after: _Watched[ast.stmt, list[Code]] = _Watched()
         self.comments: dict[ast.stmt, list[str]] = {}  # lines to stand above a statement
         self.moves: dict[ast.stmt, ast.stmt] = {}
         self.conditions: dict[ast.stmt, str] = {}  # moved statement -> what it then stands under
@@ -239,8 +239,8 @@ class Edits:
     def _emitted(self) -> tuple[set[ast.AST], set[str]]:
         """Nodes of the original that emitted code quotes, and identifiers that its text mentions. Asked for each use of
         each name, and found anew only after an edit."""
-        watched = (self.expressions, self.insertions, self.statements, self.before, self.after)
-        state = (*(cast("_Watched[Any, Any]", edits).version for edits in watched), len(self.wraps), *self.wraps[-1:])
+        one, two, three = self.expressions.version, self.insertions.version, self.statements.version
+        state = (one, two, three, self.before.version, self.after.version, len(self.wraps), *self.wraps[-1:])
         if self._known is None or self._known[0] != state:
             parts = {part for code in self._codes() for part in ((code,) if isinstance(code, str) else code)}
             words: set[str] = set()

@@ -72,6 +72,7 @@ class Halves:
         self.unseen = False  # while networks are followed of which no way from a region is seen
         self.below = False  # while what a forward runs is followed
         self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
+        self._comes_out: dict[ast.expr, bool | None] = {}  # tests of the opt level
         self._followed = 0
         self._weights = Weights(self.values)
         self._held: dict[tuple[Class, str], Value] = {}
@@ -106,8 +107,14 @@ class Halves:
 
     def at_level(self, test: ast.expr) -> bool | None:
         """How a test of the opt level comes out where the program is followed as at O2, or as at O1."""
+        if test not in self._comes_out:
+            self._comes_out[test] = truth(test, self.names, self._level)
+        return self._comes_out[test]
+
+    @cached_property
+    def _level(self) -> str:
         heavy = self.weights or all(s.half_weights for s in self.both.removed if s.models)
-        return truth(test, self.names, "O2" if heavy else "O1")
+        return "O2" if heavy else "O1"
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 

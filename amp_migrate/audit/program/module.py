@@ -357,18 +357,18 @@ class _Reading:
                 continue
             if kind is ast.Call:
                 self.calls.append(node)  # type: ignore[arg-type]
-            elif isinstance(node, _BINDERS):
+            elif kind in _BINDERS:
                 binder = node
                 self.binders.append(node)
-                if isinstance(node, _DEFINING):
-                    _bind_definition(scope, node)
+                if kind in _DEFINING:
+                    _bind_definition(scope, node)  # type: ignore[arg-type]
             elif kind is ast.ExceptHandler and node.name:  # type: ignore[attr-defined]
                 _bind(scope, node.name, node)  # type: ignore[attr-defined]
             inner = scope
-            if isinstance(node, _OPENING):
-                inner = self.scopes[node] = Scope(module, node, scope)
-                if not isinstance(node, ast.ClassDef):
-                    a = node.args
+            if kind in _OPENING:
+                inner = self.scopes[node] = Scope(module, node, scope)  # type: ignore[arg-type]
+                if kind is not ast.ClassDef:
+                    a: ast.arguments = node.args  # type: ignore[attr-defined]
                     extra = [x for x in (a.vararg, a.kwarg) if x is not None]
                     for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *extra):
                         _bind(inner, arg.arg, arg)
@@ -382,10 +382,10 @@ class _Reading:
                 stack.append((child, within, binder))
 
 
-_BINDERS = (ast.stmt, ast.comprehension, ast.NamedExpr)
+_BINDERS = frozenset((*ast.stmt.__subclasses__(), ast.comprehension, ast.NamedExpr))
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_OPENING = (*_NAMED, ast.Lambda)
-_DEFINING = (*_NAMED, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
+_OPENING = frozenset((*_NAMED, ast.Lambda))
+_DEFINING = frozenset((*_NAMED, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal))
 
 
 def _bind_definition(scope: Scope, node: ast.stmt) -> None:

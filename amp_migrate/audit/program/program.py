@@ -72,7 +72,7 @@ class Program(Imports):
             return self.registries.held(scope, expr.func.value)
         if not isinstance(expr, ast.Attribute):
             return self.loaded.classes(scope, expr)
-        owner = self._owner(scope, expr.value)
+        owner = self.is_self(scope, expr.value)
         if owner is not None:
             return list(self.methods(owner, expr.attr)) if expr.attr != "__class__" else [owner, *self.below(owner)]
         if isinstance(expr.value, ast.Call) and isinstance(expr.value.func, ast.Name) and expr.value.func.id == "super":
@@ -181,8 +181,8 @@ class Program(Imports):
             at = at.parent
         return None
 
-    def _owner(self, scope: Scope, expr: ast.expr) -> Class | None:
-        """The class of which an expression is `self` or `cls`."""
+    def is_self(self, scope: Scope, expr: ast.expr) -> Class | None:
+        """The class of which an expression is `self` or `cls` here."""
         if type(expr) is not ast.Name:
             return None
         at: Scope | None = scope.binder(expr.id)
@@ -197,16 +197,12 @@ class Program(Imports):
 
     def _own_class(self, scope: Scope, expr: ast.Name) -> list[Function | Class]:
         """What `cls` is in a class method: the class, or one below it."""
-        owner = self._owner(scope, expr)
+        owner = self.is_self(scope, expr)
         at = scope.binder(expr.id) if owner is not None else None
         decorators = at.node.decorator_list if at is not None and isinstance(at.node, ast.FunctionDef) else []
         if owner is None or not any(isinstance(d, ast.Name) and d.id == "classmethod" for d in decorators):
             return []
         return [owner, *self.below(owner)]
-
-    def is_self(self, scope: Scope, expr: ast.expr) -> Class | None:
-        """The class whose instance (`self`) a name is here."""
-        return self._owner(scope, expr)
 
     def bases(self, cls: Class) -> list[Class]:
         """Direct bases that are classes of the program."""

@@ -46,13 +46,14 @@ class Paths(Generic[S]):
         todo = [(self.graph.entry, *item) for item in arrived[self.graph.entry]]
         while todo:
             place = todo.pop()
-            if place not in self._next:
-                self._next[place] = self._after(*place)
-            for further in self._next[place]:
+            after = self._next.get(place)
+            if after is None:
+                after = self._next[place] = self._after(*place)
+            for further in after:
                 node, facts, state = further
-                if node not in arrived:
-                    arrived[node] = {}
-                there = arrived[node]
+                there = arrived.get(node)
+                if there is None:
+                    there = arrived[node] = {}
                 if len(there) >= limit:
                     raise TooManyPaths
                 if (facts, state) not in there:
