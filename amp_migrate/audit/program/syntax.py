@@ -24,7 +24,8 @@ _WRITTEN = frozenset({str, int, bool, type(None)})
 _BARE = ast.unparse(ast.parse("a, b = c")).startswith("a")  # whether targets are written without parentheses
 _FEW = 8  # constants that a test goes through
 _fields: dict[type[ast.AST], tuple[str, ...]] = {}
-_LEAVES = frozenset({ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue})
+_OPERATORS = (kind for of in (ast.operator, ast.unaryop, ast.boolop, ast.cmpop) for kind in of.__subclasses__())
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue, *_OPERATORS})
 # What most nodes are that have others below them, without asking each field what it holds.
 _QUICK: dict[type[ast.AST], Callable[[Any], tuple[ast.AST, ...]]] = {
     ast.Attribute: lambda n: (n.value,),
@@ -34,7 +35,12 @@ _QUICK: dict[type[ast.AST], Callable[[Any], tuple[ast.AST, ...]]] = {
     ast.Assign: lambda n: (*n.targets, n.value),
     ast.Subscript: lambda n: (n.value, n.slice),
     ast.Tuple: lambda n: tuple(n.elts),
+    ast.List: lambda n: tuple(n.elts),
     ast.BinOp: lambda n: (n.left, n.op, n.right),
+    ast.UnaryOp: lambda n: (n.op, n.operand),
+    ast.Compare: lambda n: (n.left, *n.ops, *n.comparators),
+    ast.Return: lambda n: (n.value,) if n.value is not None else (),
+    ast.arg: lambda n: (n.annotation,) if n.annotation is not None else (),
     ast.If: lambda n: (n.test, *n.body, *n.orelse),
 }
 
@@ -81,7 +87,8 @@ def walk(node: ast.AST) -> tuple[ast.AST, ...]:
         found: list[ast.AST] = [node]
         for at in found:
             if type(at) not in _LEAVES:
-                found += at.__dict__.get("_children") or children(at)
+                below = at.__dict__.get("_children")
+                found += below if below is not None else children(at)
         known = node._below = tuple(found)  # type: ignore[attr-defined]
     return known
 

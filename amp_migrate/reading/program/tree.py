@@ -31,6 +31,14 @@ _QUICK: dict[type[ast.AST], Callable[[Any], list[ast.AST]]] = {
     ast.keyword: lambda n: [n.value],
     ast.Expr: lambda n: [n.value],
     ast.Assign: lambda n: [*n.targets, n.value],
+    ast.Subscript: lambda n: [n.value, n.slice],
+    ast.Tuple: lambda n: [*n.elts],
+    ast.List: lambda n: [*n.elts],
+    ast.BinOp: lambda n: [n.left, n.right],
+    ast.UnaryOp: lambda n: [n.operand],
+    ast.Compare: lambda n: [n.left, *n.comparators],
+    ast.Return: lambda n: [n.value] if n.value is not None else [],
+    ast.arg: lambda n: [n.annotation] if n.annotation is not None else [],
 }
 
 
