@@ -19,6 +19,7 @@ from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.options import taken_back
+from amp_migrate.audit.ways.says_apex import beside_import, caught, of_apex
 from amp_migrate.audit.ways.texts import in_format
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
@@ -255,7 +256,7 @@ class Predicates:
             return f".{expr.args[1].value!s}"
         if isinstance(expr.func, ast.Attribute) and expr.func.attr == "is_enabled" and depth < DEPTH:
             return self.scaler_on(expr.func.value, place, depth)
-        if name.endswith("cuda.is_available") or _of_apex(name):
+        if name.endswith("cuda.is_available") or of_apex(name):
             return True
         return self._text(expr, place)
 
@@ -316,18 +317,18 @@ class Predicates:
         places = [(own, expr.id)] if isinstance(expr, ast.Name) and own is not None else []
         for found, bound in (*places, *((home.top, name) for home, name in self.program.way(scope, expr))):
             nodes = found.bindings.get(bound, [])
-            guarded = [n for n in nodes if _beside_import(found.module, n)]
+            guarded = [n for n in nodes if beside_import(found.module, n)]
             others = [n for n in nodes if n not in guarded]
             if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
                 return len(others) < 2
-        return isinstance(expr, ast.Name) and own is not None and _of_apex(expr.id)
+        return isinstance(expr, ast.Name) and own is not None and of_apex(expr.id)
 
     def _says_so(self, scope: Scope, expr: ast.Attribute) -> bool:
         """Whether a field of `self` is only assigned in a `try` that imports Apex, and is true where that came."""
         given = self._given_fields(expr, self.anywhere(scope))
-        if not given or any(v is None or not _beside_import(m, v) for m, v in given):
+        if not given or any(v is None or not beside_import(m, v) for m, v in given):
             return False
-        return any(isinstance(v, ast.Constant) and v.value is True and not _caught(m, v) for m, v in given)
+        return any(isinstance(v, ast.Constant) and v.value is True and not caught(m, v) for m, v in given)
 
     def _value(self, expr: ast.expr, place: Place) -> tuple[ast.expr, Place] | None:
         """What a name or field was given, where there is just one such thing."""
@@ -377,7 +378,7 @@ class Predicates:
         scope = place.scope.binder(expr.id) if depth <= 3 else None
         if scope is None or len(scope.bindings[expr.id]) > 4:
             return None
-        bindings = [n for n in scope.bindings[expr.id] if not _beside_import(scope.module, n)]
+        bindings = [n for n in scope.bindings[expr.id] if not beside_import(scope.module, n)]
         if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
             return None
         given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
@@ -433,12 +434,6 @@ class Predicates:
         return syntax.text(expr)
 
 
-def _of_apex(name: str) -> bool:
-    """Whether a name says that Apex is there: `HAS_APEX`, `is_apex_available`."""
-    called = name.rpartition(".")[2].lower()
-    return "apex" in called and ("has" in called or "avail" in called)
-
-
 def _is_switch(value: ast.expr) -> bool:
     """Whether a value is worth being put in the place of its name."""
     return isinstance(
@@ -454,18 +449,3 @@ def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[st
     for arg, other in zip(a.kwonlyargs, a.kw_defaults, strict=True):
         if other is not None:
             yield arg.arg, other
-
-
-def _beside_import(module: Module, node: ast.AST) -> bool:
-    """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
-    return any(isinstance(at, ast.Try) and any(_imports_apex(s) for s in at.body) for at in module.ancestors(node))
-
-
-def _caught(module: Module, node: ast.AST) -> bool:
-    return any(isinstance(at, ast.ExceptHandler) for at in module.ancestors(node))
-
-
-def _imports_apex(stmt: ast.stmt) -> bool:
-    if isinstance(stmt, ast.Import):
-        return any(a.name.split(".")[0] == "apex" for a in stmt.names)
-    return isinstance(stmt, ast.ImportFrom) and (stmt.module or "").split(".")[0] == "apex"

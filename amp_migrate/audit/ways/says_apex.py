@@ -1,0 +1,28 @@
+"""How names say that Apex is there: by what they are called, and by the `try` around its import that gives them."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit.program.module import Module
+
+
+def of_apex(name: str) -> bool:
+    """Whether a name says that Apex is there: `HAS_APEX`, `is_apex_available`."""
+    called = name.rpartition(".")[2].lower()
+    return "apex" in called and ("has" in called or "avail" in called)
+
+
+def beside_import(module: Module, node: ast.AST) -> bool:
+    """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
+    return any(isinstance(at, ast.Try) and any(_imports_apex(s) for s in at.body) for at in module.ancestors(node))
+
+
+def caught(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(at, ast.ExceptHandler) for at in module.ancestors(node))
+
+
+def _imports_apex(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, ast.Import):
+        return any(a.name.split(".")[0] == "apex" for a in stmt.names)
+    return isinstance(stmt, ast.ImportFrom) and (stmt.module or "").split(".")[0] == "apex"
