@@ -10,7 +10,11 @@ from types import FrameType
 
 import pytest
 
+from amp_migrate.audit.program.near import Near
 from amp_migrate.audit.sites.networks import TENSORFLOW, TORCH
+from amp_migrate.audit.stepping.bodies import Bodies
+from amp_migrate.audit.ways import latest
+from amp_migrate.audit.ways.predicates import Predicates
 from amp_migrate.engine import Program, migrate
 from amp_migrate.options import Options
 from amp_migrate.sources.files import SourceFile
@@ -140,6 +144,74 @@ class Around(torch.nn.Module):
         "model, optimizer = amp", "model = Around(model)\n    model, optimizer = amp", 1
     )
     return {"train.py": HEAD + each + network + training}
+
+
+def shared(number: int) -> dict[str, str]:
+    """Functions that all run the network through the same two, under the same tests."""
+    each = "".join(
+        f"""
+
+def run_{n}(model, args, batches):
+    net = Around(model)
+    if args.evaluate and not args.train:
+        for x in batches:
+            report(net, args, x)
+"""
+        for n in range(number)
+    )
+    common = """
+OPTIONS = parse()
+FLIPPED = OPTIONS.flip and OPTIONS.evaluate
+
+
+class Around:
+    def __init__(self, model):
+        self.model = model
+
+    def predict(self, args, x):
+        if FLIPPED or args.fp16:
+            return self.model(x.flip(0))
+        return self.model(x)
+
+
+def report(net, args, x):
+    if args.rank == 0:
+        print(net.predict(args, x).float().mean())
+"""
+    training = (
+        TRAINING.format(0).replace(", loader", ", args, loader").replace('"O1")', "args.level, enabled=args.fp16)")
+    )
+    called = "".join(f"    run_{n}(model, args, loader)\n" for n in range(number))
+    main = "\n\ndef main(model, optimizer, args, loader):\n    train_0(model, optimizer, args, loader)\n"
+    return {"train.py": HEAD + common + each + training + called + main}
+
+
+ONCE = {
+    "how a test reads where it stands": (Predicates._of, ("self", "expr", "place", "depth")),
+    "what is assigned before a place": (latest._found_before, ("module", "stmt", "name")),
+    "what a call before a place makes anew": (latest._found_renewed, ("program", "node", "holder", "field")),
+    "whom a call of the step runs": (Bodies._found_callees, ("self", "call")),
+    "which file imports which": (Near.__init__, ("program",)),
+}
+
+
+@pytest.mark.parametrize("what", ONCE)
+def test_what_many_ways_ask_is_found_out_once(what: str) -> None:
+    function, names = ONCE[what]
+    asked: list[tuple[object, ...]] = []  # kept, so that no other object takes the place of one
+
+    def noted(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            asked.append(tuple(frame.f_locals[name] for name in names))
+
+    sources = [SourceFile(Path(path), path, text) for path, text in shared(4).items()]
+    sys.setprofile(noted)
+    try:
+        migrate(Program(sources, root=Path()), Options())
+    finally:
+        sys.setprofile(None)
+    questions = [tuple(part if isinstance(part, (str, int)) else id(part) for part in parts) for parts in asked]
+    assert len(questions) == len(set(questions)) > 0
 
 
 @pytest.mark.parametrize(("make", "number"), [(functions, 12), (many_lines, 4), (programs, 4), (held, 16)])
