@@ -119,8 +119,9 @@ def _function(module: Module, node: ast.AST) -> str:
 def _known(meant: Meant, module: Module, keys: set[str]) -> dict[tuple[str, str], list[bool]]:
     """The reads of these in the file before, by function and text: whether each stood under a test for it."""
     found: dict[tuple[str, str], list[bool]] = {}
-    for node in syntax.walk(module.tree):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load) and _key(node) in keys:
+    reads: list[Read] = [*syntax.every(module.tree, ast.Attribute), *syntax.every(module.tree, ast.Subscript)]
+    for node in reads:
+        if _key(node) in keys and isinstance(node.ctx, ast.Load):
             if not _asks(module, node):
                 guarded = _guarded(meant, module, node)
                 found.setdefault((_function(module, node), syntax.text(node)), []).append(guarded)

@@ -86,11 +86,16 @@ def _blind(review: Review, stale: Stale) -> str:
     )
 
 
+OPENING = frozenset({ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef})
+
+
 def _written(both: Mixed, module: Module) -> Iterator[tuple[Region, list[ast.stmt]]]:
     """The regions that the migration wrote into a file, with what runs in them."""
     if "autocast" not in module.text:
         return
     for stmt in syntax.walk(module.tree):
+        if type(stmt) not in OPENING:
+            continue
         calls: list[ast.expr] = []
         if isinstance(stmt, (ast.With, ast.AsyncWith)):
             calls = [i.context_expr for i in stmt.items]

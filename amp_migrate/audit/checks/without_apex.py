@@ -63,8 +63,8 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
         return
     if not any(_imports_apex(m) for m in review.before.modules.values()):
         return
-    for node in syntax.walk(change.after.tree):
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
+    for node in syntax.every(change.after.tree, ast.Compare):
+        if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
             continue
         left = node.left
         if isinstance(left, ast.Constant) and str(left.value).split(".")[0] == "apex":

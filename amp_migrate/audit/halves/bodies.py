@@ -52,7 +52,7 @@ class Body(Calls):
         self.halves.at = outer
 
     def run(self, stmt: ast.stmt) -> None:
-        if isinstance(stmt, ast.Assign):
+        if type(stmt) is ast.Assign:
             value = self.of(stmt.value)
             for target in stmt.targets:
                 if isinstance(target, ast.Subscript) and self.of(target.slice).mask and not _one_number(stmt.value):
@@ -189,7 +189,7 @@ class Body(Calls):
             return self.call(expr)  # type: ignore[arg-type]
         if expr is None or kind is ast.Lambda:
             return UNKNOWN
-        if isinstance(expr, ast.Constant):
+        if type(expr) is ast.Constant:
             if expr.value is None:
                 return NOTHING
             return NUMBER if isinstance(expr.value, (int, float)) else UNKNOWN

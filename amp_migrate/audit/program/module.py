@@ -294,9 +294,9 @@ class Module:
         """Names and attributes that are read, by the last name of each."""
         found: dict[str, list[ast.Name | ast.Attribute]] = {}
         for node in syntax.walk(self.tree):
-            if isinstance(node, ast.Name):
+            if type(node) is ast.Name:
                 name = node.id
-            elif isinstance(node, ast.Attribute):
+            elif type(node) is ast.Attribute:
                 name = node.attr
             else:
                 continue

@@ -119,11 +119,11 @@ def _defined(stmt: ast.stmt) -> Iterator[str]:
 def _mentions(part: ast.AST, loads: bool) -> Iterator[str]:
     """The names that code loads; `*` where it finds something by a name that is put together, also in files that it `loads`."""
     for node in syntax.walk(part):
-        if isinstance(node, ast.Name):
+        if type(node) is ast.Name:
             yield node.id
-        elif isinstance(node, ast.Attribute):
+        elif type(node) is ast.Attribute:
             yield node.attr
-        elif isinstance(node, ast.Call) and _looks_up(node, loads):
+        elif type(node) is ast.Call and _looks_up(node, loads):
             yield "*"
 
 

@@ -60,7 +60,7 @@ def _functions(module: Module) -> dict[str, _Named]:
         for function in module.functions:
             nodes = syntax.own_nodes(function.node)
             called, writes, without = known.get(function.name, _Named(set(), False, False))
-            called |= {last(n.func) for n in nodes if isinstance(n, ast.Call)}
+            called |= {last(n.func) for n in syntax.own(function.node, ast.Call)}
             called |= {last(d.func if isinstance(d, ast.Call) else d) for d in function.node.decorator_list}
             known[function.name] = _Named(called, writes or may_write(nodes), without or bool(called & GRADLESS))
     return known
@@ -97,11 +97,11 @@ def may_write(nodes: Iterable[ast.AST]) -> bool:
     """Whether code may write into weights itself, by how it is written."""
     holds = added = False
     for node in nodes:
-        if isinstance(node, ast.Attribute):
+        if type(node) is ast.Attribute:
             if node.attr == "data" and isinstance(node.ctx, ast.Store):
                 return True
             holds = holds or node.attr in HOLDING
-        elif isinstance(node, ast.Call):
+        elif type(node) is ast.Call:
             called = last(node.func)
             if called in SWAPS or called in (TO_VECTOR, "load_state_dict", "step"):
                 return True
@@ -109,7 +109,7 @@ def may_write(nodes: Iterable[ast.AST]) -> bool:
                 added = True
                 if ".data" in syntax.text(node.func):
                     return True
-        elif isinstance(node, ast.AugAssign):
+        elif type(node) is ast.AugAssign:
             added = True
     return holds and added
 

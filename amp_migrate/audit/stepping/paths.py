@@ -51,9 +51,9 @@ class Paths(Generic[S]):
                 after = self._next[place] = self._after(*place)
             for further in after:
                 node, facts, state = further
-                there = arrived.get(node)
-                if there is None:
-                    there = arrived[node] = {}
+                if node not in arrived:
+                    arrived[node] = {}
+                there = arrived[node]
                 if len(there) >= limit:
                     raise TooManyPaths
                 if (facts, state) not in there:

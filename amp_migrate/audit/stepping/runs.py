@@ -156,13 +156,13 @@ class Runs(Actions):
     def _along(self, node: Node, edge: Edge, state: State) -> State | None:
         stmt = node.stmt
         whole: ast.AST | None = getattr(stmt, "whole", stmt)
-        if isinstance(stmt, ast.If) and isinstance(whole, ast.If) and edge.test is not None:
+        if type(stmt) is ast.If and isinstance(whole, ast.If) and edge.test is not None:
             other = whole.orelse if edge.outcome else whole.body
             taken = whole.body if edge.outcome else whole.orelse
             if any(self.bodies.does(s, "backward") for s in other):
                 if not any(self.bodies.does(s, "backward") for s in taken):
                     state = self.machine.left_out(state, "skipped")
-        if isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)) and not edge.error and whole is not None:
+        if not edge.error and whole is not None and type(stmt) in LOOPS:
             state_or_none = self._turn(whole, edge, state)
             if state_or_none is None:
                 return None
@@ -299,6 +299,9 @@ class Runs(Actions):
             handed = Handed(function, names, self.asked.by(function))
             self._handings[key] = inner, filled, handed, handed.constants(call, filled)
         return self._handings[key]
+
+
+LOOPS = frozenset({ast.For, ast.AsyncFor, ast.While})
 
 
 def _distinct(reached: Iterable[Reached]) -> list[Reached]:

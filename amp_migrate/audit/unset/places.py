@@ -218,7 +218,7 @@ def _expression(expr: ast.expr, guards: Guards, found: list[Event]) -> None:
     kind = type(expr)
     if kind is ast.Constant:
         return
-    if isinstance(expr, ast.Name):
+    if type(expr) is ast.Name:
         found.append(Event(_KINDS[type(expr.ctx)], expr, expr.id, guards))
     elif isinstance(expr, (ast.Attribute, ast.Subscript)):
         if isinstance(expr, ast.Subscript):
@@ -232,7 +232,7 @@ def _expression(expr: ast.expr, guards: Guards, found: list[Event]) -> None:
                 found.append(Event("store", expr, f"{held}[...]", guards))
         if text is not None:
             found.append(Event(_KINDS[type(expr.ctx)], expr, text, guards))
-    elif isinstance(expr, ast.Call):
+    elif type(expr) is ast.Call:
         _expression(expr.func, guards, found)
         for value in (*expr.args, *(k.value for k in expr.keywords)):
             _expression(value, guards, found)

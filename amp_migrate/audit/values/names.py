@@ -161,6 +161,8 @@ def last_name(expr: ast.expr) -> str | None:
         return expr.id  # type: ignore[attr-defined, no-any-return]
     if kind is ast.Attribute:
         return expr.attr  # type: ignore[attr-defined, no-any-return]
+    if kind is not ast.Subscript and kind is not ast.Starred:
+        return None
     if isinstance(expr, ast.Subscript):
         key = expr.slice
         return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else last_name(expr.value)
@@ -187,12 +189,12 @@ def _handed_on(expr: ast.expr) -> Iterator[str]:
             yield from handed_on(expr.value)
         return
     inner: list[ast.expr | None] = []
-    if isinstance(expr, ast.Call):
+    if type(expr) is ast.Call:
         inner = [*expr.args, *(k.value for k in expr.keywords)]
         callee = last_name(expr.func)
         if callee is not None:
             yield callee
-        if isinstance(expr.func, ast.Attribute):
+        if type(expr.func) is ast.Attribute:
             inner.append(expr.func.value)
         elif isinstance(expr.func, (ast.Subscript, ast.Call)):  # {"a": A}[name](...), getattr(nets, name)(...)
             inner.append(expr.func)

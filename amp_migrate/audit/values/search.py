@@ -78,9 +78,9 @@ class Search:
         """What an expression evaluated in a scope may be."""
         if len(path) > LONGEST:
             return Origin(scope.module, expr, "unknown", path)
-        if isinstance(expr, ast.Constant):
+        if type(expr) is ast.Constant:
             return Origin(scope.module, expr, "constant", path)
-        if isinstance(expr, ast.Name):
+        if type(expr) is ast.Name:
             found = scope.binder(expr.id)
             if found is not None and (turn := _turn(found, expr)) is not None:
                 return Question("turn", (found, expr.id, turn, path))
@@ -94,9 +94,11 @@ class Search:
 
     def _expression(self, scope: Scope, expr: ast.expr, path: Path) -> Step:
         unknown = Origin(scope.module, expr, "unknown", path)
-        if isinstance(expr, ast.Name):
+        if type(expr) is ast.Name:
             return Step([Question("starred", (scope.module, expr.id, path))], unknown)
-        if isinstance(expr, ast.Attribute):
+        if type(expr) is ast.Call:
+            return self._call(scope, expr, path)
+        if type(expr) is ast.Attribute:
             owner = self.program.is_self(scope, expr.value)
             if owner is not None:
                 return Step([Question("field", (owner, expr.attr, path, True))], unknown)
@@ -107,8 +109,6 @@ class Search:
             return Step(self._values(scope, expr.values, path))
         if isinstance(expr, (ast.NamedExpr, ast.Starred, ast.Await)):
             return Step([self.value(scope, expr.value, path)])
-        if isinstance(expr, ast.Call):
-            return self._call(scope, expr, path)
         if isinstance(expr, ast.Subscript):
             return Step([self.value(scope, expr.value, (key_of(expr.slice), *path))], unknown)
         if not path:

@@ -38,9 +38,9 @@ def atoms(formula: Formula) -> set[str]:
     todo = [formula]
     while todo:
         part = todo.pop()
-        if isinstance(part, str):
+        if type(part) is str:
             found.add(part)
-        elif isinstance(part, tuple):
+        elif type(part) is tuple:
             todo += part[1:]
     return found
 
