@@ -23,7 +23,7 @@ def written_in(program: str, text: str, function: str = "") -> str:
     [
         ('len(level) and level != "O0"', 'bool(len(level) and level != "O0")'),
         ('config.get("fp16")', 'bool(config.get("fp16"))'),
-        ('config.get("fp16", False)', 'config.get("fp16", False)'),
+        ('config.get("fp16", False)', 'bool(config.get("fp16", False))'),
         ('getattr(args, "fp16", False)', 'getattr(args, "fp16", False)'),
         ('getattr(args, "fp16", None)', 'bool(getattr(args, "fp16", None))'),
         ('config["train"]["fp16"]', 'bool(config["train"]["fp16"])'),

@@ -100,3 +100,56 @@ def test_a_step_kept_as_a_value_is_refused_where_it_is_kept() -> None:
     (finding,) = (f for f in result.findings if f.code == "AMP216")
     assert result.before.splitlines()[finding.line - 1].strip() == "step = optimizer.step"
     assert "kept as a value" in finding.message
+
+
+RETURNS = """
+class Trainer:
+    def __init__(self, on, fp16):
+        self.on, self.fp16 = on, fp16
+        self.optimizer = None
+
+    def run(self, model, data, optimizer):
+        model = self.prepare(model, optimizer)
+        for x, y in data:
+            self.train(model, x, y)
+
+    def prepare(self, model, optimizer):
+        self.optimizer = optimizer
+        if not self.enabled():
+            return model
+        model, self.optimizer = amp.initialize(model, self.optimizer, opt_level="O1")
+        return model
+
+    def enabled(self):
+        return self.on and self.fp16
+
+    def train(self, model, x, y):
+        loss = criterion(model(x), y)
+        if self.enabled():
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        seen.append(grad_norm(model) if not self.enabled() else 0.0)
+        clip_grad_norm_(model.parameters(), 10.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+Trainer(ON, True).run(model, loader, optimizer)
+"""
+
+
+@pytest.mark.parametrize("on", ["True", "False"])
+def test_a_method_that_returns_above_the_set_up_leaves_a_disabled_scaler(on: str) -> None:
+    """A run without mixed precision, which is the default of most programs, stopped with an AttributeError."""
+    after = check_trained(RETURNS.replace("ON", on))
+    assert 'self.scaler = torch.amp.GradScaler("cpu", enabled=False)\n' in after[: after.index("def run")]
+    assert after.count("torch.amp.GradScaler(") == 2
+
+
+def test_one_that_raises_above_it_needs_none() -> None:
+    raising = RETURNS.replace("return model\n        model,", 'raise ValueError("off")\n        model,').replace(
+        "ON", "True"
+    )
+    assert check_trained(raising).count("torch.amp.GradScaler(") == 1

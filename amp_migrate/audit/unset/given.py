@@ -139,7 +139,8 @@ class Given:
             return []
         late = {a for a, where in self._assigning(cls).items() if all(f.name != "__init__" for f in where)} - {name}
         late -= {a for c in self.program.family_up(cls) for a in c.scope.bindings}
-        return [] if self._needs(unset, unset.body(function.module, function), late) else faults
+        needs = self._needs(unset, unset.body(function.module, function), late)
+        return [f for f in faults if f.missed or not needs]  # one that is missed comes after what gives the others
 
     def _meeting(self, cls: Class, fault: Fault) -> Class:
         """The class of an object that comes to a fault: the one whose method it stands in, where that derives from the other."""

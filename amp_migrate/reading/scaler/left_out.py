@@ -13,11 +13,13 @@ from amp_migrate.reading.switch.flags import guard_parts
 
 
 def left_out(project: Project, home: Home) -> bool:
-    """Whether runs may leave out the method that creates a scaler for its object: some call of it stands under a condition
-    (`if params.apex: self.init_amp()`)."""
+    """Whether runs may leave out what creates a scaler for its object: some call of the method stands under a condition
+    (`if params.apex: self.init_amp()`), or the method returns above it (`if not self.fp16: return model`)."""
     function = project.functions.get(home.scope.node)
     if home.kind != "self" or home.carrier or function is None or function.cls is None:
         return False
+    if _returns_above(home, function):
+        return True
     todo, seen = [function], {function}
     while todo:
         at = todo.pop()
@@ -31,6 +33,16 @@ def left_out(project: Project, home: Home) -> bool:
                 if outer.cls.shares_instances(function.cls):
                     seen.add(outer)
                     todo.append(outer)
+    return False
+
+
+def _returns_above(home: Home, function: Function) -> bool:
+    module = home.scope.module
+    for node in function.inside:
+        if isinstance(node, ast.Return) and node.lineno < home.anchor.lineno and module.scope_of(node) is home.scope:
+            guards = [a for a in module.ancestors(node) if isinstance(a, ast.If)]
+            if guards and not any(home.anchor in ast.walk(g) or _once(g, function) or runs_once(g) for g in guards):
+                return True
     return False
 
 
