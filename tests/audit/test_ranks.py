@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, doubts_of, told
 
 BEFORE = """
     import torch
@@ -407,3 +407,29 @@ def test_parts_of_the_programs_own_classes_and_what_is_frozen_later(changed: dic
     messages = [d.message for d in doubts(before, native(before)) if d.code == "AMP651"]
     assert len(messages) == bool(said)
     assert all(said in m for m in messages)
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "told_of"),
+    [
+        ("Net()", "find_unused_parameters=True", True),
+        ("Net()", "find_unused_parameters=False", False),
+        ("Other()", "find_unused_parameters=True", False),
+        ("Net()", "device_ids=[0]", False),
+    ],
+)
+def test_another_program_that_wraps_the_same_network_tells(model: str, option: str, told_of: bool) -> None:
+    nets = "import torch\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    nets += "        self.body = torch.nn.Linear(2, 2)\n\n    def forward(self, x):\n        return self.body(x)\n"
+    nets += "\nclass Other(Net):\n    pass\n"
+    beside = f"import torch\nfrom nets import Net, Other\n\nmodel = {model}\n"
+    beside += f"model = torch.nn.parallel.DistributedDataParallel(model, {option})\n"
+    train = "from nets import Net\nIMPORT\n\nmodel = Net().cuda()\nmodel = DDP(model)\n"
+    before = {
+        "nets.py": nets,
+        "beside.py": beside,
+        "train.py": train.replace("IMPORT", "from apex.parallel import DistributedDataParallel as DDP"),
+    }
+    after = {"train.py": train.replace("IMPORT", "from torch.nn.parallel import DistributedDataParallel as DDP")}
+    found = [d.message for d in doubts_of(before, after) if d.code == "AMP651"]
+    assert [m.startswith("beside.py:5 wraps a Net with find_unused_parameters=True") for m in found] == [True] * told_of

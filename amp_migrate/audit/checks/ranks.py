@@ -71,7 +71,7 @@ def check(review: Review) -> Iterable[Doubt]:
             yield _answered(review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review"))
         if any(k.arg in (OPTION, None) for k in call.keywords):
             continue
-        shown = _shown(review, module, call)
+        shown = _shown(review, module, call) or _beside(review, module, call)
         evidence = shown or _told(review, module)
         if evidence is not None:
             message = (
@@ -248,6 +248,20 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
         head = next(unread(review.after, module, cls, name), None)
         if head is not None:
             return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
+    return None
+
+
+def _beside(review: Review, module: Module, call: ast.Call) -> str | None:
+    """Another program that wraps a model of the same class, and passes the option."""
+    mine = set(_classes(review, module, call))
+    for other, wrap, _ in review.calls_after(*TORCH_DDP) if mine else ():
+        given = next((k.value for k in wrap.keywords if k.arg == OPTION), None)
+        if wrap is call or not isinstance(given, ast.Constant) or given.value is not True:
+            continue
+        if was_apexs(review, other, wrap):
+            continue  # which is a migration itself
+        if (same := next((c for c in _classes(review, other, wrap) if c in mine), None)) is not None:
+            return f"{other.path}:{review.line(other, wrap)} wraps a {same.name} with {OPTION}=True"
     return None
 
 
