@@ -179,8 +179,9 @@ class Forwards:
         if classes:
             method = "__call__" if forward.method is None else forward.runs
             return all(not self.program.is_network(c) and self.program._method(c, method) for c in classes)
-        makers = self.values.makers(forward.scope, forward.model) or ()
-        return bool(makers) and all(m.startswith("torch.optim.") or m.endswith(".GradScaler") for m in makers)
+        held = self.values.origins(forward.scope, forward.model)
+        makers = (self.values.maker(origin) or "" for origin in held)  # the first that is another tells
+        return bool(held) and all(m.startswith("torch.optim.") or m.endswith(".GradScaler") for m in makers)
 
     def _made_of(self, objects: frozenset[Identity]) -> list[Class]:
         """The program's classes that objects are made of; none where one may be something else."""
