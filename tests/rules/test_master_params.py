@@ -51,14 +51,74 @@ def test_weight_decay_groups_that_divide_all_parameters_are_all_parameters() -> 
     "argument",
     [
         '[{"params": model.a.parameters()}, {"params": model.b.parameters()}]',
-        "[p for p in model.parameters() if p.requires_grad]",
-        "filter(lambda p: p.requires_grad, model.parameters())",
         "get_parameters(model)",
+        "[p for n, p in model.named_parameters() if 'bias' not in n]",
+        "filter(lambda p: p.dim() > 1, model.parameters())",
         "list(model.a.parameters()) + list(model.b.parameters())",
     ],
 )
 def test_the_optimizers_groups_where_the_parameters_may_be_others(argument: str) -> None:
     assert clipped("amp.master_params(optimizer)", optimizer(argument)) == CLIP.format(f"({GROUPS})")
+
+
+NAMED = "[p for n, p in {} if {}]"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "[p for p in model.parameters() if p.requires_grad]",
+        "filter(lambda p: p.requires_grad, model.parameters())",
+        "list(model.parameters())",
+    ],
+)
+def test_what_is_frozen_has_nothing_to_clip(argument: str) -> None:
+    assert clipped("amp.master_params(optimizer)", optimizer(argument)) == CLIP.format("model.parameters()")
+
+
+@pytest.mark.parametrize("later", ["model.body.requires_grad_(True)", "model.extra = Head(2)"])
+def test_a_model_that_has_more_to_train_later_is_more_than_its_optimizer(later: str) -> None:
+    model = f"{optimizer('filter(lambda p: p.requires_grad, model.parameters())')}\n{later}"
+    assert clipped("amp.master_params(optimizer)", model) == CLIP.format(f"({GROUPS})")
+
+
+def test_what_is_frozen_has_no_gradient_that_a_loop_could_read() -> None:
+    reader = "for p in {}:\n    p.grad.clamp_(-1, 1)"
+    argument = "filter(lambda p: p.requires_grad, model.parameters())"
+    line = clipped("amp.master_params(optimizer)", optimizer(argument), reader)
+    assert line == f"for p in ({GROUPS}):"
+
+
+@pytest.mark.parametrize(
+    ("tests", "whole"),
+    [
+        (("not any(k in n for k in no_decay)", "any(k in n for k in no_decay)"), True),
+        (("p.requires_grad and 'bias' in n", "'bias' not in n and p.requires_grad"), True),
+        (("p.dim() == 1", "p.dim() != 1"), True),
+        (("a(n) and b(n)", "a(n) and not b(n)", "not a(n) and b(n)", "not a(n) and not b(n)"), True),
+        (("not (a(n) or b(n))", "a(n)", "b(n) and not a(n)"), True),
+        (("a(n) and b(n)", "not a(n) and not b(n)"), False),
+        (("p.requires_grad and 'bias' in n",), False),
+        (("'bias' in n", "'weight' in n"), False),
+    ],
+)
+@pytest.mark.parametrize("source", ["model.named_parameters()", "list(model.named_parameters())", "named"])
+def test_groups_are_the_model_where_their_conditions_leave_nothing_out(
+    source: str, tests: tuple[str, ...], whole: bool
+) -> None:
+    groups = ", ".join(f'{{"params": {NAMED.format(source, test)}}}' for test in tests)
+    model = f"model = build()\nnamed = list(model.named_parameters())\ngroups = [{groups}]\n"
+    line = clipped("amp.master_params(optimizer)", f"{model}optimizer = torch.optim.AdamW(groups, lr=0.1)")
+    assert line == CLIP.format("model.parameters()" if whole else f"({GROUPS})")
+
+
+def test_what_a_list_of_names_and_parameters_leaves_out_no_group_of_it_holds() -> None:
+    groups = ", ".join(f'{{"params": {NAMED.format("named", test)}}}' for test in ("'bias' in n", "'bias' not in n"))
+    for kept, whole in (("p.requires_grad", True), ("'pooler' not in n", False)):
+        named = f"named = [(n, p) for n, p in model.named_parameters() if {kept}]"
+        model = f"model = build()\n{named}\noptimizer = torch.optim.AdamW([{groups}], lr=0.1)"
+        line = clipped("amp.master_params(optimizer)", model)
+        assert line == CLIP.format("model.parameters()" if whole else f"({GROUPS})")
 
 
 def test_a_generator_alone_in_a_call_needs_no_parentheses() -> None:
@@ -316,6 +376,30 @@ net = Net()
 def test_a_part_with_mixed_precision_and_the_whole_model_without_it_stay_two(fp16: bool, several: bool) -> None:
     """What the optimizer lacks was never unscaled; a wrapper has no such part."""
     after = check_trained(f"{PART}train({fp16}, {several}, net)\n")
+    assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
+
+
+CHOSEN = (
+    PART.replace("model.head.parameters()", "groups")
+    .replace("    optimizer =", "{}\n    optimizer =")
+    .replace("model.zero_grad()", "optimizer.zero_grad()")
+)
+
+
+@pytest.mark.parametrize("fp16", [False, True])
+@pytest.mark.parametrize(
+    "groups",
+    [
+        'groups = [{"params": [p for n, p in model.named_parameters() if p.requires_grad and "head" in n]}]',
+        "groups = filter(lambda p: len(p) == 1, model.parameters())",
+        'named = list(model.named_parameters())\n    groups = [p for n, p in named if n.startswith("head")]',
+    ],
+)
+def test_parameters_that_were_chosen_are_not_the_model_that_is_clipped_without_mixed_precision(
+    groups: str, fp16: bool
+) -> None:
+    """The others have gradients that stay scaled and are never zeroed."""
+    after = check_trained(f"{CHOSEN.format('    ' + groups)}train({fp16}, False, net)\n")
     assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
 
 

@@ -16,7 +16,7 @@ from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import BESIDE
-from amp_migrate.rules.gradients.whole_model import steps_whole
+from amp_migrate.rules.gradients.whole_model import held, stays_whole, steps_whole
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -98,12 +98,12 @@ def model_parameters(m: Migration, site: Site, optimizer: ast.expr) -> str | Non
         return None
     names: set[str] = set()  # an optimizer that may be one of several has the parameters of none of them for certain
     for module, call in _built(m, site, optimizer):
-        model = _all_parameters(module, call)
-        if model is None:
-            if _constructs(call):
-                return None
+        one = held(m.project, module, call)
+        if one is None and not _constructs(call):
             continue
-        name = _name_at(m, module, model, site)
+        if one is None or not stays_whole(m, one) or (one.unfrozen and not _only_clipped(site)):
+            return None
+        name = _name_at(m, one.module, one.model, site)
         if name is not None:
             names.add(f"{name}.parameters()")
     return names.pop() if len(names) == 1 else None
@@ -113,9 +113,8 @@ def _may_be_another(m: Migration, site: Site, optimizer: ast.expr) -> bool:
     """Whether an optimizer may be one that no variable of its name was given where it was made: an item of a list."""
     found = m.project.once(Values).may_be(site.module, optimizer)
     built = {call for _, call in _built(m, site, optimizer)}
-    made = [
-        v.node for v in found if isinstance(v.node, ast.Call) and v.kind == "call" and _all_parameters(v.module, v.node)
-    ]
+    calls = [(v.module, v.node) for v in found if isinstance(v.node, ast.Call) and v.kind == "call"]
+    made = [call for module, call in calls if held(m.project, module, call)]
     beside = any(v.kind == "unknown" and v.name == BESIDE for v in found)
     return beside or any(call not in built for call in made)
 
@@ -143,26 +142,30 @@ def _renewed(m: Migration, site: Site, optimizer: ast.expr) -> ast.Call | None:
 def _has_more(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr) -> bool:
     """Whether what stands for the parameters without mixed precision is a whole model, of which the optimizer has a part."""
     whole = _parameters_of(site.module, plain)
-    built = [(module, _all_parameters(module, call)) for module, call in _built(m, site, optimizer)]
-    return whole is not None and any(
-        module is site.module
-        and isinstance(part, ast.Attribute)
-        and module.source(part).startswith(f"{module.source(whole)}.")
-        for module, part in built
-    )
+    if whole is None:
+        return False
+    origin, text = m.project.slot(site.module, whole), site.module.source(whole)
+    for module, call in _built(m, site, optimizer):
+        one = held(m.project, module, call)
+        if one is None:
+            continue
+        slot = m.project.slot(one.module, one.model)
+        same = slot is not None and origin is not None and m.project.origins([slot]) & m.project.origins([origin])
+        inner = one.module is site.module and one.module.source(one.model).startswith(f"{text}.")
+        if inner or (one.part and same):
+            return True
+    return False
+
+
+def _only_clipped(site: Site) -> bool:
+    """Whether the parameters go to torch's clips, which pass over those without a gradient."""
+    parent = site.module.parents.get(site.call) if site.call is not None else None
+    return isinstance(parent, ast.Call) and called_name(parent).startswith("clip_grad_")
 
 
 def _constructs(call: ast.Call) -> bool:
     name = called_name(call)
     return name[:1].isupper() and bool(call.args) and name != "FP16_Optimizer"
-
-
-def _all_parameters(module: Module, call: ast.Call) -> ast.expr | None:
-    """The model whose every parameter an optimizer is constructed with; None where that is not plain."""
-    if not call.args and not any(k.arg == "params" for k in call.keywords):
-        return None
-    first = call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "params")
-    return _parameters_of(module, first)
 
 
 def _parameters_of(module: Module, node: ast.expr) -> ast.expr | None:
@@ -171,52 +174,7 @@ def _parameters_of(module: Module, node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Name):
         value = single_assignment(module, node)
         return _parameters_of(module, value) if value is not None else None
-    if isinstance(node, ast.List) and len(node.elts) == 2:
-        return _complementary(module, node)
     return None
-
-
-def _complementary(module: Module, node: ast.List) -> ast.expr | None:
-    """Two groups split by one condition and its opposite hold every named parameter."""
-    models: list[ast.expr] = []
-    tests: list[ast.expr] = []
-    for element in node.elts:
-        if not isinstance(element, ast.Dict):
-            return None
-        chosen = [
-            v
-            for k, v in zip(element.keys, element.values, strict=True)
-            if isinstance(k, ast.Constant) and k.value == "params"
-        ]
-        if (
-            len(chosen) != 1
-            or not isinstance(chosen[0], (ast.ListComp, ast.GeneratorExp))
-            or len(chosen[0].generators) != 1
-        ):
-            return None
-        generator = chosen[0].generators[0]
-        source = generator.iter
-        if isinstance(source, ast.Name):
-            value = single_assignment(module, source)
-            source = value if value is not None else source
-        if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "list":
-            source = source.args[0]
-        if not (
-            isinstance(source, ast.Call)
-            and isinstance(source.func, ast.Attribute)
-            and source.func.attr == "named_parameters"
-            and len(generator.ifs) == 1
-        ):
-            return None
-        models.append(source.func.value)
-        tests.append(generator.ifs[0])
-    one, two = tests
-    opposite = (
-        isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not) and ast.dump(one.operand) == ast.dump(two)
-    ) or (isinstance(two, ast.UnaryOp) and isinstance(two.op, ast.Not) and ast.dump(two.operand) == ast.dump(one))
-    if not opposite or ast.dump(models[0]) != ast.dump(models[1]):
-        return None
-    return models[0]
 
 
 def _name_at(m: Migration, module: Module, model: ast.expr, site: Site) -> str | None:

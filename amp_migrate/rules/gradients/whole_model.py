@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import Module
@@ -14,28 +15,37 @@ from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.rules.gradients.conditions import called, leave_none_out
 from amp_migrate.rules.migration import Migration
 
 ADDING = ("add_module", "register_module", "register_parameter")
-Held = tuple[Module, ast.expr, bool]  # a model, and whether parameters that are frozen then are left out
+Chosen = tuple[ast.expr, list[ast.expr]]  # a model, and what is asked of each of its parameters
+
+
+class Held(NamedTuple):
+    """Parameters of a model that an optimizer was made with."""
+
+    module: Module
+    model: ast.expr
+    unfrozen: bool  # those that are frozen then are left out
+    part: bool  # others may be left out, too
 
 
 def steps_whole(m: Migration, module: Module, optimizer: ast.expr, model: ast.expr) -> bool:
     """Whether all that an optimizer may be was made with the parameters of a model, and of nothing else."""
     values = m.project.once(Values)
     made = [v for v in values.may_be(module, optimizer) if v.constant is not None]
-    held = [_held(m.project, v.module, v.node) if isinstance(v.node, ast.Call) else None for v in made]
+    every = [held(m.project, v.module, v.node) if isinstance(v.node, ast.Call) else None for v in made]
     if not made or any(v.kind != "call" for v in made) or not _known(m.project, module, model):
         return False
     if any("add_param_group" in each.text for each in m.unit.reach):
         return False
-    return all(
-        one is not None
-        and _same(m.project, (module, model), one[:2])
-        and not _grows(m.project, *one[:2])
-        and not (one[2] and _thawed(m))
-        for one in held
-    )
+    return all(one is not None and _same(m.project, (module, model), one[:2]) and stays_whole(m, one) for one in every)
+
+
+def stays_whole(m: Migration, one: Held) -> bool:
+    """Whether what an optimizer was made with is all of the model that ever gets a gradient."""
+    return not one.part and not _grows(m.project, one.module, one.model) and not (one.unfrozen and _thawed(m))
 
 
 def _known(project: Project, module: Module, model: ast.expr) -> bool:
@@ -104,39 +114,28 @@ def _thawed(m: Migration) -> bool:
     return False
 
 
-def _held(project: Project, module: Module, call: ast.Call) -> Held | None:
+def held(project: Project, module: Module, call: ast.Call) -> Held | None:
     """The model whose parameters are all that an optimizer is constructed with."""
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "params"), None)
     if given is None:
         return None
+    value = single_assignment(module, given) if isinstance(given, ast.Name) else given
+    whole = _all_of(module, value) if value is not None else None
+    if whole is not None:
+        return whole
     found = project.once(Values).may_be(module, given)
     if len(found) != 1:
         return None
-    (value,) = found
-    return _all_of(value.module, value.node) if isinstance(value.node, ast.expr) else None
+    (one,) = found
+    return _all_of(one.module, one.node) if isinstance(one.node, ast.expr) else None
 
 
 def _all_of(module: Module, node: ast.expr) -> Held | None:
-    """The model of which an expression gives all parameters, or all that are not frozen."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "filter" and node.args[1:]:
-        test = node.args[0].body if isinstance(node.args[0], ast.Lambda) else None
-        inner = _all_of(module, node.args[1]) if test is not None and _asks_grad(test) else None
-        return (*inner[:2], True) if inner is not None else None
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "list"
-        and len(node.args) == 1
-    ):
-        return _all_of(module, node.args[0])
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        bare = not node.args and not node.keywords
-        return (module, node.func.value, False) if bare and node.func.attr == "parameters" else None
-    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-        tests: list[ast.expr] = []
-        found = _chosen(module, node, tests)
-        return found if not tests else None
-    return _groups(module, node) if isinstance(node, (ast.List, ast.Tuple)) else None
+    """The model of which an expression gives parameters, and which of them."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return _groups(module, node)
+    chosen = _chosen(module, node)
+    return _together(module, [chosen]) if chosen is not None else None
 
 
 def _groups(module: Module, node: ast.List | ast.Tuple) -> Held | None:
@@ -149,46 +148,49 @@ def _groups(module: Module, node: ast.List | ast.Tuple) -> Held | None:
     ]
     if len(parts) != len(node.elts) or not parts:
         return None
-    if all(isinstance(p, ast.Name) for p in parts):
-        return _sorted_into(module, [p for p in parts if isinstance(p, ast.Name)])
-    if len(parts) == 1:
-        return _all_of(module, parts[0])
-    tests: list[ast.expr] = []
-    models = [_chosen(module, p, tests) if isinstance(p, (ast.ListComp, ast.GeneratorExp)) else None for p in parts]
-    if len(parts) != 2 or len(tests) != 2 or models[0] is None or models[1] is None:
+    chosen = [c for p in parts if (c := _chosen(module, p)) is not None]
+    if len(chosen) == len(parts):
+        return _together(module, chosen)
+    return _sorted_into(module, [p for p in parts if isinstance(p, ast.Name)]) if not chosen else None
+
+
+def _together(module: Module, groups: list[Chosen]) -> Held | None:
+    """What groups of the parameters of one model hold: all of it where their conditions leave none out."""
+    model = groups[0][0]
+    if any(ast.dump(other) != ast.dump(model) for other, _ in groups):
         return None
-    alike = ast.dump(models[0][1]) == ast.dump(models[1][1]) and models[0][2] == models[1][2]
-    return models[0] if alike and _opposite(*tests) else None
+    whole = leave_none_out([[c for c in asked if not _asks_grad(c)] for _, asked in groups])
+    return Held(module, model, any(_asks_grad(c) for _, asked in groups for c in asked), not whole)
 
 
-def _chosen(module: Module, node: ast.ListComp | ast.GeneratorExp, tests: list[ast.expr]) -> Held | None:
-    """`p for n, p in model.named_parameters() if ...`: the model; what is asked beside `p.requires_grad` goes to `tests`,
-    which takes one question."""
-    loop, most = node.generators[0], len(tests) + 1
-    parameter = _parameter(loop.target)
-    if len(node.generators) != 1 or parameter is None or not isinstance(node.elt, ast.Name):
-        return None
-    asked = [c for test in loop.ifs for c in _conjuncts(test)]
-    rest = [c for c in asked if not _asks_grad(c)]
-    model = _iterated(module, loop.iter)
-    if model is None or node.elt.id != parameter or len(rest) > 1 or (rest and most > 2):
-        return None
-    tests += rest
-    return (module, model, len(rest) < len(asked))
-
-
-def _iterated(module: Module, node: ast.expr) -> ast.expr | None:
-    """The model of `model.parameters()` or `model.named_parameters()`, also of `list()` of it or by another name."""
+def _chosen(module: Module, node: ast.expr) -> Chosen | None:
+    """The model of `model.parameters()` or `named_parameters()`, also of `list()`, `filter()`, a comprehension or a name for
+    it, and all that is asked of a parameter which is taken."""
     if isinstance(node, ast.Name):
         value = single_assignment(module, node)
-        return _iterated(module, value) if isinstance(value, ast.Call) else None
+        return _chosen(module, value) if isinstance(value, (ast.Call, ast.ListComp)) else None
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        loop = node.generators[0]
+        parameter, source = _parameter(loop.target), _chosen(module, loop.iter)
+        given = node.elt.elts[-1] if isinstance(node.elt, ast.Tuple) and len(node.elt.elts) == 2 else node.elt
+        if source is None or len(node.generators) != 1 or parameter is None or ast.unparse(given) != parameter:
+            return None
+        names = {parameter: "p"} | (
+            {ast.unparse(loop.target.elts[0]): "n"} if isinstance(loop.target, ast.Tuple) else {}
+        )
+        return source[0], source[1] + [called(c, names) for test in loop.ifs for c in _conjuncts(test)]
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Name) and node.func.id == "list" and len(node.args) == 1:
-        return _iterated(module, node.args[0])
+        return _chosen(module, node.args[0])
+    if isinstance(node.func, ast.Name) and node.func.id == "filter" and len(node.args) == 2:
+        test, source = node.args[0], _chosen(module, node.args[1])
+        if source is None or not isinstance(test, ast.Lambda) or len(test.args.args) != 1:
+            return None
+        return source[0], source[1] + [called(c, {test.args.args[0].arg: "p"}) for c in _conjuncts(test.body)]
     named = isinstance(node.func, ast.Attribute) and node.func.attr in ("parameters", "named_parameters")
     bare = not node.args and not node.keywords
-    return node.func.value if isinstance(node.func, ast.Attribute) and named and bare else None
+    return (node.func.value, []) if isinstance(node.func, ast.Attribute) and named and bare else None
 
 
 def _parameter(target: ast.expr) -> str | None:
@@ -209,13 +211,6 @@ def _asks_grad(test: ast.expr) -> bool:
     return isinstance(test, ast.Attribute) and test.attr == "requires_grad" and isinstance(test.value, ast.Name)
 
 
-def _opposite(one: ast.expr, two: ast.expr) -> bool:
-    return any(
-        isinstance(a, ast.UnaryOp) and isinstance(a.op, ast.Not) and ast.dump(a.operand) == ast.dump(b)
-        for a, b in ((one, two), (two, one))
-    )
-
-
 def _sorted_into(module: Module, lists: list[ast.Name]) -> Held | None:
     """The model whose parameters a loop sorts into lists, each into one of them."""
     names = {n.id for n in lists}
@@ -233,11 +228,11 @@ def _sorted_into(module: Module, lists: list[ast.Name]) -> Held | None:
         return None
     loop = loops.pop()
     inside = {id(n) for n in walk(loop)}
-    model, parameter = _iterated(module, loop.iter), _parameter(loop.target)
+    source, parameter = _chosen(module, loop.iter), _parameter(loop.target)
     free = [p for p in puts if id(p) not in inside and not any(p is name for name in lists)]
-    if model is None or parameter is None or free or loop.orelse:
+    if source is None or source[1] or parameter is None or free or loop.orelse:
         return None
-    return (module, model, True) if _each_put(loop.body, names, parameter) else None
+    return Held(module, source[0], True, False) if _each_put(loop.body, names, parameter) else None
 
 
 def _each_put(body: list[ast.stmt], names: set[str], parameter: str) -> bool:
