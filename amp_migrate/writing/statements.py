@@ -10,6 +10,7 @@ import libcst as cst
 
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.emitted import Emitted
+from amp_migrate.writing.joined import joined
 from amp_migrate.writing.lines import (
     Statement,
     lead,
@@ -20,6 +21,7 @@ from amp_migrate.writing.lines import (
 from amp_migrate.writing.parts import negate, plain_with, pure
 
 Clause = TypeVar("Clause", cst.Else, cst.Finally)
+MOST_COLUMNS = 120
 
 
 class Statements:
@@ -58,7 +60,14 @@ class Statements:
                 for case, c in zip(stmt.cases, changed.cases, strict=True)
             ]
             changed = changed.with_changes(cases=cases)
+        if isinstance(stmt, ast.If) and isinstance(changed, cst.If) and self._emits_alone(stmt.body):
+            changed = joined(changed, MOST_COLUMNS - stmt.col_offset)
         return [changed], []
+
+    def _emits_alone(self, stmts: Sequence[ast.stmt]) -> bool:
+        """Whether a block held one statement, in whose place emitted code stands."""
+        edit = self.edits.statements.get(stmts[0])
+        return len(stmts) == 1 and edit is not None and edit.kind == "replace"
 
     def _try(self, stmt: ast.Try, old: cst.Try | cst.TryStar) -> tuple[list[Statement], list[cst.EmptyLine]]:
         """A try statement after its edits. Without a body nothing is caught: `else` and `finally` are what is left."""

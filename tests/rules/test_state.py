@@ -296,6 +296,78 @@ def test_a_guard_that_asks_for_absence_asks_for_the_new_key(guard: str, wanted: 
     assert f'if {wanted}:\n    print("none")\nelse:\n    scaler.load_state_dict(checkpoint["scaler"])' in result.after
 
 
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ('"amp" in checkpoint and checkpoint["amp"] not in (None, "N/A")', None),
+        ('checkpoint["amp"] is not None and checkpoint["amp"] != "N/A"', None),
+        ('checkpoint.get("amp") and "amp" in checkpoint', None),
+        ("has", 'has = "amp" in checkpoint.keys()'),
+        ("has", 'has = checkpoint["amp"] is not None'),
+    ],
+)
+@pytest.mark.parametrize(
+    ("compat", "checkpoint", "scale"),
+    [
+        (False, {"scaler": {"scale": 8.0, "_growth_tracker": 3}}, 8.0),
+        (True, {"scaler": {"scale": 8.0, "_growth_tracker": 3}}, 8.0),
+        (True, {"amp": {"loss_scaler0": {"loss_scale": 4.0, "unskipped": 1}}}, 4.0),
+    ],
+)
+def test_whatever_else_is_asked_of_the_entry_is_asked_of_the_one_that_is_written(
+    asked: str, kept: str | None, compat: bool, checkpoint: dict[str, Any], scale: float
+) -> None:
+    load = f"if {asked}:\n    amp.load_state_dict(checkpoint['amp'])"
+    load = f"{kept}\n{load}" if kept else load
+    before = apex(prepare=f"{INITIALIZE}\n{LOAD}{load}", tail=SAVE.format('"amp": amp.state_dict()'))
+    after = rewrite(before, checkpoint_compat=compat).after
+    assert after is not None
+    loaded: list[dict[str, Any]] = []
+
+    class Scaler:
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        load_state_dict = loaded.append
+
+    lines = after[after.index(LOAD) + len(LOAD) : after.index("\nfor x, y")]
+    exec(lines, {"checkpoint": checkpoint, "scaler": Scaler()})
+    assert [state["scale"] for state in loaded] == [scale], lines
+
+
+@pytest.mark.parametrize(
+    ("test", "wanted"),
+    [
+        ("args.fp16", 'args.fp16 and checkpoint.get("scaler")'),
+        ("args.fp16 or args.half", '(args.fp16 or args.half) and checkpoint.get("scaler")'),
+        ("(args.fp16 or args.half)", '(args.fp16 or args.half) and checkpoint.get("scaler")'),
+        ("not args.plain", 'not args.plain and checkpoint.get("scaler")'),
+    ],
+)
+def test_an_if_around_the_load_asks_for_the_entry_too(test: str, wanted: str) -> None:
+    imports = "from apex import amp\nfrom options import args"
+    load = f'if {test}:\n    amp.load_state_dict(checkpoint["amp"])\n'
+    written = rewrite(apex(prepare=f"if args.fp16:\n    {INITIALIZE}\n{LOAD}{load}", imports=imports)).after
+    assert written is not None
+    assert f'\nif {wanted}:\n    scaler.load_state_dict(checkpoint["scaler"])\n' in written
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        'if args.fp16:\n    amp.load_state_dict(checkpoint["amp"])\nelse:\n    print("none")\n',
+        'if args.fp16:\n    print("loads")\n    amp.load_state_dict(checkpoint["amp"])\n',
+        'if args.fp16:\n    # as it was\n    amp.load_state_dict(checkpoint["amp"])\n',
+        f'if args.{"fp16" * 25}:\n    amp.load_state_dict(checkpoint["amp"])\n',
+    ],
+)
+def test_an_if_that_holds_more_than_the_load_stays(load: str) -> None:
+    imports = "from apex import amp\nfrom options import args"
+    written = rewrite(apex(prepare=f"if args.fp16:\n    {INITIALIZE}\n{LOAD}{load}", imports=imports)).after
+    assert written is not None
+    assert '\n    if checkpoint.get("scaler"):\n        scaler.load_state_dict(checkpoint["scaler"])\n' in written
+
+
 REMOVED = """
 def load(path):
     state = torch.load(path)

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.asked import ask_for_the_new
 from amp_migrate.rules.state.keys import renamed, shared_keys
 from amp_migrate.writing.edits import Code
 
@@ -115,6 +116,8 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
         )
         raise Blocked(module, call, "AMP402", "amp.load_state_dict", message)
     m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
+    if entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
+        ask_for_the_new(m, module, stmt, entry.base, entry.key)
     if not alone:
         _in_place(loader, state, entry)
     elif entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
