@@ -14,6 +14,7 @@ from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
 from amp_migrate.writing.emitted import parts_of
 from amp_migrate.writing.generated import code_of
 from amp_migrate.writing.indentation import between, block, continued, shifted, step_around
+from amp_migrate.writing.joined import branch_of_equals
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
     NAMES_APEX,
@@ -26,6 +27,7 @@ from amp_migrate.writing.lines import (
     surviving,
     unled,
 )
+from amp_migrate.writing.parts import pure
 from amp_migrate.writing.statements import Statements, one_line
 from amp_migrate.writing.stretches import Short, shortened
 from amp_migrate.writing.style import Style
@@ -265,12 +267,32 @@ class _Writer(Statements):
     def _statement(self, stmt: ast.stmt, old: Statement) -> tuple[list[Statement], list[cst.EmptyLine]]:
         edit = self.edits.statements.get(stmt)
         if edit is None:
-            return self.inside(stmt, old)
+            new, carried = self.inside(stmt, old)
+            if new and isinstance(stmt, ast.If) and self._were_two(stmt):
+                one = branch_of_equals(new[0])
+                return self._unnested(stmt, one, new[0]) if one is not None else (new, carried)
+            return new, carried
         if edit.kind == "delete":
             return [], surviving(old.leading_lines)
         if edit.kind == "replace":
             return self._replaced(edit, old), []
         return self._spliced(stmt, edit, old)
+
+    def _were_two(self, stmt: ast.If) -> bool:
+        """Whether the branches of an `if` differed before, and nothing is lost with its test."""
+        body, orelse = ([ast.dump(s) for s in block] for block in (stmt.body, stmt.orelse))
+        return bool(orelse) and body != orelse and pure(stmt.test)
+
+    def _unnested(
+        self, stmt: ast.If, suite: cst.BaseSuite, old: Statement
+    ) -> tuple[list[Statement], list[cst.EmptyLine]]:
+        """The statements of a branch, where the `if` stood."""
+        own = list(suite.body) if isinstance(suite, cst.IndentedBlock) else [one_line(suite)]
+        new = [cast(Statement, s) for s in own]
+        new[0] = new[0].with_changes(leading_lines=join_lines(list(old.leading_lines), list(new[0].leading_lines)))
+        if self.continued:
+            new = [shifted(s, *between(self.edits.module, stmt.body[0], stmt)) for s in new]
+        return new, list(suite.footer) if isinstance(suite, cst.IndentedBlock) else []
 
     def _replaced(self, edit: StatementEdit, old: Statement) -> list[Statement]:
         new = [s for code in edit.codes for s in self.emitted.statements(code)]

@@ -1,8 +1,12 @@
-"""An `if` that holds nothing but an emitted `if` asks both at once, as whoever writes it by hand would."""
+"""What edits leave of an `if`, as whoever writes it by hand would have it: one that holds nothing but an emitted `if` asks both
+at once, and of two branches that have become the same one is left."""
 
 from __future__ import annotations
 
+import ast
+
 import libcst as cst
+from libcst import matchers
 
 
 def joined(outer: cst.If, columns: int) -> cst.If:
@@ -28,3 +32,19 @@ def _operand(test: cst.BaseExpression) -> cst.BaseExpression:
     if not loose or test.lpar:
         return test
     return test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def branch_of_equals(node: cst.CSTNode) -> cst.BaseSuite | None:
+    """The branch that is left of an `if` whose two branches are the same, if no comment is lost with the other."""
+    if not isinstance(node, cst.If) or not isinstance(node.orelse, cst.Else):
+        return None
+    one, other = node.body, node.orelse.body
+    said = {c.value for c in matchers.findall(node.orelse, matchers.Comment()) if isinstance(c, cst.Comment)}
+    kept = {c.value for c in matchers.findall(one, matchers.Comment()) if isinstance(c, cst.Comment)}
+    if said - kept or (isinstance(one, cst.IndentedBlock) and one.header.comment is not None):
+        return None
+    return one if _says(one) == _says(other) else None
+
+
+def _says(suite: cst.BaseSuite) -> str:
+    return ast.dump(ast.parse(cst.Module([]).code_for_node(cst.If(test=cst.Name("_"), body=suite))))
