@@ -231,7 +231,17 @@ def _take_revision(root: Path, revision: str, target: Path) -> None:
         if name and (tracked.is_file() or tracked.is_symlink()):
             tracked.unlink()
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(target, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(target, filter="data")
+        else:  # before 3.10.12 and 3.11.4
+            tar.extractall(target, [member for member in tar if _stays_inside(target, member)])
+
+
+def _stays_inside(target: Path, member: tarfile.TarInfo) -> bool:
+    """Whether a file of an archive, and what a link of it points at, lies below the folder that it is unpacked into."""
+    path = target / member.name
+    places = [path, path.parent / member.linkname] if member.issym() or member.islnk() else [path]
+    return all(place.resolve().is_relative_to(target.resolve()) for place in places)
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
