@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from amp_migrate import requirements
 from amp_migrate.findings import Code, FileResult, Finding
-from amp_migrate.requirements import NEEDED, Requirement, excludes, stated
+from amp_migrate.requirements import NEEDED, Requirement, excludes, image, installed, stated
 from amp_migrate.sources.discover import Found
 from amp_migrate.sources.failures import SourceError, failure, os_failure
 from amp_migrate.sources.files import read_bytes
@@ -103,7 +103,8 @@ CODES = (
         construct="requirement",
         apex="Worked with any torch from 1.0 on, and is often pinned to the one it was compiled for.",
         native="Raise it: torch.autocast and torch.amp.GradScaler are as they are written from torch 2.4 on. Told where a "
-        "program is migrated; a requirement that a torch of today satisfies is left alone.",
+        "program is migrated, also of a command that installs such a torch and of an image that has it by its name; a "
+        "requirement that a torch of today satisfies is left alone.",
         why="Whoever installs the requirements gets a torch on which the migrated program stops with AttributeError.",
         links=(_NATIVE,),
     ),
@@ -122,6 +123,7 @@ _INSTALLS = re.compile(
     rf"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b[^|;&`(]*?\b(?:install|add|wheel)\b[^|;&`(]*"
     rf"(?:(?<![\w.-]){_NAME}{_END}|{_REPOSITORY})"
     r"|(?:\bpython3?\s+setup\.py[^|;&`]*)?--(?:cpp|cuda)_ext\b"
+    rf"|\bcd\s+(?:[^\s;&|]*/)?{_NAME}/?\s*(?:&&|;)\s*(?:pip3?\s+install|python3?\s+setup\.py\s+install)\b"
     r"|\bpython3?\s+-c\s+[\"'][^\"']*\bimport\s+(?:[\w.]+\s*,\s*)*apex\b"
     r"|(?:\b(?:bash|sh|source)\s+|^\s*(?:-\s+)?(?:RUN\s+|run:\s*)?)\S*install[-_]apex\w*\.sh\b",
     re.I,
@@ -245,6 +247,7 @@ def leftovers(
         yield from (_installed(n, m) for n, line in lines if (m := _SUBMODULE.search(line)))
     else:
         yield from _in_commands(lines, kind == "prose", named)
+        yield from _old_torch(lines, kind == "prose") if migrated else ()
         if kind == "prose" and _TRAINING.search(text):
             known = {n for n, line in lines if _REFERS.search(line) or _INSTALLS.search(line)}
             yield from (_reference(n, m) for n, line in lines if n not in known and (m := _SAYS.search(line)))
@@ -298,6 +301,22 @@ def _held_below(found: Requirement, pin: str) -> Finding:
     needed = ".".join(map(str, NEEDED))
     message = f"requirement {found.text!r} holds torch at {pin}: the migrated program needs torch>={needed}"
     return Finding(found.line, found.column, TORCH_REQUIREMENT, "requirement", "manual", "look", message)
+
+
+def _old_torch(lines: list[tuple[int, str]], prose: bool) -> Iterator[Finding]:
+    """Commands that install a torch on which the migrated program stops, and images by whose name they hold one."""
+    needed = ".".join(map(str, NEEDED))
+    for number, line in lines:
+        if not prose and line.lstrip().startswith("#"):
+            continue
+        if not prose and (base := image(number, line)) is not None:
+            found, version = base
+            message = f"image {found.text!r} has {version}: the migrated program needs torch>={needed}"
+            yield Finding(found.line, found.column, TORCH_REQUIREMENT, "requirement", "manual", "look", message)
+        for found in installed(number, line):
+            shown = not prose or _PROMPT.match(line.split("\n")[0]) is not None
+            if shown and (pin := excludes(found.text)) is not None:
+                yield _held_below(found, pin)
 
 
 def _at(line: int, match: re.Match[str]) -> tuple[int, int]:

@@ -19,6 +19,13 @@ NEEDED = (2, 4)
 _COMPARED = re.compile(r"(===?|~=|<=?|>=?|!=|\^|~)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 _TORCH = re.compile(r"^(?:[\w-]+::)?(?:py)?torch(?:-gpu|-cuda)?\s*(?:\[[^\]]*\]\s*)?(?=$|[=<>!~^;@#,\s\"'])", re.I)
 
+_INSTALL = re.compile(r"\b(?:pip3?|conda|mamba|uv|poetry)\b[^|;&`()]*?\b(?:install|add)\b(?P<what>[^|;&`()]*)", re.I)
+_IMAGE = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)", re.I)
+# The images of NVIDIA are called by year and month: the first that have what is needed.
+_NVIDIA = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d)\.(\d\d)\b", re.I)
+_NVIDIA_NEEDED = (24, 5)
+_OF_IMAGE = re.compile(r"(?:^|[/:_-])(?:py)?torch[:_-]?v?(\d\.\d+(?:\.\d+)*)(?!\d)", re.I)
+
 
 class Requirement(NamedTuple):
     """One thing that is required. `line` and `column` count from 1; `text` is as it is written there."""
@@ -39,6 +46,29 @@ def stated(text: str, lines: Sequence[tuple[int, str]], kind: Kind) -> Iterator[
         yield from _in_pyproject(lines)
     else:
         yield from _in_setup_py(text)
+
+
+def installed(number: int, line: str) -> Iterator[Requirement]:
+    """What a command installs, `pip install torch==1.4`, each with its place; `line` may be several joined ones."""
+    for command in _INSTALL.finditer(line):
+        for word in re.finditer(r"[^\s\"'\\]+", command["what"]):
+            start = command.start("what") + word.start()
+            before = line[:start]
+            yield Requirement(number + before.count("\n"), start - before.rfind("\n"), word[0])
+
+
+def image(number: int, line: str) -> tuple[Requirement, str] | None:
+    """The image that a Dockerfile begins with, and which torch it has by its name where that is too old."""
+    named = _IMAGE.match(line)
+    if named is None:
+        return None
+    found = Requirement(number, named.start("image") + 1, named["image"])
+    if month := _NVIDIA.search(found.text):
+        early = (int(month[1]), int(month[2])) < _NVIDIA_NEEDED
+        return (found, f"the torch of {month[1]}.{month[2]}") if early else None
+    version = _OF_IMAGE.search(found.text)
+    below = version is not None and excludes(f"torch=={version[1]}") is not None
+    return (found, f"torch {version[1]}") if version is not None and below else None
 
 
 def excludes(requirement: str) -> str | None:

@@ -323,3 +323,41 @@ class TestTorch:
     def test_wherever_it_is_stated(self, text: str, kind: Kind, lines: list[int]) -> None:
         found = [f for f in leftovers(text, kind, migrated=True) if f.code == "AMP856"]
         assert [f.line for f in found] == lines
+
+    @pytest.mark.parametrize(
+        ("text", "kind", "lines"),
+        [
+            ("RUN pip install numpy torch==1.4.0+cu92 -f https://x/torch_stable.html\n", "commands", [1]),
+            (
+                "RUN apt-get update && \\\n    conda install -y \\\n    pytorch=1.6 torchvision -c pytorch\n",
+                "commands",
+                [3],
+            ),
+            ("pip3 install 'torch<2'\npip install torch torchvision\npip uninstall torch==1.4\n", "commands", [1]),
+            ("# pip install torch==1.4\nconda install pytorch-nightly=1.0\npip install torch==$V\n", "commands", []),
+            ("```\n$ conda install pytorch==1.2 -c pytorch\n```\n1. `pip install torch==1.7`\n", "prose", [2, 4]),
+            ("We once had `pip install torch==1.7`; now PyTorch 1.9.\n", "prose", []),
+            ("FROM pytorch/pytorch:1.9.0-cuda10.2-cudnn7-devel\n", "commands", [1]),
+            (
+                "FROM --platform=linux/amd64 pytorch/pytorch:2.3.1-cuda12 AS base\nfrom x/pytorch1.4-cuda10\n",
+                "commands",
+                [1, 2],
+            ),
+            (
+                "FROM pytorch/pytorch:2.4.0-cuda12\nFROM pytorch/pytorch:2.10.0\nFROM x:pytorch-py36\nFROM base\n",
+                "commands",
+                [],
+            ),
+            ("FROM nvcr.io/nvidia/pytorch:19.10-py3\nFROM nvcr.io/nvidia/pytorch:24.07-py3\n", "commands", [1]),
+            ("FROM pytorch/pytorch:1.9.0 is what we use.\n", "prose", []),
+        ],
+    )
+    def test_commands_and_images(self, text: str, kind: Kind, lines: list[int]) -> None:
+        found = [f for f in leftovers(text, kind, migrated=True) if f.code == "AMP856"]
+        assert [f.line for f in found] == lines
+        assert not [f for f in leftovers(text, kind) if f.code == "AMP856"]
+
+
+def test_a_copy_of_apex_in_the_repository_is_installed_too() -> None:
+    text = "COPY lib/apex apex\nRUN yes && \\\n  (cd apex; pip install ./) && \\\n  rm -rf apex\nRUN cd lib; pip install .\n"
+    assert [(line, code) for line, _, code in found(text, "commands")] == [(1, "AMP852"), (3, "AMP852")]
