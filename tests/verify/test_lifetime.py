@@ -112,6 +112,7 @@ def test_what_a_program_detached_is_ended() -> None:
         assert wait(lambda: not Path(output[1]).exists())
 
 
+@pytest.mark.skipif("select" in sys.builtin_module_names, reason="no file takes the place of what Python is built with")
 @pytest.mark.slow
 def test_modules_of_the_project_may_be_called_like_others(tmp_path: Path) -> None:
     code = """
