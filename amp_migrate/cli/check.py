@@ -23,7 +23,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     Each use is listed with its code and whether `amp-migrate rewrite` migrates it. So are leftovers outside Python:
     requirements, setup files, Dockerfiles, shell scripts, CI files and READMEs that install or mention Apex,
-    requirements that hold torch below 2.4 beside code that would be migrated (AMP856), and
+    requirements, commands and images that hold torch below 2.4 beside code that would be migrated (AMP856), and
     settings of training frameworks in JSON and YAML files that choose it.
 
     Of a folder that holds several repositories each is read on its own, with its own configuration; the report is a table
