@@ -56,10 +56,10 @@ NEW = {
 }
 
 
-def found(before: str, setup: str = "", guard: str = "pass", old_setup: str = "") -> list[str]:
+def found(before: str, setup: str = "", guard: str = "pass", old_setup: str = "", program: str = PROGRAM) -> list[str]:
     texts = []
     for names, own in ((OLD, old_setup), (NEW, setup)):
-        text = PROGRAM.replace("BEFORE", before).replace("GUARD", guard)
+        text = program.replace("BEFORE", before).replace("GUARD", guard)
         for name, value in (names | ({"SETUP": own} if own else {})).items():
             text = text.replace(name, value)
         texts.append(text)
@@ -70,6 +70,13 @@ def found(before: str, setup: str = "", guard: str = "pass", old_setup: str = ""
 def test_what_returns_before_leaves_it_out(test: str) -> None:
     """A run in float32, which is what most start with, stopped with an AttributeError."""
     assert found(f"if not {test}:\n            return model") == ["refuse"]
+
+
+def test_what_returns_in_the_branch_of_an_if_that_ends_the_method_does() -> None:
+    program = PROGRAM.replace("\n        return model\n", "\n").replace("model = self.prepare", "self.prepare")
+    ends = "if not self.args.gpu:\n            return\n        else:\n            SETUP"
+    setups = {name: ends.replace("SETUP", of["SETUP"]) for name, of in (("old_setup", OLD), ("setup", NEW))}
+    assert found("pass", **setups, program=program) == ["refuse"]
 
 
 @pytest.mark.parametrize("before", ["pass", "if not self.args.gpu:\n            raise ValueError"])

@@ -78,6 +78,17 @@ def test_not_where_the_scaler_steps_it() -> None:
     assert not found("center(out, y)", after=after, update="pass")
 
 
+def test_nor_what_a_scaler_of_the_programs_own_left_so() -> None:
+    """Beside the migration, in a program that scaled by itself before."""
+    own = AFTER.replace("CENTER", "center(out, y)").replace("BETWEEN", "pass").replace("UPDATE", "scaler.update()")
+    own = own.replace("import torch\n", "").replace("def main", "def native")
+    texts = [
+        t.replace("CENTER", "0").replace("BETWEEN", "pass").replace("UPDATE", "scaler.update()") + own
+        for t in (BEFORE, AFTER)
+    ]
+    assert not told(doubts(*texts), "AMP238")
+
+
 def comes_out(known: str, asked: str) -> bool | None:
     """How a test comes out where another one held."""
     facts = learned(ast.parse(known, mode="eval").body, True, NOTHING)
@@ -94,6 +105,8 @@ def comes_out(known: str, asked: str) -> bool | None:
         ('mode in ["train"]', 'mode == "valid"', False),
         ('mode not in ["valid", "test"]', 'mode == "test"', False),
         ('mode == "valid"', "mode in modes", None),
+        ("self.fp16_enabled()", "self.fp16_enabled()", True),
+        ("self.is_last()", "self.is_last()", None),  # which may come out otherwise next time
         ('mode in ["train", "valid"]', 'mode == "train"', None),
     ],
 )

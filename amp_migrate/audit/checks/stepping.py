@@ -161,28 +161,27 @@ def _managed(review: Review) -> frozenset[str]:
 # -- from what was met to doubts ----------------------------------------------------------------------------------
 
 _NO_BACKWARD = (ZERO, USED)
+STILL_SCALED = (
+    "this optimizer steps on gradients that are still multiplied by the loss scale: the scaled loss reaches its parameters, and "
+    "initialize was not given it. It was so with Apex, and is left; step it by scaler.step, before update()"
+)
 
 
 def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[Doubt]:
     for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
         if place.what == "read" and not before and (_read_scaled_before(review, place) or _before_a_tpu_step(place)):
             continue
-        if BESIDE in tags and not before:
-            message = (
-                "this optimizer steps on gradients that are still multiplied by the loss scale: the scaled loss reaches its "
-                "parameters, and initialize was not given it. It was so with Apex, and is left; step it by scaler.step, before "
-                "update()"
-            )
-            yield review.doubt(place.module, place.node, "AMP238", "optimizer.step", message, "review")
         for message, verdict in _verdicts(place, tags):
-            node = place.node
+            node, construct = place.node, _construct(place)
             if before:
                 line = getattr(node, "lineno", 1)
-                yield Doubt(place.module.path, line, "AMP231", _construct(place), message)
+                yield Doubt(place.module.path, line, "AMP231", construct, message)
             elif verdict == "refuse":
-                yield review.doubt(place.module, node, "AMP231", _construct(place), message)
+                yield review.doubt(place.module, node, "AMP231", construct, message)
+            elif message is STILL_SCALED:
+                yield review.doubt(place.module, node, "AMP238", construct, message, "review")
             else:
-                yield review.doubt(place.module, node, "AMP232", _construct(place), message, "review", ("AMP219",))
+                yield review.doubt(place.module, node, "AMP232", construct, message, "review", ("AMP219",))
 
 
 def _order(place: Place) -> tuple[str, int, int, str, str]:
@@ -209,6 +208,8 @@ def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
             yield "this optimizer would step by itself on gradients that are still scaled", "refuse"
         elif UNSCALED in tags:
             yield "this optimizer would step by itself after unscale_: overflows would no longer be skipped", "refuse"
+        elif BESIDE in tags:
+            yield STILL_SCALED, "review"
     if what == "unscale" and "twice" in tags:
         yield "unscale_ would be called twice for one optimizer without update() in between, which raises", "refuse"
     if what == "unscale" and "after step" in tags:

@@ -132,10 +132,9 @@ def _stable(test: ast.expr) -> bool:
 
 
 def _asks_by_name(name: str) -> bool:
-    """`self.fp16_enabled()`, `use_apex(args)`: what is called so only asks."""
-    return name.endswith(("enabled", "available", "initialized")) or name.startswith(
-        ("is_", "has_", "use_", "uses_", "using_")
-    )
+    """`self.fp16_enabled()`, `use_apex(args)`: what is called so asks for a setting. `is_last()` may come out otherwise next
+    time."""
+    return name.endswith(("enabled", "available", "initialized")) or name.startswith(("use_", "uses_", "using_"))
 
 
 def _asks_for_key(call: ast.Call) -> bool:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
 _KEPT = tuple(
-    "_children _statements _line _below _every _text _own_nodes _own_every _given _calls _assigned_fields".split()
+    "_children _statements _line _below _every _text _own_nodes _own_every _given _calls _assigned_fields _one_by_one".split()
 )
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
@@ -219,9 +218,15 @@ def own_line(stmt: ast.stmt) -> tuple[ast.AST, ...]:
     return known
 
 
-@lru_cache(maxsize=4096)
 def one_by_one(test: ast.Compare) -> ast.expr:
-    """`x in ["a", "b"]` as `x == "a" or x == "b"`."""
+    """`x in ["a", "b"]` as `x == "a" or x == "b"`; any other test as it is."""
+    known: ast.expr | None = test.__dict__.get("_one_by_one")
+    if known is None:
+        known = test._one_by_one = _one_by_one(test)  # type: ignore[attr-defined]
+    return known
+
+
+def _one_by_one(test: ast.Compare) -> ast.expr:
     among = test.comparators[0]
     if len(test.ops) != 1 or not isinstance(test.ops[0], (ast.In, ast.NotIn)):
         return test

@@ -55,14 +55,9 @@ def _made_without(review: Review, module: Module, function: Function, read: ast.
     cls, program = function.owner, review.after
     if cls is None or _under_a_test(module, function, read):
         return None
-    below = [cls]
-    for one in below:
-        below += [s for s in program.subclasses(one) if s not in below]
-    for one in below:
-        if function in program._method(one, function.name)[:1] and not gives(
-            review, set(program.family_up(one)), read.attr
-        ):
-            if _is_made(review, one):
+    for one in (cls, *program.below(cls)):
+        if function in program._method(one, function.name)[:1] and _is_made(review, one):
+            if not gives(review, set(program.family_up(one)), read.attr):
                 return one
     return None
 

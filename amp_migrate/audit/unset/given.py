@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -316,42 +317,36 @@ class Given:
 def _comes_with(method: Function, field: str, other: str) -> bool:
     """Whether a method that assigns one attribute of its object has assigned the other, too, when it returns: that stands in
     the same block, and nothing returns in between."""
-    module = method.module
-    others = _storing(method, other)
-    for stmt in _storing(method, field):
-        chain = [stmt, *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt))]
-        for at in chain[: chain.index(method.node)] if method.node in chain else chain:
-            block = next((b for b in _blocks(module.parents.get(at)) if at in b), [])
-            places = [block.index(o) for o in others if o in block]
-            here = block.index(at) if places else 0
-            if any(p < here or not any(_returns(s) for s in block[here:p]) for p in places):
-                break
-        else:
+    module, stores = method.module, list(_stores(method))
+    others = [s for s, name in stores if name == other]
+    for stmt in (s for s, name in stores if name == field):
+        around = itertools.takewhile(lambda at: at is not method.node, module.ancestors(stmt))
+        held = [stmt, *(at for at in around if isinstance(at, ast.stmt))]
+        if not any(_goes_with(module, at, one) for at in held for one in others):
             return False
     return True
 
 
-def _storing(method: Function, field: str) -> list[ast.stmt]:
-    own = method.parameters[0].arg if method.parameters else None
-    return [
-        stmt
-        for stmt in statements(method.node)
-        if not hasattr(stmt, "body")
-        for node in syntax.walk(stmt)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == field
-        if isinstance(node.value, ast.Name) and node.value.id == own
-    ]
-
-
-def _blocks(node: ast.AST | None) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
+def _goes_with(module: Module, stmt: ast.stmt, other: ast.stmt) -> bool:
+    """Whether what comes to a statement comes to another of its block as well."""
+    if other is stmt or stmt in module.following(other):
+        return True
+    after = module.following(stmt)
+    return other in after and not any(_returns(s) for s in (stmt, *after[: after.index(other)]))
 
 
 def _returns(stmt: ast.stmt) -> bool:
     return any(isinstance(n, ast.Return) for n in syntax.walk(stmt))
+
+
+def _stores(method: Function) -> Iterator[tuple[ast.stmt, str]]:
+    """The statements of a method that assign an attribute of its object, and which."""
+    own = method.parameters[0].arg if method.parameters else None
+    for stmt in statements(method.node):
+        for node in () if hasattr(stmt, "body") else syntax.walk(stmt):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.value, ast.Name) and node.value.id == own:
+                    yield stmt, node.attr
 
 
 def _own_fields(method: Function) -> frozenset[str]:
@@ -359,16 +354,11 @@ def _own_fields(method: Function) -> frozenset[str]:
     have the method in their family."""
     known: frozenset[str] | None = method.__dict__.get("_own_fields")
     if known is None:
-        own = method.parameters[0].arg if method.parameters else None
-        stmts = [s for s in statements(method.node) if not hasattr(s, "body")]
-        if method.name == "__init__":
-            stmts = [s for s in stmts if not isinstance(s, ast.Assign) or not _is_none(s.value)]
+        first = method.name == "__init__"
         known = method.__dict__["_own_fields"] = frozenset(
-            node.attr
-            for stmt in stmts
-            for node in syntax.walk(stmt)
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-            if isinstance(node.value, ast.Name) and node.value.id == own
+            name
+            for stmt, name in _stores(method)
+            if not (first and isinstance(stmt, ast.Assign) and _is_none(stmt.value))
         )
     return known
 

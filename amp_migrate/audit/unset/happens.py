@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -86,10 +87,10 @@ class Happens:
     def _call(self, event: Event, depth: int) -> bool:
         unset, body = self.unset, self.body
         if event.kind == "mention":
-            functions = list(unset.passing.mentioned(body, event, self.place))
+            functions = unset.passing.mentioned(body, event, self.place)
         else:
             assert isinstance(event.node, ast.Call)
-            functions = list(unset.passing.down(body, event.node, self.place))
+            functions = unset.passing.down(body, event.node, self.place)
             if unset.given.sets(event.node, self.place):
                 self.gives.add(event)
         for callee, inner in functions:
@@ -140,13 +141,6 @@ class Happens:
         self._block(self.body.statements, False)
         return not self._open
 
-    def plainly_given(self) -> bool:
-        """Whether the place has a value at the end by the order of the statements alone."""
-        self._open = False
-        return self._block(self.body.statements, False) is True and not any(
-            isinstance(s, ast.Return) for s in own_statements(self.body.statements[:-1])
-        )
-
     def loosely_given(self) -> bool:
         """Whether it is given in a loop or a `try`, or under a test that says nothing of what is known elsewhere: then it is
         not told on which ways it is not."""
@@ -154,11 +148,9 @@ class Happens:
         stores += [s for s, e in self.body.running if e in self.gives]
         inside = self.body.function.node if self.body.function is not None else self.body.module.tree
         for stmt in stores:
-            for node in self.body.module.ancestors(stmt):
-                if node is inside:
-                    break
-                if isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)):
-                    return True
+            around = itertools.takewhile(lambda node: node is not inside, self.body.module.ancestors(stmt))
+            if any(isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)) for node in around):
+                return True
         tests = [t for s in stores for t in _tests_around(self.body, s)]
         tests += _tests_that_leave(self.body)
         return not all(learned(t, True, NOTHING) or learned(t, False, NOTHING) for t in tests)

@@ -154,7 +154,7 @@ class Unset:
         if depth > DEPTH or body.function is None:
             return ()
         happens = Happens(self, body, place, depth, giving=True)
-        if happens.loosely_given() or happens.plainly_given():
+        if happens.loosely_given():
             return ()
         try:
             met = _walked(Graph(body.statements, entered=True), NOTHING, happens, happens.step)
