@@ -155,19 +155,17 @@ def _decide(
         taken = frozenset(output.regions.keys() | others)
         for module, edits in _unit(unit, targets, options, output, taken, loose).items():
             output.units.setdefault(module, {})[number] = edits
+    own = [module for module in modules if module in targets]
     for rule in FILE_RULES:
-        for module in modules:
-            if module in targets:
-                _file_rule(rule, project, module, options, output)
-    for module in modules:
-        if module in targets:
-            fold(project, module, output)
-    for module in modules:
-        if module in targets:
-            clean(project, module, output)
-            leftovers(module, read.sites, output)
-            extensions(project, module, output)
-            unimported(project, module, output)
+        for module in own:
+            _file_rule(rule, project, module, options, output)
+    for module in own:
+        fold(project, module, output)
+    for module in own:
+        clean(project, module, output)
+        leftovers(module, read.sites, output)
+        extensions(project, module, output)
+        unimported(project, module, output)
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):
@@ -255,8 +253,9 @@ def _with_doubts(results: list[FileResult], doubts: list[Doubt], output: Output)
         first, last = doubt.near or (doubt.line, doubt.line)
         if any(f.code in doubt.told_by and first <= f.line <= last for f in result.findings):
             continue
-        finding = Finding(doubt.line, 1, doubt.code, doubt.construct, "note", doubt.verdict, doubt.message)
-        finding = replace(finding, alike=doubt.alike)
+        finding = Finding(
+            doubt.line, 1, doubt.code, doubt.construct, "note", doubt.verdict, doubt.message, alike=doubt.alike
+        )
         if finding not in result.findings:
             result.findings = sorted([*result.findings, finding])
     return results

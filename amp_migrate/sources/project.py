@@ -17,14 +17,7 @@ from typing import overload
 
 from amp_migrate.findings import FileResult, Finding, Review
 from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Discovery, Found, discover, project_root, shown
-from amp_migrate.sources.failures import (
-    LEADS_OUT,
-    PYTHON_2,
-    SYNTAX,
-    SourceError,
-    failure,
-    os_failure,
-)
+from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, SYNTAX, SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error

@@ -240,7 +240,8 @@ def _take_revision(root: Path, revision: str, target: Path) -> None:
 def _stays_inside(target: Path, member: tarfile.TarInfo) -> bool:
     """Whether a file of an archive, and what a link of it points at, lies below the folder that it is unpacked into."""
     path = target / member.name
-    places = [path, path.parent / member.linkname] if member.issym() or member.islnk() else [path]
+    link = path.parent if member.issym() else target  # what a link is written from
+    places = [path, link / member.linkname] if member.issym() or member.islnk() else [path]
     return all(place.resolve().is_relative_to(target.resolve()) for place in places)
 
 

@@ -164,3 +164,39 @@ def test_a_class_that_is_chosen_by_a_computed_name() -> None:
     assert after is not None
     assert after.count("torch.autocast(") == 1
     assert "predict(self, loader):\n        return [self.model(x) for x in loader]" in after
+
+
+FIRST = """
+    import json
+    import torch
+    from apex import amp
+
+    def dtypes(model, loader):
+        return [str(model(x).dtype) for x in loader]
+
+    def main(loader):
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+            before = dtypes(model, loader)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in loader:
+                optimizer.zero_grad()
+                with amp.scale_loss(model(x).float().sum(), optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            return [before, dtypes(model, loader)]
+
+    print(json.dumps(main([torch.ones(2, 4)])))
+    """
+
+
+def test_what_stands_above_the_set_up_ran_in_float32(tmp_path: Path) -> None:
+    texts = check_files({"main.py": FIRST.replace("LOOP", "if loader:")}, device="cpu")
+    assert run_files(tmp_path, texts, "main.py") == [["torch.float32"], ["torch.float16"]]
+    assert "before = dtypes(model, loader)\n" in texts["main.py"], "the switch is left out"
+
+
+def test_in_a_loop_it_may_come_after_as_well() -> None:
+    texts = check_files({"main.py": FIRST.replace("LOOP", "for _ in range(2):")}, device="cpu")
+    assert 'with torch.autocast("cpu", dtype=torch.float16):\n        return [str(model(x).dtype)' in texts["main.py"]

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterable
-from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import WRITES
@@ -133,15 +132,13 @@ class _Found:
                 module, line = at[0], review.line(*at)
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
-            code = "AMP542" if kind == "inplace" else "AMP535"
-            doubt = Doubt(module.path, line, code, "a value of an autocast region", message, verdict, told, near)
-            if kind == "inplace":
-                doubt = replace(doubt, remedy=own)
-            alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
-            doubt = replace(doubt, alike=f"{alike}{' at O2 or O3' * self.asked}")
+            code, remedy = ("AMP542", own) if kind == "inplace" else ("AMP535", None)
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
-                doubt = replace(doubt, remedy=(at[0].path, review.line(*at)))
-            self.doubts.append(doubt)
+                remedy = at[0].path, review.line(*at)
+            alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
+            alike += " at O2 or O3" * self.asked
+            what = "a value of an autocast region"
+            self.doubts.append(Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike))
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
         text = quoted(node)

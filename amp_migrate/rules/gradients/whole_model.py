@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import in_process
@@ -178,7 +179,7 @@ def _chosen(module: Module, node: ast.expr) -> Chosen | None:
         names = {parameter: "p"} | (
             {ast.unparse(loop.target.elts[0]): "n"} if isinstance(loop.target, ast.Tuple) else {}
         )
-        return source[0], source[1] + [called(c, names) for test in loop.ifs for c in _conjuncts(test)]
+        return source[0], source[1] + [called(c, names) for test in loop.ifs for c in conjuncts(test)]
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Name) and node.func.id == "list" and len(node.args) == 1:
@@ -187,7 +188,7 @@ def _chosen(module: Module, node: ast.expr) -> Chosen | None:
         test, source = node.args[0], _chosen(module, node.args[1])
         if source is None or not isinstance(test, ast.Lambda) or len(test.args.args) != 1:
             return None
-        return source[0], source[1] + [called(c, {test.args.args[0].arg: "p"}) for c in _conjuncts(test.body)]
+        return source[0], source[1] + [called(c, {test.args.args[0].arg: "p"}) for c in conjuncts(test.body)]
     named = isinstance(node.func, ast.Attribute) and node.func.attr in ("parameters", "named_parameters")
     bare = not node.args and not node.keywords
     return (node.func.value, []) if isinstance(node.func, ast.Attribute) and named and bare else None
@@ -197,14 +198,6 @@ def _parameter(target: ast.expr) -> str | None:
     """What a loop over parameters, or names and parameters, calls each."""
     last = target.elts[-1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
     return last.id if isinstance(last, ast.Name) else None
-
-
-def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        for value in test.values:
-            yield from _conjuncts(value)
-    else:
-        yield test
 
 
 def _asks_grad(test: ast.expr) -> bool:
