@@ -294,7 +294,7 @@ class Forwards:
                         module.scope_of(node), func.value, guess=False
                     )  # `Net.from_pretrained(path)`
                 found += [d for d in made if isinstance(d, Class) and d not in found]
-        return found
+        return sorted(found, key=lambda c: (c.module.path, c.node.lineno))
 
     def runs(self, forward: Forward) -> list[Function]:
         """The methods of the program that a forward runs."""
