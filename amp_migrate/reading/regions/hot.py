@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, walk
@@ -195,14 +196,14 @@ def _taken(node: ast.AST, methods: frozenset[str]) -> ast.expr | None:
 
 def _sliced(reader: Forwards, module: Module, nodes: list[Node], roots: list[Root], stores: Stores) -> list[Node]:
     """What computes the losses, in source order."""
-    slices = [_slice(nodes, root, stores) for root in roots]
+    slices = [_slice(module, nodes, root, stores) for root in roots]
     return [n for n in nodes if any(n in found for found in slices) and not reader.stores_model(module, n.stmt)]
 
 
-def _slice(nodes: list[Node], root: Root, stores: Stores) -> set[Node]:
-    """What computes a loss: nothing below the statement that scales it."""
-    last = root.before.lineno if root.before is not None else None
-    above = [n for n in nodes if last is None or n.stmt.lineno <= last]
+def _slice(module: Module, nodes: list[Node], root: Root, stores: Stores) -> set[Node]:
+    """What computes a loss: nothing below the statement that scales it, or in the other branch of an `if` around that."""
+    end = root.before
+    above = [n for n in nodes if end is None or (n.stmt.lineno <= end.lineno and not exclusive(module, n.stmt, end))]
     needed = set(root.names)
     for _ in range(8):
         size = len(needed)
