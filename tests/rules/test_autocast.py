@@ -885,3 +885,114 @@ def test_a_branch_that_picks_elements_of_the_output_is_taken_into_the_region() -
             imports="from project import mask",
         ),
     )
+
+
+TELLING = """
+import torch
+from apex import amp
+
+class Tagger(torch.nn.Module):
+    def __init__(self, metric=None):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 2)
+        self.metric = metric
+
+    def forward(self, x):
+        return self.body(x)
+
+    def name(self):
+        return "tagger"
+
+    def metric_name(self):
+        return self.metric.name() if self.metric is not None else ""
+
+    def score(self, preds, labels):
+        return (self.body(preds) - labels).sum()
+
+    def prototypes(self):
+        return self.body(torch.eye(4)).relu()
+
+class Ranker(Tagger):
+    def metric_name(self):
+        return "rank"
+
+    def prototypes(self):
+        return self.body(torch.zeros(1, 4))
+
+class Trainer:
+    def __init__(self, model, optimizer, log):
+        self.log = log
+        self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+    def train(self, loader):
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+            self.optimizer.zero_grad()
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+        self.evaluate(x, y)
+
+    def evaluate(self, x, y):
+        with torch.no_grad():
+            value = self.model(x).sum()
+        LINE
+        return value
+"""
+SEEN = """
+def main(loader, log):
+    model = Tagger()
+    Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), log).train(loader)
+"""
+
+
+@pytest.mark.parametrize("made", ["", SEEN])
+@pytest.mark.parametrize(
+    ("line", "region"),
+    [
+        ('self.log.info(f"{self.model.metric_name()}: {value:.4f}")', False),
+        ("self.log.info(self.model.name(), value)", False),
+        ("self.log.info(self.model.prototypes().sum())", True),
+        ("self.log.info(self.model.score([x], [y]))", True),
+    ],
+)
+def test_a_method_that_is_given_nothing_is_a_forward_only_where_it_computes(made: str, line: str, region: bool) -> None:
+    found = regions(TELLING.replace("LINE", line) + made)
+    always = [["loss = torch.nn.functional.cross_entropy(self.model(x), y)"], ["value = self.model(x).sum()"]]
+    assert sorted(found) == sorted([*always, [line]] if region else always)
+
+
+def test_what_the_other_branch_computes_for_its_next_turn_is_no_part_of_a_loss() -> None:
+    source = """
+    import torch
+    import torch.nn.functional as F
+    from apex import amp
+
+    def train(model, optimizer, loader, args):
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            if args.adversarial:
+                delta = torch.zeros_like(x)
+                for turn in range(args.turns):
+                    delta.requires_grad_()
+                    loss = F.cross_entropy(model(x, delta=delta), y)
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    scale = scaled_loss.item() // loss.item()
+                    grad = delta.grad.clone() / scale
+                    if args.norm == "l2":
+                        delta = (delta + args.lr * grad / torch.norm(grad)).detach()
+                    else:
+                        delta = (delta + args.lr * grad.sign()).detach()
+            else:
+                loss = model(x)
+                loss = loss.mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+    assert sorted(regions(source)) == [
+        ["loss = F.cross_entropy(model(x, delta=delta), y)"],
+        ["loss = model(x)", "loss = loss.mean()"],
+    ]

@@ -19,7 +19,7 @@ NOT_FORWARD = frozenset(
     __repr__ append apply backward buffers cache children config copy cpu cuda double eval extend float flops freeze
     freeze_encoder from_pretrained get get_input_embeddings get_parameters get_params group_parameters half info
     init_weight init_weights initialize items keys load load_model load_pretrained load_pretrained_weights
-    load_state_dict load_weights log modules named_buffers named_children named_modules named_parameters
+    load_state_dict load_weights log modules name named_buffers named_children named_modules named_parameters
     named_params no_sync no_weight_decay num_parameters parameters pop print print_trainable_parameters
     register_backward_hook register_buffer register_forward_hook register_full_backward_hook remove_weightnorm
     requires_grad requires_grad_ reset_parameters resize_token_embeddings save save_model save_pretrained
@@ -75,7 +75,7 @@ class Forwards:
         if isinstance(func, ast.Attribute):
             if self._runs(module, func):
                 return True
-            methods = self.project.resolved.get(node) or self._of_networks(func.attr)
+            methods = self.project.resolved.get(node) or self._of_networks(node, func.attr)
             named = func.attr.startswith(NOT_FORWARD_PREFIXES) and not (methods and func.attr.startswith("get_"))
             if (
                 func.attr not in NOT_FORWARD
@@ -99,9 +99,10 @@ class Forwards:
             return False
         return self.handed_over(module, call) and under_no_grad(module, call)
 
-    def _of_networks(self, name: str) -> list[Function]:
-        """The methods of that name of the program's networks: of a model whose class is not seen."""
-        if not name.startswith("get_"):
+    def _of_networks(self, call: ast.Call, name: str) -> list[Function]:
+        """The methods of that name of the program's networks, of a model whose class is not seen: one that is given nothing,
+        or that gets something, may only tell of the model."""
+        if not name.startswith("get_") and (call.args or call.keywords):
             return []
         classes = [c for c in self.project.classes.values() if c.is_module and name in c.methods]
         return [c.methods[name] for c in classes]
