@@ -25,9 +25,11 @@ class Actions(Losses):
         super().__init__(bodies, machine)
         self.parameters = Parameters(bodies.objects)
         self.asked = Asked(bodies, machine)
-        self._of: dict[tuple[ast.AST, int], list[Ident]] = {}
+        self._of: dict[tuple[ast.AST, int, frozenset[Ident]], list[Ident]] = {}
         self._divides: dict[ast.AST, bool] = {}
-        self._losses: dict[tuple[ast.expr, int, int], list[Ident]] = {}  # the optimizers of their models
+        self._losses: dict[
+            tuple[ast.expr, frozenset[Ident], int, int], list[Ident]
+        ] = {}  # the optimizers of their models
 
     def _act(self, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
         scope = action.module.scope_of(action.node)
@@ -103,15 +105,14 @@ class Actions(Losses):
             return self.machine.backward(state, None, OTHER_MODE)
         if not self.runs_model(scope, action.on):
             return self.machine.backward(state, None, FAINT)
-        trained = self._trained(scope, action.on)
-        return self.machine.backward(state, None, PLAIN, trained if len(trained) == 1 else [])
+        return self.machine.backward(state, None, PLAIN, self._trained(scope, action.on))
 
     def _trained(self, scope: Scope, loss: ast.expr) -> list[Ident]:
         """The optimizers of the models that a loss is computed of: of a penalty on weights, of centers that a loss keeps."""
         if self.machine.single:
             return []
         known = self.machine.optimizers
-        key = (loss, len(known), len(self.objects.made))  # of which there only get to be more
+        key = (loss, self.machine.entered, len(known), len(self.objects.made))  # of which there only get to be more
         if key not in self._losses:
             given = self.made_from(scope, loss)
             found = {o for value in given for o in self.parameters.optimizers(scope, value, sorted(known))}
@@ -152,12 +153,13 @@ class Actions(Losses):
         if self._divides[action.node]:
             return  # divided, or compared with what is multiplied
         excused = self.sibling(action, "unscale_", "step")
-        if (action.node, id(env)) not in self._of:
+        key = (action.node, id(env), self.machine.entered)
+        if key not in self._of:
             known = sorted(self.machine.optimizers)
-            self._of[action.node, id(env)] = self.parameters.of(scope, action.on, known, env)
-        if any(self.cannot_be(o, facts) for o in self._of[action.node, id(env)] or self.machine.optimizers):
+            self._of[key] = self.parameters.of(scope, action.on, known, env)
+        if any(self.cannot_be(o, facts) for o in self._of[key] or self.machine.optimizers):
             return
-        self.machine.read(state, action.module, action.node, self._of[action.node, id(env)], excused)
+        self.machine.read(state, action.module, action.node, self._of[key], excused)
 
     def _call(
         self, scope: Scope, env: Env, call: ast.Call, callees: tuple[Function, ...], facts: Facts, state: State

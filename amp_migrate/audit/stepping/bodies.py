@@ -23,6 +23,7 @@ from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, head
 METHODS = frozenset("backward step update unscale_ zero_grad".split())
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
 _WORDS = METHODS | CLIPS | {"scale", "GradScaler", "grad", "optimizer_step"}
+_MODES = frozenset({"train", "eval"})  # of any network: `model.train()` is no loop of a trainer
 _NO_OPTIMIZER = re.compile(r"sched|prof|warmup|lr|ema|env|self$", re.IGNORECASE)
 JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
@@ -227,7 +228,7 @@ class Bodies:
         """The methods that step through a scaler, where an object of which nothing is known is asked for one of that name:
         `self.solver.step()` in a class that scales losses itself, or one of whose relatives does."""
         func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr not in self._steppers:
+        if not isinstance(func, ast.Attribute) or func.attr not in self._steppers or func.attr in _MODES:
             return []
         owner = self.program.class_around(module.scope_of(call))
         if owner is None or owner not in self._scaling or _NO_OPTIMIZER.search(syntax.text(func.value)):

@@ -1,9 +1,9 @@
 """What each event does to the gradients of an optimizer and to a scaler, as torch's GradScaler has it.
 
 Gradients are zeroed, scaled, stale (scaled before the last `update`), unscaled, left (unscaled before the last `update`),
-plain (of a backward without scale), faint (of one that may reach no parameter), mixed or used up by a step; where nothing
-is known, open. What is met is noted for each place, good and bad: what is wrong on every path is another thing than what
-is wrong on one.
+plain (of a backward without scale; reached, where it is seen to come by these parameters), faint (of one that may reach
+no parameter), mixed or used up by a step; where nothing is known, open. What is met is noted for each place, good and bad:
+what is wrong on every path is another thing than what is wrong on one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts, place_made
 
-OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, FAINT, OTHER_MODE, MIXED, USED = (
-    "open zero zeros scaled stale unscaled left plain faint other-mode mixed used".split()
+OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, REACHED, FAINT, OTHER_MODE, MIXED, USED = (
+    "open zero zeros scaled stale unscaled left plain reached faint other-mode mixed used".split()
 )
 BESIDE = "beside"  # said of a plain step on what a loss gave that was scaled for other optimizers
 
@@ -89,7 +89,8 @@ class Machine:
     objects: Objects
     managed: frozenset[str] = frozenset()  # places of optimizers whose loss Apex scaled before
     crowded: bool = False  # something else steps that may be an optimizer
-    optimizers: set[Ident] = field(default_factory=set)
+    optimizers: set[Ident] = field(default_factory=set)  # those that the entry comes by that is followed
+    entered: frozenset[Ident] = frozenset()  # those known when it was begun
     scalers: set[Ident] = field(default_factory=set)
     pairs: dict[Ident, set[Ident]] = field(default_factory=dict)  # an optimizer's scalers
     seen: dict[Place, set[str]] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class Machine:
 
     @property
     def single(self) -> bool:
-        """Whether the program has one optimizer only."""
+        """Whether runs from the entry that is followed have one optimizer only."""
         if self.crowded:
             return False
         known: set[Ident] = set()
@@ -159,7 +160,7 @@ class Machine:
         found = {o for s in scalers for o in self._paired.get(s, ())}
         if not self.scalers.isdisjoint(scalers):  # whoever has none of its own may have any
             found |= {o for o in self._alone if self.single or self._is_managed(o)}
-        return sorted(found)
+        return sorted(found & self.optimizers)
 
     def _is_managed(self, optimizer: Ident) -> bool:
         return any(place_made(p) in self.managed for p in parts(optimizer))
@@ -171,6 +172,13 @@ class Machine:
             self._met = met
             self._shared = any(len(parts(i)) > 1 for known in (self.optimizers, self.scalers) for i in known)
         return self._shared
+
+    def enter(self, met: Iterable[Ident]) -> None:
+        """Only optimizers that were met on the ways from an entry have gradients in its runs."""
+        self.optimizers, self._met = set(), (0, 0)
+        for optimizer in met:
+            self.meet(optimizer)
+        self.entered = frozenset(self.optimizers)
 
     def meet(self, optimizer: Ident, scaler: Ident | None = None) -> None:
         self._know(optimizer, self.optimizers, "optimizer")
@@ -197,7 +205,8 @@ class Machine:
 
     def made(self, state: State, place: str, role: str) -> State:
         if role == "optimizer":
-            return state.put({o: Grads(ZERO, "", "ready") for o in self._made.get(role, {}).get(place, ())})
+            made = self._made.get(role, {}).get(place, set()) & self.optimizers
+            return state.put({o: Grads(ZERO, "", "ready") for o in made})
         for scaler in sorted(self._made.get("scaler", {}).get(place, ())):
             state = state.record(scaler, "no")
             state = state.put({o: g._replace(stage="ready") for o, g in state.optimizers if g.by == scaler})
@@ -215,13 +224,15 @@ class Machine:
                     # What is added to unscaled gradients is scaled; of two optimizers it may be the other's.
                     held = MIXED if self.single and now.stage == "unscaled" else now.held
                     held = SCALED if now.stage != "unscaled" else held
-                elif now.held in (PLAIN, MIXED) and self.single:
+                elif now.held in (REACHED, MIXED) or (now.held == PLAIN and self.single):
                     held = MIXED
             else:
-                held = now.held
-                if now.held in (OPEN, ZERO, ZEROS, USED):
-                    held = plain
-                elif now.held == SCALED and (self.single or optimizer in theirs) and plain == PLAIN:
+                held, surely = now.held, plain == PLAIN and optimizer in theirs
+                if held in (OPEN, ZERO, ZEROS, USED):
+                    held = REACHED if surely else plain
+                elif held in (PLAIN, FAINT) and surely:
+                    held = REACHED
+                elif held == SCALED and (surely or (self.single and plain == PLAIN)):
                     held = MIXED
             changes[optimizer] = now._replace(held=held, passed="")
         if scaler is not None:
@@ -262,7 +273,7 @@ class Machine:
         """What is wrong with gradients that a scaler is to divide by its scale."""
         if now.held in (ZERO, USED):
             return f"{now.held} {now.passed}".strip()
-        if now.held == FAINT:
+        if now.held in (FAINT, REACHED):
             return PLAIN
         if now.held == OTHER_MODE:
             return "ok" if self.switched(scaler) else PLAIN

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Scope
+from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.sites.writers import without_gradients
 from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
 from amp_migrate.audit.values.origins import Origin
 
 DEPTH = 4
+DETACHED = frozenset({"detach", "item", "numpy", "tolist"})
 
 
 class Parameters:
@@ -75,17 +77,18 @@ class Parameters:
             found: set[str] = set()
             wave = [expr]
             for _ in range(DEPTH + 1):
-                fresh = {o for part in wave for o in self._origins(asked[part], part)} - traced
+                named = {(o, text) for part in wave for o, text in self._origins(asked[part], part)}
+                found.update(self.objects.place(o) + text for o, text in named)
+                fresh = {o for o, _ in named} - traced
                 traced |= fresh
-                found.update(self.objects.place(origin) for origin in fresh)
                 parts = {part: o.module.scope_of(o.node) for o in fresh for part in self._inside(o)}
                 wave = [part for part in parts if part not in asked]
                 asked.update(parts)
             self._models[expr] = frozenset(found)
         return self._models[expr]
 
-    def _origins(self, scope: Scope, expr: ast.expr) -> Iterator[Origin]:
-        """The objects that the names of an expression stand for."""
+    def _origins(self, scope: Scope, expr: ast.expr) -> Iterator[tuple[Origin, str]]:
+        """The objects that the names of an expression stand for, with the name where one import brings several."""
         for node in syntax.walk(expr):
             if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
@@ -95,16 +98,28 @@ class Parameters:
             for origin in self.objects.values.origins(scope.module.scope_of(node), node):
                 unseen = origin.kind == "unknown" and isinstance(origin.node, (ast.Name, ast.Attribute))
                 if origin.kind not in ("constant", "function") and not unseen:
-                    yield origin
+                    yield origin, syntax.text(node) if isinstance(origin.node, (ast.Import, ast.ImportFrom)) else ""
 
     def _inside(self, origin: Origin) -> list[ast.expr]:
-        """What an object is made from, where it is no model itself."""
+        """What an object is made from, where it is no model itself: what a model gives is made from that model."""
         at = origin.node
         if not isinstance(at, ast.Call):
             return [at] if isinstance(at, ast.expr) else []
         if self._is_model(at):
-            return []
+            return [at.func, *at.args] if self._runs_object(origin.module, at) else []
         return [*at.args, *([at.func.value] if isinstance(at.func, ast.Attribute) else [])]
+
+    def _runs_object(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs what a variable holds, or computes with tensors, and hands gradients on."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in DETACHED:
+            return False
+        scope, program = module.scope_of(call), self.objects.values.program
+        name = program.dotted(scope, call.func)
+        if name is not None:
+            return name.startswith("torch.") and name.count(".") == 1
+        if program.definitions(scope, call.func, guess=False):
+            return False
+        return not without_gradients(program, module, call)
 
     def _is_model(self, call: ast.Call) -> bool:
         """Whether a call makes a model, not a list of its parameters."""

@@ -39,7 +39,7 @@ class Paths(Generic[S]):
         self._ways: Ways = {} if ways is None else ways
         self._next: dict[tuple[Node, Facts, S], list[tuple[Node, Facts, S]]] = {}
 
-    def explore(self, start: Iterable[tuple[Facts, S]], limit: int = 4 * LIMIT) -> list[tuple[Facts, S]]:
+    def explore(self, start: Iterable[tuple[Facts, S]], limit: int = 16 * LIMIT) -> list[tuple[Facts, S]]:
         """Facts and states with which the body ends. Raises TooManyPaths: to forget what tests told would make paths of
         what cannot be."""
         arrived: dict[Node, dict[tuple[Facts, S], None]] = {self.graph.entry: dict.fromkeys(start)}  # in order

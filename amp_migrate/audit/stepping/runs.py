@@ -13,7 +13,7 @@ from amp_migrate.audit.stepping.actions import Actions, Reached
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import Handed
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
-from amp_migrate.audit.stepping.objects import Env
+from amp_migrate.audit.stepping.objects import Env, Ident
 from amp_migrate.audit.stepping.paths import Paths, Ways
 from amp_migrate.audit.stepping.scaled import RETURNED, Entries
 from amp_migrate.audit.stepping.statements import yields
@@ -32,7 +32,9 @@ class Runs(Actions):
         self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
         self._made: dict[tuple[ast.Call, str], ast.Call] = {}
         self._ways: dict[Owner, Ways] = {}
-        self._paths: dict[tuple[Owner, int], Paths[State]] = {}
+        self._paths: dict[tuple[Owner, int, frozenset[Ident]], Paths[State]] = {}
+        # The optimizers that a body acts on, and the bodies that it leads to.
+        self._learned: dict[tuple[Owner, Entries], tuple[set[Ident], list[tuple[Owner, Entries]]]] = {}
 
     @property
     def entries(self) -> list[Owner]:
@@ -47,11 +49,12 @@ class Runs(Actions):
         while todo and len(seen) < BUDGET:
             owner, entries_ = todo.pop()
             env = self.env(entries_)
+            met, further = self._learned.setdefault((owner, entries_), (set(), []))
             for action in (*self.bodies.own.get(owner, ()), *self.bodies.calls.get(owner, ())):
                 scope = action.module.scope_of(action.node)
                 callees = list(action.callees)
                 if action.kind == "method" and action.on is not None:
-                    callees += self._learn(scope, env, action, action.on)
+                    callees += self._learn(scope, env, action, action.on, met)
                 elif action.kind == "scale" and isinstance(action.node, ast.Call):
                     assert isinstance(action.node.func, ast.Attribute)
                     self.machine.know(self.ref(scope, action.node.func.value, env).ident)
@@ -59,11 +62,24 @@ class Runs(Actions):
                     for function in (callee, *self._of_context(callee)):
                         if function in self.bodies and isinstance(action.node, ast.Call):
                             _, inner, _ = self.given(scope, env, action.node, function)
+                            further.append((function, inner))
                             if (function, inner) not in seen:
                                 seen.add((function, inner))
                                 todo.append((function, inner))
 
-    def _learn(self, scope: Scope, env: Env, action: Action, on: ast.expr) -> list[Function]:
+    def _met_from(self, entry: Owner) -> set[Ident]:
+        """The optimizers that runs from an entry come by."""
+        found: set[Ident] = set()
+        todo: list[tuple[Owner, Entries]] = [(entry, ())]
+        seen = set(todo)
+        while todo:
+            met, further = self._learned.get(todo.pop(), (set(), []))
+            found |= met
+            todo += [f for f in dict.fromkeys(further) if f not in seen]
+            seen.update(further)
+        return found
+
+    def _learn(self, scope: Scope, env: Env, action: Action, on: ast.expr, met: set[Ident]) -> list[Function]:
         ref = self.ref(scope, on, env)
         call = action.node
         if ref.role == "scaler" and action.name == "update":
@@ -71,8 +87,10 @@ class Runs(Actions):
         elif ref.role == "scaler" and isinstance(call, ast.Call):
             handed = [*call.args, *(k.value for k in call.keywords if k.arg == "optimizer")]
             if handed:
+                met.add(self.ref(scope, handed[0], env).ident)
                 self.machine.meet(self.ref(scope, handed[0], env).ident, ref.ident)
         elif ref.role == "optimizer":
+            met.add(ref.ident)
             self.machine.meet(ref.ident)
         elif action.name == "step":
             return self.objects.methods(scope, on, action.name)
@@ -90,6 +108,7 @@ class Runs(Actions):
         for entry in entries:
             self._stack: list[Owner] = []
             self._left = BUDGET
+            self.machine.enter(self._met_from(entry))
             try:
                 # Who calls an entry is out of sight: it may be called again and again. What is a part of the step only
                 # has other parts before and after it.
@@ -98,8 +117,8 @@ class Runs(Actions):
                 for _ in range(3 if whole else 1):
                     ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
                     starts |= {e.holding(frozenset()).turned(frozenset()): None for e in ends}
-                    if len(starts) > 32:
-                        raise TooManyPaths
+                    if len(starts) > 32:  # a program, not a step: its first run was followed
+                        break
             except (TooManyPaths, RecursionError):
                 lost.append(entry)
         return lost
@@ -107,7 +126,7 @@ class Runs(Actions):
     # -- bodies ----------------------------------------------------------------------------------------------------
 
     def _body(self, owner: Owner, env: Entries, facts: Facts, state: State) -> tuple[Reached, ...]:
-        key = (owner, env, facts, state)
+        key = (owner, env, facts, state, self.machine.entered)
         if key in self._known:
             return self._known[key]
         if owner in self._stack or len(self._stack) >= DEPTH:
@@ -123,10 +142,10 @@ class Runs(Actions):
         known = self.env(env)
         if enters:
             paths = self._through(owner, known, entered)
-        elif (paths_or_none := self._paths.get((owner, id(known)))) is not None:
+        elif (paths_or_none := self._paths.get((owner, id(known), self.machine.entered))) is not None:
             paths = paths_or_none
         else:
-            paths = self._paths[owner, id(known)] = self._through(owner, known, None)
+            paths = self._paths[owner, id(known), self.machine.entered] = self._through(owner, known, None)
         found = paths.explore([(facts, state)])
         self._stack.pop()
         chosen = (entered or found) if enters else [r for r in found if WAITS not in r[1].turns]

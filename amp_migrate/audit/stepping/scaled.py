@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from amp_migrate.audit.paths.facts import Facts, asked, assigned, outcome
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Scope
+from amp_migrate.audit.sites.writers import without_gradients
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.machine import Machine, State
 from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref, one_object
@@ -203,7 +204,7 @@ class Losses(Switches):
                 binder = scope.binder(node.id)
                 for bound in binder.bindings[node.id] if binder is scope else ():
                     value = bound.value if isinstance(bound, (ast.Assign, ast.AugAssign)) else None
-                    if value is not None:
+                    if value is not None and not without_gradients(program, scope.module, value):
                         yield from self._runs(scope, value, depth + 1)
 
     def scaled(self, scope: Scope, env: Env, expr: ast.expr, facts: Facts, state: State) -> tuple[Ident, int] | None:
