@@ -39,7 +39,8 @@ class CarriedSetting(ScalerPlan):
         for home, text in self.values:
             if found.setdefault(home.scope.node, text) != text:
                 raise Conflict
-            if self.wide is None and home.kind != "self" and not home.carrier and _is_variable(text):
+            own = home.above is None or name == "loss_scale"  # it has a variable above the branch, too
+            if self.wide is None and home.kind != "self" and not home.carrier and own and _is_variable(text):
                 self.names[home.scope] = text
 
     def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:

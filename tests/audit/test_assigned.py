@@ -66,6 +66,24 @@ class TestModes:
         assert told(found, "AMP131") == [(19, "refuse")]
         assert "args.mode == 'train'" in next(d.message for d in found if d.code == "AMP131")
 
+    def test_what_no_assignment_hangs_on_is_not_named(self) -> None:
+        before, after = (
+            "    def main(args, model, optimizer, loader):\n"
+            "        if args.inspect:\n            return\n"
+            f"{above}        if args.fp16:\n            settings = args.settings()\n{inside}"
+            "        for x in loader:\n            loss = model(x)\n            loss.backward()\n            optimizer.step()\n"
+            for above, inside in (
+                ("", "            model, optimizer = amp.initialize(model, optimizer, loss_scale=settings.scale)\n"),
+                (
+                    "        scale = settings.scale\n",
+                    '            scaler = torch.amp.GradScaler("cuda", init_scale=scale)\n',
+                ),
+            )
+        )
+        found = doubts(program(before), program(after, setup=SETUP_AFTER))
+        assert told(found, "AMP131")
+        assert all("args.inspect" not in d.message for d in found if d.code == "AMP131")
+
     def test_in_a_function_that_was_not_there_before(self) -> None:
         after = self.AFTER.replace("def main(", "def run_mode(")
         found = doubts(program(self.BEFORE), program(after, setup=SETUP_AFTER))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.rules.helpers import check_rewrite, rewrite
-from tests.rules.programs import apex, check_refused, found, initialize, native
+from tests.rules.helpers import check_files, check_rewrite, rewrite, run_files
+from tests.rules.programs import apex, found, initialize, native
 from tests.rules.test_initialize import SWITCH, loop, scaler
 
 OPTIONS = SWITCH.replace('"--fp16", action="store_true"', '"--loss-scale", default=None')
@@ -178,12 +179,73 @@ def test_a_trainer_keeps_what_only_its_constructor_can_see() -> None:
     assert "self.scaler.update(self.loss_scale)" in after
 
 
-def test_a_scale_set_only_under_the_switch_is_refused_where_more_than_it_is_needed() -> None:
-    prepare = (
-        "if args.fp16:\n    scale = read()\n    model, optimizer = "
-        'amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale * 2)'
-    )
-    check_refused(apex(prepare=prepare, imports="from apex import amp\n" + SWITCH), "AMP114")
+INSIDE = """
+    import json
+
+    import torch
+    from apex import amp
+
+
+    def main(config, args, scale):
+        model = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        if config.get("fp16"):
+            settings = config["amp"]
+            model, optimizer = amp.initialize(model, optimizer, SETTINGS)
+        train(model, optimizer)
+        print(json.dumps(SCALER_STATE))
+
+
+    def train(model, optimizer):
+        for _ in range(3):
+            loss = model(torch.ones(2, 3)).sum()
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+
+    class Options:
+        loss_scale = 64
+
+
+    if __name__ == "__main__":
+        main(CONFIG, Options(), 32)
+    """
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ('opt_level=settings["level"], loss_scale=settings["scale"]', 128.0),
+        ('opt_level="O1", loss_scale=settings["scale"]', 128.0),
+        ('opt_level="O1", loss_scale=settings["scale"] * 2', 256.0),
+        ('opt_level=settings["level"], loss_scale=args.loss_scale', 64.0),
+        ('opt_level=settings["level"], loss_scale=scale', 32.0),
+        ('opt_level="O1", max_loss_scale=settings["scale"]', 128.0),
+        ('opt_level=settings["level"], min_loss_scale=settings["scale"] * 1024', 2.0**17),
+    ],
+)
+def test_what_is_read_in_the_branch_is_set_there(tmp_path: Path, settings: str, expected: float) -> None:
+    after = check_files({"train.py": INSIDE.replace("SETTINGS", settings)})["train.py"].replace('"cuda"', '"cpu"')
+    config = '{"fp16": True, "amp": {"level": "O1", "scale": 128}}'
+    assert run_files(tmp_path, {"train.py": after.replace("CONFIG", config)}, "train.py")["scale"] == expected
+    assert run_files(tmp_path, {"train.py": after.replace("CONFIG", "{}")}, "train.py") == {}
+
+
+def test_a_scale_that_is_known_is_written_out_also_where_a_local_of_the_branch_holds_it() -> None:
+    before = INSIDE.replace("SETTINGS", 'opt_level="O1", loss_scale=scale').replace('config["amp"]', "scale = 128")
+    after = check_files({"train.py": before})["train.py"]
+    assert 'scaler = torch.amp.GradScaler("cuda", init_scale=128.0, enabled=bool(config.get("fp16")))\n' in after
+
+
+def test_a_name_given_another_value_in_the_branch_is_read_there(tmp_path: Path) -> None:
+    before = INSIDE.replace("SETTINGS", 'opt_level="O1", loss_scale=scale')
+    before = before.replace('settings = config["amp"]', 'scale = config["amp"]["scale"]')
+    after = check_files({"train.py": before})["train.py"].replace('"cuda"', '"cpu"')
+    config = '{"fp16": True, "amp": {"scale": 128}}'
+    assert run_files(tmp_path, {"train.py": after.replace("CONFIG", config)}, "train.py")["scale"] == 128.0
+    assert run_files(tmp_path, {"train.py": after.replace("CONFIG", "{}")}, "train.py") == {}
 
 
 # -- arguments in a dict -------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def _followed(
             if claim.how == "method" and not claim.fault.missed:
                 yield from (c for c in claims if c.fault.module.path in review.changes)
             else:
-                yield _doubt(review, claim)
+                yield _doubt(review, after, claim)
     elif not claims:
         yield from _scripts_own(review, after, before, change, body, place)
         yield from _another_parser(review, change, body, place)
@@ -287,7 +287,7 @@ def _on_new_object(review: Review, claims: list[Claim]) -> Doubt:
     return review.doubt(first.fault.module, first.fault.node, "AMP131", first.place, message, "review")
 
 
-def _doubt(review: Review, claim: Claim) -> Doubt:
+def _doubt(review: Review, after: Unset, claim: Claim) -> Doubt:
     fault = claim.fault
     text = syntax.text(fault.node) if isinstance(fault.node, ast.expr) else claim.place
     name = claim.body.function.qualname if claim.body.function is not None else ""
@@ -302,7 +302,7 @@ def _doubt(review: Review, claim: Claim) -> Doubt:
     elif claim.how == "import":
         message = f"{text} has no value here when {at} calls: only a run of this file as a script assigns it"
     else:
-        message = f"{text} has no value here in a run of {at}{_when(fault.facts)}: only other paths assign it"
+        message = f"{text} has no value here in a run of {at}{_when(after.deciding(claim))}: only other paths assign it"
     return review.doubt(fault.module, fault.node, "AMP131", text, message)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from amp_migrate.audit.paths.facts import NOTHING, Facts
+from amp_migrate.audit.paths.facts import NOTHING, Facts, learned
 from amp_migrate.audit.paths.flow import Graph, Node, Settings, TooManyPaths, Walk, walk
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
@@ -120,6 +120,19 @@ class Unset:
         """Whether a place begins in a body: its name is bound there, and is no parameter."""
         name = root(place)
         return body.scope.binder(name) is body.scope and name not in body.parameters
+
+    def deciding(self, claim: Claim) -> Facts:
+        """What was known on the path of a claim, less what no assignment hangs on: where a variable of the body is not
+        assigned on the way to the read at all, nothing else that was asked on it decides."""
+        body, fault = claim.body, claim.fault
+        if not self.is_local(body, claim.place):
+            return fault.facts
+        stores = {s for s, e in body.everything() if self._gives(body, claim.place, e, 0)}
+        around = (b for b in own_statements(body.statements) if isinstance(b, (ast.If, ast.While)))
+        tests = [b.test for b in around if any(s in stores for s in own_statements([b]))]
+        parts = [n for test in tests for n in syntax.walk(test) if isinstance(n, ast.expr)]
+        asked = {key for p in parts for out in (True, False) for key, _ in learned(p, out, NOTHING) or ()}
+        return frozenset(f for f in fault.facts if f[0] in asked)
 
     def stores(self, body: Body, place: str, depth: int = 0) -> bool:
         """Whether a body, or what it calls, may give a place a value."""

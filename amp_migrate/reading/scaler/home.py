@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -28,7 +29,40 @@ class Home:
     idle: bool = False  # nothing is trained there: the helper that initializes was given no optimizer
     # Where settings are only known under the switch, the scaler is created there, and a disabled one before `above`:
     above: ast.stmt | None = None
+    inside: list[ast.If] = field(default_factory=list)  # the branches between the two
     own: Flag | None = None  # what enables it there
+
+
+def only_inside(init: Init, branches: list[ast.If], node: ast.AST) -> bool:
+    """Whether an expression reads a name that nothing but branches around `initialize` binds."""
+    module, scope = init.module, init.site.scope
+    names = (n.id for n in walk(node) if isinstance(n, ast.Name) and n.id not in scope.params)
+    bindings = (scope.bindings.get(name, []) for name in names)
+    return any(bound and all(any(a in branches for a in module.ancestors(b)) for b in bound) for bound in bindings)
+
+
+def changed_inside(init: Init, branches: list[ast.If], node: ast.AST) -> bool:
+    """Whether branches around `initialize` assign, above the call, what an expression reads there."""
+    inside = (n for b in branches for n in walk(b) if getattr(n, "lineno", init.stmt.lineno) < init.stmt.lineno)
+    stored = {ast.unparse(n) for n in inside if isinstance(getattr(n, "ctx", None), ast.Store)}
+    return any(ast.unparse(n) in stored for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
+
+
+def found_by(home: Home) -> bool:
+    """Whether a run-time loss scale is an item that a branch around `initialize` asks for: `"amp" in params`, as it stands
+    there or kept in a flag."""
+    module, scale = home.init.module, home.init.arguments.get("loss_scale")
+    items = [n for n in walk(scale) if isinstance(n, ast.Subscript)] if scale is not None else []
+    wanted = {f"{module.source(n.slice)} in {module.source(n.value)}" for n in items}
+    tests = [part for branch in home.climbed for part in conjuncts(branch.test)] if wanted else []
+    for test in list(tests):
+        given = [
+            n.value
+            for n in walk(home.init.site.scope.node)
+            if isinstance(n, ast.Assign) and any(ast.unparse(t) == ast.unparse(test) for t in n.targets)
+        ]
+        tests += [part for value in given for part in conjuncts(value)] if len(given) == 1 else []
+    return any(module.source(test) in wanted for test in tests)
 
 
 def join(homes: list[Home]) -> None:

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
-from amp_migrate.reading.scaler.home import Home, fails_before, join, raised_again
+from amp_migrate.reading.scaler.home import (
+    Home,
+    changed_inside,
+    fails_before,
+    found_by,
+    join,
+    only_inside,
+    raised_again,
+)
 from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
+from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
+
+BOUNDS = ("min_loss_scale", "max_loss_scale")
 
 
 class Homes:
@@ -223,7 +233,8 @@ class Homes:
         self._before_uses(home, [(s.module, s.node) for s in self.unit.sites if s.short == "load_state_dict"])
         if home.climbed and not home.carrier and self._settled_inside(home):
             home.own = init_flag(self.project, home.init)
-            home.above, home.anchor, home.climbed = home.anchor, home.init.stmt, []
+            home.above, home.anchor = home.anchor, home.init.stmt
+            home.inside, home.climbed = home.climbed, []
         if home.climbed and home.kind == "self" and not home.after:
             held = [n for _, n in inside if n is not home.init.call and under(module, n, home.anchor)]
             home.after = not held and fails_before(self.project, home)
@@ -245,15 +256,16 @@ class Homes:
 
     def _settled_inside(self, home: Home) -> bool:
         """Whether what enables the scaler or sets its scale is only known in a branch that its creation would leave."""
-        if home.init.spread is not None or _found_by(home):
+        if home.init.spread is not None or found_by(home):
             return True
-        module, scope = home.init.module, home.init.site.scope
-        for part in init_flag(self.project, home.init).parts or ():
-            for name in (n.id for n in walk(ast.parse(part)) if isinstance(n, ast.Name)):
-                bound = scope.bindings.get(name, []) if name not in scope.params else []
-                if bound and all(any(a in home.climbed for a in module.ancestors(b)) for b in bound):
-                    return True
-        return False
+        init, branches = home.init, home.climbed
+        settings = [init.arguments[name] for name in BOUNDS if name in init.arguments]
+        if isinstance(scale := static_scale(init), ast.expr):
+            settings.append(scale)
+        asked = [ast.parse(part) for part in init_flag(self.project, init).parts or ()]
+        return any(only_inside(init, branches, node) for node in asked) or any(
+            only_inside(init, branches, node) or changed_inside(init, branches, node) for node in settings
+        )
 
     def _before_uses(self, home: Home, inside: list[tuple[Module, ast.AST]]) -> None:
         """The scaler is created before its first use, also where that stands above `initialize`."""
@@ -379,20 +391,3 @@ def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
 def _on(scope: Scope, node: ast.AST) -> bool:
     """Whether a node is an attribute of the `self` of a method."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
-
-
-def _found_by(home: Home) -> bool:
-    """Whether a run-time loss scale is an item that a branch around `initialize` asks for: `"amp" in params`, as it stands
-    there or kept in a flag."""
-    module, scale = home.init.module, home.init.arguments.get("loss_scale")
-    items = [n for n in walk(scale) if isinstance(n, ast.Subscript)] if scale is not None else []
-    wanted = {f"{module.source(n.slice)} in {module.source(n.value)}" for n in items}
-    tests = [part for branch in home.climbed for part in conjuncts(branch.test)] if wanted else []
-    for test in list(tests):
-        given = [
-            n.value
-            for n in walk(home.init.site.scope.node)
-            if isinstance(n, ast.Assign) and any(ast.unparse(t) == ast.unparse(test) for t in n.targets)
-        ]
-        tests += [part for value in given for part in conjuncts(value)] if len(given) == 1 else []
-    return any(module.source(test) in wanted for test in tests)

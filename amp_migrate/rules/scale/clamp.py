@@ -10,7 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.scaler.home import Home
+from amp_migrate.reading.scaler.home import Home, only_inside
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.units.static_scale import number, pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
@@ -78,15 +78,17 @@ def _clamp(
     text = _text(init, bound)
     unset = False
     alike = len(bounds) == len(inits) and len({_text(i, b) for i, b in bounds.items()}) == 1
+    homes = m.scaler_of(module, step.optimizer).homes
+    branch = any(h.init in bounds and only_inside(h.init, h.inside, bounds[h.init]) for h in homes)
     maybe = len(bounds) < len(inits) or any(number(b) is None for b in bounds.values())
-    if not alike or not visible(m.project, text, init.site.scope, module.scope_of(stmt)):
+    if not alike or branch or not visible(m.project, text, init.site.scope, module.scope_of(stmt)):
         handed = _handed(m, bounds, name, module, stmt, step)
         if handed is None:
             for init, bound in bounds.items():
                 _not_kept(m, init, f"{name}={_text(init, bound)}")
             return ""
         text = handed
-        unset = bool(m.until_then)  # None as long as the scaler is a disabled one
+        unset = branch or bool(m.until_then)  # None as long as the scaler is a disabled one
     for each, kept in bounds.items():
         message = f"{name}={_text(each, kept)} is kept: the scale is put back after update()"
         m.output.note(each.module, each.call, "AMP117", "amp.initialize", message, "as-is")

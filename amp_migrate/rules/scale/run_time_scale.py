@@ -12,10 +12,9 @@ from __future__ import annotations
 import ast
 from itertools import takewhile
 
-from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.scaler.home import Home
+from amp_migrate.reading.scaler.home import Home, only_inside
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flags import Flag, flag_in_call
 from amp_migrate.reading.units.naming import unbound
@@ -57,7 +56,10 @@ def variable(m: Migration, home: Home, scale: ast.expr) -> str:
     """The variable that holds the scale: the one the program has, where it may be set, else one of its own."""
     module, scope = home.init.module, home.scope
     own = isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name) and scale.value.id == scope.self_name
-    if scope is home.init.site.scope and (own or home.kind != "self") and not _read_elsewhere(m, home, scale):
+    # Above the branch that it is read in, None stands for it: what has a value by then keeps it.
+    kept = home.above is not None and not (isinstance(scale, ast.Name) and only_inside(home.init, home.inside, scale))
+    kept = kept or _read_elsewhere(m, home, scale)
+    if scope is home.init.site.scope and (own or home.kind != "self") and not kept:
         if isinstance(scale, ast.Name) and scope.lookup(scale.id) is scope and scale.id not in scope.imports:
             return scale.id
         if isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name):
@@ -109,8 +111,10 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
     init = home.init
     text = init.module.source(scale)
     if home.scope is init.site.scope:
-        inner = _assigned_inside(home, scale)
-        return inner if inner is not None else text
+        if only_inside(init, home.climbed, scale):
+            message = f"{text} decides the loss scale and is only set under the switch; set it above"
+            raise Blocked(init.module, scale, "AMP114", "amp.initialize", message)
+        return text
     if visible(m.project, text, init.site.scope, home.scope):
         return text
     function = m.project.functions.get(init.site.scope.node)
@@ -129,28 +133,6 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
         f"{text} decides the loss scale, and {home.scope.name or 'the module'}, where the scaler is created, cannot see "
         "it; hand it there",
     )
-
-
-def _assigned_inside(home: Home, scale: ast.expr) -> str | None:
-    """The value of a name that only a branch which the scaler has left assigns.
-
-    Raises Blocked where a larger expression needs such a name.
-    """
-    module = home.init.module
-    for name in (n for n in walk(scale) if isinstance(n, ast.Name)):
-        value = single_assignment(module, name)
-        if value is None or not any(parent in home.climbed for parent in module.ancestors(value)):
-            continue
-        if name is scale:
-            return module.source(value)
-        raise Blocked(
-            module,
-            scale,
-            "AMP114",
-            "amp.initialize",
-            f"{name.id} decides the loss scale and is only set under the switch; set it above",
-        )
-    return None
 
 
 def _test(module: Module, scale: ast.IfExp) -> str:
