@@ -16,7 +16,7 @@ from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import BESIDE
-from amp_migrate.rules.gradients.whole_model import held, stays_whole, steps_whole
+from amp_migrate.rules.gradients.whole_model import beside, held, stays_whole, steps_whole
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -27,7 +27,8 @@ CODES = (
         apex="Yields the parameters that the optimizer steps: float32 masters under O2, the model's own otherwise.",
         native="The model's parameters are the ones stepped.",
         why="model.parameters() where the optimizer was built from exactly these, else the optimizer's groups. Where the "
-        "program has a branch without mixed precision, what is clipped there stands for both.",
+        "program has a branch without mixed precision, what is clipped there stands for both; where the optimizer visibly has "
+        "others (a second model's, a part alone), each keeps its own.",
         links=(
             "https://nvidia.github.io/apex/advanced.html#gradient-clipping",
             "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",
@@ -54,11 +55,11 @@ def apply(m: Migration) -> None:
         renewed = _renewed(m, site, optimizer)
         text = model_parameters(m, site, optimizer) if renewed is None else None
         enabled = m.enabled_at(site.module, choice) if choice is not None else None
-        more = (
-            plain is not None and enabled is not None and (renewed is not None or _has_more(m, site, optimizer, plain))
-        )
-        proved = (text is not None or plain is None) and not more
-        if text is None and plain is not None and not more and renewed is None:
+        other = _other(m, site, optimizer, plain) if plain is not None else None
+        differs = renewed is not None or other is not None
+        more = plain is not None and enabled is not None and (differs or _has_more(m, site, optimizer, plain))
+        proved = (text is not None or plain is None or other is not None) and not more
+        if text is None and plain is not None and not more and not differs:
             text = site.module.source(plain)
         bare = _only_argument(site.module, call) and not more
         quote = m.style(site.module).quote
@@ -68,10 +69,11 @@ def apply(m: Migration) -> None:
         if more and plain is not None:
             plain_text = site.module.source(plain)
             parts = (*parts, f" if {enabled} else {plain_text}")
-            if not isinstance(site.module.parents.get(call), ast.Call):
+            if not isinstance(site.module.parents.get(call), (ast.Call, ast.Assign)):
                 parts = ("(", *parts, ")")
             others = f", of which line {renewed.lineno} gives the model others" if renewed is not None else ""
-            message += f"{others}; {plain_text}, which has more, without mixed precision, as before"
+            which = "has more" if other is None else f"has none of {other}"
+            message += f"{others}; {plain_text}, which {which}, without mixed precision, as before"
         elif renewed is not None:
             proved = False
             message += f", of which line {renewed.lineno} gives the model others: no scaler would unscale those"
@@ -155,6 +157,17 @@ def _has_more(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr) ->
         if inner or (one.part and same):
             return True
     return False
+
+
+def _other(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr) -> str | None:
+    """A model of which the optimizer has parameters, too, where what stands for them without mixed precision is another."""
+    whole = _parameters_of(site.module, plain)
+    if whole is None:
+        return None
+    built = (
+        (module, beside(m.project, module, call, (site.module, whole))) for module, call in _built(m, site, optimizer)
+    )
+    return next((module.source(other) for module, other in built if other is not None), None)
 
 
 def _only_clipped(site: Site) -> bool:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -20,6 +22,7 @@ from amp_migrate.rules.gradients.conditions import called, leave_none_out
 from amp_migrate.rules.migration import Migration
 
 ADDING = ("add_module", "register_module", "register_parameter")
+ADDS = ("append", "extend", "insert")
 Chosen = tuple[ast.expr, list[ast.expr]]  # a model, and what is asked of each of its parameters
 
 
@@ -118,7 +121,7 @@ def _thawed(m: Migration) -> bool:
 def held(project: Project, module: Module, call: ast.Call) -> Held | None:
     """The model whose parameters are all that an optimizer is constructed with."""
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "params"), None)
-    if given is None:
+    if given is None or _added_to(module, given):
         return None
     value = single_assignment(module, given) if isinstance(given, ast.Name) else given
     whole = _all_of(module, value) if value is not None else None
@@ -129,6 +132,49 @@ def held(project: Project, module: Module, call: ast.Call) -> Held | None:
         return None
     (one,) = found
     return _all_of(one.module, one.node) if isinstance(one.node, ast.expr) else None
+
+
+def _added_to(module: Module, node: ast.expr) -> bool:
+    """Whether a list gets more than what its variable is given."""
+    found = (method.value for name in ADDS for _, method in module.method_calls.get(name, ()))
+    lists = [n for n in found if isinstance(n, ast.Name) and isinstance(node, ast.Name) and n.id == node.id]
+    return any(module.scope_of(n).lookup(n.id) is module.scope_of(node).lookup(n.id) for n in lists)
+
+
+def beside(project: Project, module: Module, call: ast.Call, whole: tuple[Module, ast.expr]) -> ast.expr | None:
+    """A model of which an optimizer is constructed with parameters beside those of another one."""
+    slot = project.slot(*whole)
+    origins = project.origins([slot]) if slot is not None else set()
+
+    def part(node: ast.expr) -> bool:
+        """Whether a model is the whole one, or a part of it by whichever name."""
+        value = single_assignment(module, node) if isinstance(node, ast.Name) else None
+        slots = (project.slot(module, n) for n in (*walk(node), *(walk(value) if value is not None else ())))
+        return any(origins & project.origins([s]) for s in slots if s is not None)
+
+    models = list(_taken_from(project, module, call))
+    others = [model for model in models if not part(model)]
+    return others[0] if 0 < len(others) < len(models) else None
+
+
+def _taken_from(project: Project, module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """The models whose parameters stand in the arguments of a call, in what its variables are given and what is added there."""
+    waiting: list[ast.AST] = [*call.args, *(k.value for k in call.keywords)]
+    seen: set[Slot] = set()
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
+            yield node.value
+            continue
+        waiting += ast.iter_child_nodes(node)
+        slot = project.slot(module, node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if slot is None or slot in seen:
+            continue
+        seen.add(slot)
+        waiting += (a.value for a in project.once(Occurrences, module).assigned_to([slot]))
+        waiting += (a.value for a in module.of(ast.AugAssign) if project.slot(module, a.target) == slot)
+        added = (c for name in ADDS for c in module.method_calls.get(name, ()))
+        waiting += (arg for each, method in added if project.slot(module, method.value) == slot for arg in each.args)
 
 
 def _all_of(module: Module, node: ast.expr) -> Held | None:
@@ -168,7 +214,7 @@ def _chosen(module: Module, node: ast.expr) -> Chosen | None:
     """The model of `model.parameters()` or `named_parameters()`, also of `list()`, `filter()`, a comprehension or a name for
     it, and all that is asked of a parameter which is taken."""
     if isinstance(node, ast.Name):
-        value = single_assignment(module, node)
+        value = single_assignment(module, node) if not _added_to(module, node) else None
         return _chosen(module, value) if isinstance(value, (ast.Call, ast.ListComp)) else None
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         loop = node.generators[0]
