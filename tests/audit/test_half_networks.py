@@ -52,7 +52,16 @@ def found(half: str, more: str = "") -> list[tuple[int, str]]:
     return told(doubts_of({"main.py": main, "engine.py": ENGINE}, {"engine.py": NOW}), "AMP534")
 
 
-@pytest.mark.parametrize("half", ["net = net.half()", "if args.fp16:\n    net.half()", "net.half().cuda()"])
+@pytest.mark.parametrize(
+    "half",
+    [
+        "net = net.half()",
+        "if args.fp16:\n    net.half()",
+        "net.half().cuda()",
+        "net.half()\nif args.other:\n    net.float()",
+        "net.float()\nnet.half()",
+    ],
+)
 def test_a_model_made_half_in_another_file_is_refused_at_the_step(half: str) -> None:
     assert found(half) == [(14, "refuse")]
 

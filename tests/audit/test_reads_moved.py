@@ -229,6 +229,42 @@ def test_a_tensor_that_is_half_only_without_the_scaler() -> None:
     assert not leaves("torch.float32")
 
 
+def written(write: str) -> list[str]:
+    """The same where a function trains the tensor, whose first line is given."""
+    before, after = (t.replace("DTYPE", "dtype").replace("MORE", "") for t in (LEAF, LEAF_NOW))
+    texts = []
+    for text in (before, after):
+        above, optimizer, below = text.partition("optimizer = torch.optim.Adam([x], lr=0.1)\n")
+        made, call, steps = below.partition("loss = model" if text is before else "with torch.autocast")
+        body = "".join(f"    {line}\n" for line in f"{write}\n{call}{steps}".splitlines())
+        function = "def fit(model, optimizer, x" + (", scaler" if text is after else "") + f"):\n{body}\n"
+        handed = "fit(model, optimizer, x" + (", scaler)" if text is after else ")")
+        texts.append(f"{above.replace('dtype =', function + chr(10) + 'dtype =', 1)}{optimizer}{made}{handed}\n")
+    return [d.verdict for d in doubts(*texts) if d.code == "AMP534"]
+
+
+def test_what_is_written_to_a_half_tensor_before_it_is_stepped() -> None:
+    assert written("pass") == ["refuse"]
+    assert not written("x.data = torch.randn(3, 4, device='cuda')")
+    assert not written("x.data = x.data.float()")
+    assert written("x.data = torch.randn(3, 4, dtype=torch.half)") == ["refuse"]
+    assert written("if args.again:\n    x.data = torch.randn(3, 4)") == ["refuse"]
+    assert written("x.data = torch.randn(3, 4)\nx.data = x.data.half()") == ["refuse"]
+    assert written("y = torch.ones(3)\ny.data = torch.randn(3, 4)") == ["refuse"]
+
+
+def test_a_half_leaf_whose_data_are_float32_is_stepped() -> None:
+    """What the silence rests on."""
+    torch = pytest.importorskip("torch")
+    x = torch.ones(2, dtype=torch.half, requires_grad=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    optimizer = torch.optim.SGD([x], lr=0.1)
+    x.data = torch.ones(2)
+    scaler.scale(x.sum()).backward()
+    scaler.step(optimizer)
+    assert x.tolist() == pytest.approx([0.9, 0.9])
+
+
 def test_gradscaler_refuses_half_leaves() -> None:
     """What the refusal rests on."""
     torch = pytest.importorskip("torch")

@@ -84,3 +84,51 @@ COPY = "import copy\n\nsaved = copy.deepcopy(model)\n"
 )
 def test_a_variable_that_holds_a_copy_alone_may_be_half(tail: str, told: bool) -> None:
     assert bool(found(rewrite(apex(tail=tail)), "AMP118")) is told
+
+
+EVALUATE = """
+def evaluate(model, half):
+    model.eval()
+    if half:
+        model.half()
+    for x, y in loader:
+        print(model(x))
+{back}
+    model.train()
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("back", "told"),
+    [
+        ("    if half:\n        model.float()", False),
+        ("    model.float()", False),
+        ("    if type(model) != list:\n        model.float()", False),  # which has no half()
+        ("    if type(model) == list:\n        model.float()", True),
+        ("    if other:\n        model.float()", True),
+        ("    for x, y in loader:\n        model.float()", True),
+        ("    if y is None:\n        return\n    model.float()", True),
+        ("    half = False\n    if half:\n        model.float()", True),
+        ("    pass", True),
+    ],
+)
+def test_what_is_float32_again_after_an_evaluation_is_trained_as_that(back: str, told: bool) -> None:
+    source = apex(
+        "for x, y in loader:\n    loss = criterion(model(x), y)\n    optimizer.zero_grad()\n"
+        "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n    optimizer.step()\n"
+        "    evaluate(model, args.half)",
+        imports="from apex import amp\n" + SWITCH + EVALUATE.format(back=back),
+    )
+    result = rewrite(source)
+    assert result.status == "migrated"
+    assert bool(found(result, "AMP118") or found(result, "AMP534")) is told
+
+
+@pytest.mark.parametrize(("back", "told"), [("model.float()", False), ("pass", True)])
+def test_a_list_of_models_is_no_model_that_is_trained_on(back: str, told: bool) -> None:
+    evaluate = EVALUATE.replace("        model.half()", "        model = [m.half() for m in model]")
+    evaluate = evaluate.format(back=f"    {back}") + "evaluate([model], True)\n"
+    result = rewrite(apex(tail=evaluate))
+    assert bool(found(result, "AMP118")) is told

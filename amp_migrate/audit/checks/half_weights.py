@@ -14,6 +14,7 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import HALF_TYPES
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import conditions
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
@@ -36,6 +37,9 @@ CODES = (
     ),
 )
 ASKED = frozenset({"to_fp16", "to_half", "half", "fp16_params", "use_half", "convert_to_fp16"})
+FACTORIES = frozenset(
+    f"torch.{n}" for n in "randn rand zeros ones empty normal".split()
+)  # float32 unless told otherwise
 OF_MODULES = frozenset(
     "parameters named_parameters train eval state_dict load_state_dict named_modules modules zero_grad children".split()
 )
@@ -93,7 +97,7 @@ def _halved(
             continue
         if not any(_together(both, module, call, s) for s in scalers):
             continue
-        if _copied(module, func.value) or not _trained(both, module, receiver):
+        if _copied(module, func.value) or _back(module, call, func.value) or not _trained(both, module, receiver):
             continue
         if not any(_later(both, module, call, t) for t in trains):
             continue
@@ -146,11 +150,16 @@ def _share(one: Iterable[Network], other: Iterable[Network]) -> bool:
 
 
 def _back(module: Module, call: ast.Call, model: ast.expr) -> bool:
-    """Whether the function makes it float32 again: for an evaluation in between."""
+    """Whether the function makes it float32 again further down, wherever it did not: for an evaluation in between."""
+    name = syntax.text(model)
+    no_list = (f"type({name}) != list True", f"type({name}) == list False", f"isinstance({name}, list) False")
+    asked = {*conditions(module, module.statement(call)), *no_list}  # a list has no half()
     return any(
         isinstance(c.func, ast.Attribute)
         and syntax.text(c.func.value) == syntax.text(model)
         and module.function_around(c) is module.function_around(call)
+        and call.lineno < c.lineno
+        and asked.issuperset(conditions(module, module.statement(c)))
         for c in module.calls_named.get("float", ())
     )
 
@@ -251,13 +260,48 @@ def _leaves(both: Mixed) -> Iterator[Doubt]:
                     continue
                 on = both.after.predicates.scaler_on(scaler, Place(where.scope_of(given)))
                 leaf = next((t for t, when in halves if example(conjunction([when, on])) is not None), None)
-                if leaf is not None:
+                if leaf is not None and not _given_float(both, module, leaf, where, given):
                     message = (
                         f"{syntax.text(leaf)} is float16 and what this optimizer steps: GradScaler raises "
                         '"Attempting to unscale FP16 gradients."; make it float32, autocast casts what it needs'
                     )
-                    yield review.doubt(module, call, "AMP534", "model.half()", message)
+                    yield review.doubt(module, call, "AMP534", syntax.text(leaf), message)
                     break
+
+
+def _given_float(both: Mixed, module: Module, leaf: ast.expr, where: Module, step: ast.expr) -> bool:
+    """Whether the data of a tensor are always replaced by float32 ones before it is stepped: `x.data = torch.randn(n)`."""
+    values, program = both.review.values_after, both.review.after
+    made = {o.node for o in values.of(module, leaf)}
+    writes = [
+        (m, stmt)
+        for m in both.after.modules
+        for target in m.stored_attributes("data")
+        if isinstance(stmt := m.statement(target), ast.Assign) and target in stmt.targets
+        if made & {o.node for o in values.of(m, target.value)}
+    ]
+    for m, stmt in writes:
+        call = stmt.value
+        name = program.dotted(m.scope_of(stmt), call.func) or "" if isinstance(call, ast.Call) else ""
+        made_so = name in FACTORIES and isinstance(call, ast.Call) and argument(call, "dtype", 99) is None
+        if not made_so and not syntax.text(call).endswith(".float()"):
+            return False
+    chains = both.after.chains.to(where, step)
+    return bool(chains) and all(any(_stands_before(chain, m, stmt) for m, stmt in writes) for chain in chains)
+
+
+def _stands_before(chain: Chain, module: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement has always run where a chain of calls has come to its end: it stands above one of them."""
+    function, asked = module.function_around(stmt), conditions(module, stmt)
+    loops = [a for a in module.ancestors(stmt) if isinstance(a, (ast.For, ast.While))]
+    return any(
+        at.module is module
+        and at.function is function
+        and stmt.lineno < at.node.lineno
+        and conditions(module, module.statement(at.node))[: len(asked)] == asked
+        and all(loop in module.ancestors(at.node) for loop in loops)
+        for at in chain.steps
+    )
 
 
 def _tensors(given: ast.expr) -> Iterator[ast.expr]:

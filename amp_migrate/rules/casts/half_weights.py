@@ -53,7 +53,9 @@ def apply(m: Migration) -> None:
                 continue  # no training follows: it is for runs that only evaluate
             if _sets_up(m, module, call) and _same_switch(m, module, call):
                 keep_float32(m, module, call, func)
-            elif module in m.unit.modules and not _kept_apart(m, module, func.value):
+            elif module in m.unit.modules and not (
+                _kept_apart(m, module, func.value) or _float_again(module, call, func.value)
+            ):
                 m.output.note(
                     module,
                     call,
@@ -120,6 +122,56 @@ def _kept_apart(m: Migration, module: Module, model: ast.expr) -> bool:
     again = [c for c in calls if ast.unparse(c.func).partition(".")[0] == model.id]  # copied = copied.half()
     copies = [c for c in calls if c not in again and called_name(c) == "deepcopy"]
     return bool(copies) and len(copies) + len(again) == len(values)
+
+
+def _float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
+    """Whether a model that becomes half, for an evaluation say, is made float32 again further down, wherever it did."""
+    name = module.source(model)
+    no_list = {(f"type({name}) != list", True), (f"type({name}) == list", False), (f"isinstance({name}, list)", False)}
+    each = next((a for a in module.around(model) if isinstance(a, ast.ListComp)), None)
+    if each is not None and module.source(each.generators[0].target) == module.source(model):
+        model = each.generators[0].iter  # a list has no float(): what goes on there is no training either
+        no_list = set()
+    scope, asked = module.scope_of(module.statement(call)), _asked_around(module, call) | no_list
+    return any(
+        module.source(method.value) == module.source(model)
+        and module.scope_of(back) is scope
+        and call.lineno < back.lineno
+        and _asked_around(module, back) <= asked
+        and not _may_leave(module, call, back)
+        for back, method in module.method_calls.get("float", ())
+    )
+
+
+def _asked_around(module: Module, node: ast.AST) -> set[tuple[str, bool]]:
+    """The tests, loops and attempts around a node in its function, and whether it stands in their first block."""
+    found: set[tuple[str, bool]] = set()
+    child = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        if isinstance(parent, (ast.If, *LOOP_NODES, ast.Try)):
+            asked = ast.unparse(parent.test) if isinstance(parent, ast.If) else f"line {parent.lineno}"
+            found.add((asked, child in parent.body))
+        child = parent
+    return found
+
+
+def _may_leave(module: Module, first: ast.AST, then: ast.AST) -> bool:
+    """Whether something between two places leaves the way from one to the other, or gives what is asked on it another value."""
+    around = {a for place in (first, then) for a in module.ancestors(place)}
+    asked = {n.id for a in around if isinstance(a, ast.If) for n in walk(a.test) if isinstance(n, ast.Name)}
+    for node in walk(module.scope_of(module.statement(first)).node):
+        if not getattr(first, "lineno", 0) < getattr(node, "lineno", 0) < getattr(then, "lineno", 0):
+            continue
+        if isinstance(node, ast.Return) or (
+            isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in asked
+        ):
+            return True
+        if isinstance(node, (ast.Break, ast.Continue)):
+            if next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None) in around:
+                return True
+    return False
 
 
 def _same_switch(m: Migration, module: Module, call: ast.Call) -> bool:
