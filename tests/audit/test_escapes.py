@@ -366,3 +366,46 @@ def test_layers_in_a_container_of_torchs_are_followed(layers: str, loop: str) ->
 def test_what_is_joined_with_float32_is_float32() -> None:
     assert found("O2", "both = torch.cat((out, out), 1)\n    p = torch.sigmoid(both)")
     assert not found("O2", "both = torch.cat((out, y.unsqueeze(1).float()), 1)\n    p = torch.sigmoid(both)")
+
+
+KEEPS = """
+import torch
+from apex import amp
+
+def train(model, optimizer, loader, buffer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+    for x, y in loader:
+        out = model(x)
+        means = MADE
+        means[0] = torch.sigmoid(out)
+        MORE
+"""
+KEEPS_NOW = """
+import torch
+
+def train(model, optimizer, loader, buffer):
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = model(x)
+        means = MADE
+        means[0] = torch.sigmoid(out)
+        MORE
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "told"),
+    [
+        ("torch.zeros(2)", "pass", False),
+        ("torch.zeros(2)", "means[1] = y", False),
+        ("torch.zeros(2)", "print(means)", True),
+        ("torch.zeros(2)", "buffer[means] = y", True),
+        ("torch.zeros(2)", "means[0] += 1\n        y = means[0]", True),
+        ("buffer", "pass", True),  # somebody else's
+        ("torch.zeros(2)", "later = lambda: means", True),
+    ],
+)
+def test_what_nothing_reads_is_not_told(made: str, more: str, told: bool) -> None:
+    before, after = (t.replace("MADE", made).replace("MORE", more) for t in (KEEPS, KEEPS_NOW))
+    assert bool([d for d in doubts(before, after) if d.code == "AMP535"]) is told

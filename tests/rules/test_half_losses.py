@@ -169,3 +169,38 @@ def test_the_inner_gradient_of_a_loss_is_scaled() -> None:
     result = rewrite(apex(f"{first}g = {grad.format('first_loss')}\nloss = first_loss + (g ** 2).sum()\n{SCALE}"))
     assert result.after is not None
     assert f"{grad.format('scaler.scale(first_loss)')} / scaler.get_scale()" in result.after
+
+
+@pytest.mark.parametrize(
+    ("again", "cast"),
+    [("print(bound.item())", False), ("print(loss, bound)", True), ("loss = loss + bound", True)],
+)
+def test_a_mean_that_is_only_shown_gives_no_gradient(again: str, cast: bool) -> None:
+    """It had its part in the loss before."""
+    source = f"""
+        import torch
+        from apex import amp
+
+        from project import build, loader
+
+
+        def step(model, optimizer, x):
+            bound = model(x)
+            loss = torch.nn.functional.mse_loss(model(x), x)
+            loss = loss + bound.sum()
+            bound = bound.mean()
+            {again}
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+
+        model, optimizer = build()
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            step(model, optimizer, x)
+        """
+    result = rewrite(source)
+    assert result.after is not None
+    assert ("bound.float().mean()" in result.after) is cast
+    assert bool(found(result, "AMP518")) is cast

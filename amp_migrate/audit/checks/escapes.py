@@ -26,6 +26,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.values.unread import goes_nowhere
 from amp_migrate.findings import Code
 
 CODES = (
@@ -110,6 +111,8 @@ class _Found:
         self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
     ) -> None:
         if (self.asked and kind not in ASKED) or (kind == "module" and self.off(module, node)):
+            return
+        if kind not in RAISING and goes_nowhere(module, node):
             return
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:

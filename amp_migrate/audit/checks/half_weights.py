@@ -297,7 +297,7 @@ def _stands_before(chain: Chain, module: Module, stmt: ast.stmt) -> bool:
     return any(
         at.module is module
         and at.function is function
-        and stmt.lineno < at.node.lineno
+        and stmt.lineno < module.statement(at.node).lineno
         and conditions(module, module.statement(at.node))[: len(asked)] == asked
         and all(loop in module.ancestors(at.node) for loop in loops)
         for at in chain.steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import statements
@@ -45,7 +46,7 @@ def apply(m: Migration) -> None:
             taken = found.outputs.averages(call)
             if taken is None or half.is_float32(taken):
                 continue
-            graded = found.outputs.has_gradient(taken)
+            graded = found.outputs.has_gradient(taken) and not _only_shown(module, call)
             if not graded and not promises_float32(m):
                 continue  # a number in the loss, which O1 computed in half as well
             if isinstance(taken, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
@@ -57,6 +58,19 @@ def apply(m: Migration) -> None:
                 m.edit(module).insert("after", taken, ").float()")
             why = "the gradient is the scale" if graded else "O2 and O3 gave them so"
             m.output.note(module, call, "AMP518", "mean", f"the outputs become float32 first: {why}", "as-is")
+
+
+def _only_shown(module: Module, call: ast.Call) -> bool:
+    """Whether a variable that a mean is given to is read for its number alone from there on: in a log."""
+    stmt = module.statement(call)
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and stmt.value is call else None
+    scope = module.scope_of(stmt)
+    if not isinstance(target, ast.Name) or scope.lookup(target.id) is not scope or not scope.is_function:
+        return False
+    again = any(isinstance(a, LOOP_NODES) for a in module.ancestors(stmt))
+    reads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n).lookup(target.id) is scope]
+    later = [module.parents[n] for n in reads if again or n.lineno > stmt.lineno]
+    return all(isinstance(at, ast.Attribute) and at.attr in ("item", "detach", "tolist") for at in later)
 
 
 def _inside(m: Migration, found: Regions) -> set[ast.stmt]:
