@@ -323,8 +323,10 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator
             was, now = heads[old[i]], heads[n]
             call = was.removesuffix(")")
             if call != was and now.startswith(call if call.endswith("(") else f"{call}, "):
-                best = i  # the same call, given more, however long that is
-                break
+                if not call.endswith("("):
+                    best = i  # the same call, given more, however long that is
+                    break
+                best = i if best is None else best  # where no line is liker
             likeness = _likeness(was, now)
             if likeness > score:
                 best, score = i, likeness

@@ -11,6 +11,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 
 AUTOCAST = {  # full name: position of `enabled`
@@ -67,7 +68,7 @@ class Regions:
                 return Region(module, expr, None, unseen=True)
         elif not isinstance(expr, (ast.Name, ast.Attribute, ast.IfExp)):
             return None
-        for origin in self.values.origins(scope, expr):  # `ctx = torch.autocast(...)`, `with ctx:`
+        for origin in in_order(self.values.origins(scope, expr)):  # `ctx = torch.autocast(...)`, `with ctx:`
             if isinstance(origin.node, ast.Call) and origin.node is not expr:
                 found = self.program.dotted(origin.module.scope_of(origin.node), origin.node.func)
                 if found in AUTOCAST:

@@ -9,6 +9,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.origins import in_order
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -39,7 +40,7 @@ def chosen(both: Mixed, module: Module, call: ast.Call) -> list[Forward]:
     calls a parameter that is given a model here: `run_batch(args, model, batch)`, or is a method of an object."""
     names = both.start | both.network_names
     found: list[Forward] = []
-    for origin in both.review.values_before.origins(module.scope_of(call), call.func):
+    for origin in in_order(both.review.values_before.origins(module.scope_of(call), call.func)):
         one = next((f for f in origin.module.functions if f.node is origin.node and not origin.path), None)
         given = both.review.before.arguments(one, call) if one is not None else None
         called = {p for p, value in (given or {}).items() if last_name(value) in names}

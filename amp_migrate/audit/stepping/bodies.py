@@ -19,6 +19,7 @@ from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.stepping.gradients import of_an_input, reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields
+from amp_migrate.audit.values.origins import in_order
 
 METHODS = frozenset("backward step update unscale_ zero_grad".split())
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
@@ -215,7 +216,7 @@ class Bodies:
             if methods:
                 return methods
         if self._held(scope, call.func):
-            for origin in self.objects.values.origins(scope, call.func):
+            for origin in in_order(self.objects.values.origins(scope, call.func)):
                 if origin.kind == "function":
                     found.append(self.program.function_of(origin.module, origin.node))
                 elif (cls := self.objects.class_made(origin)) is not None:

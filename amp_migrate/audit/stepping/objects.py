@@ -17,7 +17,7 @@ from functools import lru_cache
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import Path, given_to, targets
-from amp_migrate.audit.values.origins import Origin
+from amp_migrate.audit.values.origins import Origin, in_order
 from amp_migrate.audit.values.values import Values
 
 Ident = str
@@ -258,7 +258,7 @@ class Objects:
         if owner is not None:
             return list(program.methods(owner, name))
         found: list[Function] = []
-        for origin in self.values.origins(scope, receiver):
+        for origin in in_order(self.values.origins(scope, receiver)):
             cls = self.class_made(origin)
             if cls is not None:
                 found += [f for f in program._method(cls, name) if f not in found]

@@ -10,6 +10,7 @@ from amp_migrate.audit.paths.facts import Facts
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.unset.indirect import directly
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of, root
+from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
 
@@ -53,7 +54,7 @@ class Passing:
             return
         if not self.program.methods_named(call.func.attr):
             return
-        for origin in self.values.origins(scope, call.func.value):
+        for origin in in_order(self.values.origins(scope, call.func.value)):
             if isinstance(origin.node, ast.Call) and not origin.path:
                 made = self.program.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False)
                 for cls in made:

@@ -15,6 +15,7 @@ from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
@@ -269,7 +270,9 @@ class Predicates:
                 break
             scaler, place = found
         unknown = f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
-        origins = [o for o in self.values.origins(place.scope, scaler) if not isinstance(o.node, ast.Constant)]
+        origins = [
+            o for o in in_order(self.values.origins(place.scope, scaler)) if not isinstance(o.node, ast.Constant)
+        ]
         parts: list[Formula] = []
         for origin in origins:
             maker = self.values.maker(origin)

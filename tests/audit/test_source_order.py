@@ -1,10 +1,11 @@
-"""The classes that a model may be of come in the order of the source: what is told of it depends on no hash."""
+"""What may be several comes in the order of the source: what is told of it depends on no hash."""
 
 from __future__ import annotations
 
 import ast
 
 from amp_migrate.audit.prepared import Side
+from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.values import Values
 from tests.audit.helpers import program
@@ -46,3 +47,42 @@ def test_classes_of_a_model_come_in_the_order_of_the_source() -> None:
     assert forward is not None
     found = [(c.module.path, c.name) for c in side.forwards.classes(forward)]
     assert found == [(f"{m}.py", c) for m in ("blocks", "models", "zebra") for c in NAMES]
+
+
+CONTEXT = """
+import contextlib
+from torch.cuda.amp import autocast
+
+def context(self):
+    if self.on:
+        if self.new:
+            ctx = autocast(dtype=self.dtype)
+        else:
+            ctx = autocast()
+    else:
+        ctx = contextlib.nullcontext()
+    return ctx
+
+def run(self, model, x):
+    with context(self):
+        return model(x)
+"""
+
+
+def test_of_several_regions_that_a_variable_may_be_the_first_is_told_of() -> None:
+    read = Program({"train.py": program(CONTEXT)})
+    module = read.modules["train.py"]
+    side = Side(read, Values(read), [module])
+    (call,) = (c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "model")
+    region = side.regions.nearest(module, call)
+    assert region is not None
+    assert ast.unparse(region.call) == "autocast(dtype=self.dtype)"
+
+
+def test_of_calls_that_are_given_more_each_took_the_place_of_the_one_it_is_like() -> None:
+    before = program(CONTEXT)
+    after = before.replace("torch.cuda.amp", "torch.amp").replace("autocast(", 'autocast("cuda", ')
+    after = after.replace('"cuda", )', '"cuda")')
+    change = Change(Program({"train.py": before}).modules["train.py"], Program({"train.py": after}).modules["train.py"])
+    assert {new.lineno for new in change.rewritten} == {2, 7, 9}
+    assert all(new.lineno == old.lineno for new, old in change.rewritten.items())
