@@ -175,7 +175,7 @@ class _Writer(Statements):
 
     def _with(self, wrap: Wrap, held: list[Statement]) -> Statement:
         first = held[0].with_changes(leading_lines=[])
-        node = self._headed(("with ", *parts_of(wrap.header)), [first, *held[1:]], wrap.first)
+        node = self._headed((f"{wrap.keyword} ", *parts_of(wrap.header)), [first, *held[1:]], wrap.first)
         return node.with_changes(leading_lines=held[0].leading_lines)
 
     def _headed(self, header: Code, held: list[Statement], place: ast.stmt) -> Statement:

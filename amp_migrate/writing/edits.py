@@ -54,11 +54,12 @@ class _Watched(dict[K, V]):
 
 @dataclass(frozen=True)
 class Wrap:
-    """Put a contiguous run of statements of one block under a `with` header (without `with` and the colon)."""
+    """Put a contiguous run of statements of one block under a header (without its keyword and the colon)."""
 
     first: ast.stmt
     last: ast.stmt
     header: Code
+    keyword: Literal["with", "if"] = "with"
 
 
 @dataclass
@@ -170,8 +171,8 @@ class Edits:
         if condition:
             self.conditions[stmt] = condition
 
-    def wrap(self, first: ast.stmt, last: ast.stmt, header: Code) -> None:
-        self.wraps.append(Wrap(first, last, header))
+    def wrap(self, first: ast.stmt, last: ast.stmt, header: Code, keyword: Literal["with", "if"] = "with") -> None:
+        self.wraps.append(Wrap(first, last, header, keyword))
 
     def copy(self) -> Edits:
         """The same edits, to come back to."""

@@ -27,6 +27,7 @@ from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.search import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains, leaves
+from amp_migrate.audit.ways.says_apex import imports_apex
 from amp_migrate.findings import Code
 
 CODES = (
@@ -59,9 +60,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _probes(review: Review, change: Change) -> Iterator[Doubt]:
     """`"apex" in sys.modules` is never true once nothing imports Apex."""
-    if any(_imports_apex(m) for m in review.after.modules.values()):
-        return
-    if not any(_imports_apex(m) for m in review.before.modules.values()):
+    if _imported(review.after) or not _imported(review.before):
         return
     for node in syntax.every(change.after.tree, ast.Compare):
         if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -77,6 +76,11 @@ def _probes(review: Review, change: Change) -> Iterator[Doubt]:
                     f"`{syntax.text(node)}` was decided by an import of Apex, which is gone: the branch that it guards is "
                     f"{'never' if isinstance(node.ops[0], ast.In) else 'always'} taken now",
                 )
+
+
+def _imported(program: Program) -> bool:
+    kinds = (ast.Import, ast.ImportFrom)
+    return any(imports_apex(n) for m in program.having("apex") for kind in kinds for n in syntax.every(m.tree, kind))
 
 
 def flags_of(review: Review, change: Change) -> dict[str, bool]:
@@ -142,14 +146,6 @@ def _depends(chains: Chains, module: Module, call: ast.Call, names: list[str]) -
     tests = [syntax.text(t) for t, _ in chains.tests(module, call)]
     tests += [syntax.text(k.value) for k in call.keywords if k.arg == "enabled"]
     return any(re.search(rf"\b{re.escape(n)}\b", t) for n in names for t in tests)
-
-
-def _imports_apex(module: Module) -> bool:
-    if "apex" not in module.text:
-        return False
-    named = [a.name for n in syntax.every(module.tree, ast.Import) for a in n.names]
-    named += [n.module or "" for n in syntax.every(module.tree, ast.ImportFrom) if not n.level]
-    return any(name.split(".")[0] == "apex" for name in named)
 
 
 # -- fallbacks ----------------------------------------------------------------------------------------------------

@@ -10,16 +10,11 @@ from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.ways.chains import Chains
+from amp_migrate.audit.ways.says_apex import imports_apex
 
 
 def tries_apex(stmt: ast.Try) -> bool:
-    for node in stmt.body:
-        for n in syntax.walk(node):
-            if isinstance(n, ast.Import) and any(a.name.split(".")[0] == "apex" for a in n.names):
-                return True
-            if isinstance(n, ast.ImportFrom) and not n.level and (n.module or "").split(".")[0] == "apex":
-                return True
-    return False
+    return any(imports_apex(n) for node in stmt.body for n in syntax.walk(node))
 
 
 def catches_import(handler: ast.ExceptHandler) -> bool:
@@ -181,9 +176,14 @@ def fails_without(module: Module, flags: dict[str, bool]) -> bool:
             return True
         if isinstance(stmt, ast.If) and (there := asks(stmt.test, flags)) is not None:
             without = stmt.orelse if there else stmt.body
-            if any(isinstance(n, ast.Raise) or _exits(n) for s in without for n in syntax.walk(s)):
+            if ends(without):
                 return True
     return False
+
+
+def ends(body: list[ast.stmt]) -> bool:
+    """Whether a block raises, or leaves the program."""
+    return any(isinstance(n, ast.Raise) or _exits(n) for s in body for n in syntax.walk(s))
 
 
 def _exits(node: ast.AST) -> bool:

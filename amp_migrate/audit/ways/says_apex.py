@@ -15,14 +15,14 @@ def of_apex(name: str) -> bool:
 
 def beside_import(module: Module, node: ast.AST) -> bool:
     """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
-    return any(isinstance(at, ast.Try) and any(_imports_apex(s) for s in at.body) for at in module.ancestors(node))
+    return any(isinstance(at, ast.Try) and any(imports_apex(s) for s in at.body) for at in module.ancestors(node))
 
 
 def caught(module: Module, node: ast.AST) -> bool:
     return any(isinstance(at, ast.ExceptHandler) for at in module.ancestors(node))
 
 
-def _imports_apex(stmt: ast.stmt) -> bool:
-    if isinstance(stmt, ast.Import):
-        return any(a.name.split(".")[0] == "apex" for a in stmt.names)
-    return isinstance(stmt, ast.ImportFrom) and (stmt.module or "").split(".")[0] == "apex"
+def imports_apex(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return any(a.name.split(".")[0] == "apex" for a in node.names)
+    return isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex"

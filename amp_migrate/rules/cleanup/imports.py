@@ -88,29 +88,66 @@ class Cleaner:
             guard = self.available._guard(node)
             if guard is not None:
                 self._guard(guard)
+            self._under_its_test(node, guard or node)
         self._orphans()
 
     def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
         """Guards that something still asks whether Apex is installed, as a value: `return HAS_APEX`. One that keeps an
         import of Apex's goes on telling that, where some of the program needs Apex, or asks for a part that stays."""
         stays = _apex_stays(self.output)
-        held: dict[ast.Try, set[str]] = {}
+        unread: dict[ast.Try, bool] = {}
         for node in apex_imports(self.module):
             guard = self.available._guard(node)
             if guard is not None:
-                held.setdefault(guard, set()).update(a.asname or a.name.split(".")[0] for a in node.names)
+                bound = [a.asname or a.name.split(".")[0] for a in node.names]
+                mine = all(n in candidates or self._served_here(node, n) for n in bound)
+                unread[guard] = unread.get(guard, True) and mine
         found: set[ast.Try | None] = set()
-        for guard, names in held.items():
+        for guard, all_unread in unread.items():
             targets = (t for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
             flags = {t.id for t in targets if isinstance(t, ast.Name)}
             shipped = only_shipped(guard)
             flags = flags if shipped else flags & self.available.flags.keys()
-            if (stays or shipped) and names <= candidates and any(self._used(flag) for flag in flags):
+            if (stays or shipped) and all_unread and any(self._used(flag) for flag in flags):
                 found.add(guard)
         return found
 
     def _lost_uses(self, name: str) -> bool:
         return any(self.edits.gone(node) and not self._shadowed(node) for node in self.module.loads.get(name, ()))
+
+    def _served_here(self, node: ast.Import | ast.ImportFrom, name: str) -> bool:
+        """Whether a function imported a name for itself, and all of its own uses went: what others read, they import."""
+        scope = self.module.scope_of(node)
+        if not scope.is_function or name in scope.outer or name in self.edits.emitted_names():
+            return False
+        own = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n).lookup(name) is scope]
+        own = [n for n in own if not self._shadowed(n)]
+        return bool(own) and all(self.edits.gone(n) for n in own)
+
+    def _under_its_test(self, node: ast.Import | ast.ImportFrom, stmt: ast.stmt) -> None:
+        """Leave an import that stays under the tests whose branches became one: who passed it by needs no Apex."""
+        if stmt in self.edits.statements or self.edits.gone(node) or any(w.first is stmt for w in self.edits.wraps):
+            return
+        tests: list[tuple[str, ast.expr, str]] = []
+        child: ast.AST = stmt
+        for around in self.module.ancestors(stmt):
+            if not isinstance(around, ast.stmt) or not self._spliced(around):
+                break
+            if isinstance(around, ast.If) and self.available.value(around.test) is None:
+                test, holds = around.test, child in around.body
+                while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                    test, holds = test.operand, not holds
+                tests.append(("(" if holds else "not (", test, ")"))
+            child = around
+        if len(tests) == 1 and tests[0][0] == "(":
+            self.edits.wrap(stmt, stmt, (tests[0][1],), "if")
+        elif tests:
+            parts = [p for test in reversed(tests) for p in (" and ", *test)]
+            self.edits.wrap(stmt, stmt, tuple(parts[1:]), "if")
+
+    def _spliced(self, stmt: ast.stmt) -> bool:
+        edit = self.edits.statements.get(stmt)
+        return edit is not None and edit.kind == "splice"
 
     def _used(self, name: str) -> bool:
         """Whether anything that stays reads a name."""
@@ -161,6 +198,8 @@ class Cleaner:
     def _goes(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, candidates: set[str]) -> bool:
         name = alias.asname or alias.name.split(".")[0]
         if self._of_apex(node, alias):
+            if self._served_here(node, name):
+                return True
             return name in candidates and (self._lost_uses(name) or not self._still_there(node, alias))
         return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp
 

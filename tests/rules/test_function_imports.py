@@ -1,0 +1,111 @@
+"""What a function imports of Apex for itself goes with its own uses, and what stays stays under its condition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.rules.helpers import rewrite_files, run_files
+
+HELPERS = """
+    import torch
+
+    def set_up(args, model):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        if args.fp16:
+            try:
+                from apex import amp
+            except ImportError:
+                raise ImportError("Please install Apex to train in float16.")
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        return model, optimizer
+
+    def backward(args, optimizer, loss):
+        if args.fp16:
+            try:
+                from apex import amp
+            except ImportError:
+                raise ImportError("Please install Apex to train in float16.")
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+    """
+UNUSED = """
+    def for_inference(model, fp16):
+        if fp16:
+            from apex import amp
+            model = amp.initialize(model, opt_level="O1")
+        return model
+    """
+LATER = """
+        if args.fp16 and args.verbose:
+            print(amp.opt_levels)
+    """
+TRAIN = """
+    import json
+    import sys
+    from argparse import Namespace
+
+    import torch
+    from helpers import backward, set_up
+
+    def main(args):
+        torch.manual_seed(0)
+        model, optimizer = set_up(args, torch.nn.Linear(3, 3))
+        for _ in range(2):
+            loss = model(torch.ones(2, 3)).sum()
+            backward(args, optimizer, loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        return model
+
+    if __name__ == "__main__":
+        model = main(Namespace(fp16=False, level="O1", verbose=True))
+        print(json.dumps([model.weight.sum().item(), "apex" in sys.modules]))
+    """
+
+
+def migrated(helpers: str) -> dict[str, str]:
+    results = rewrite_files({"helpers.py": helpers, "train.py": TRAIN})
+    assert [f.code for r in results.values() for f in r.findings if f.status == "manual"]  # something stays
+    return {name: r.before if r.after is None else r.after for name, r in results.items()}
+
+
+def test_the_guard_of_a_migrated_function_goes_where_another_function_keeps_its_own(tmp_path: Path) -> None:
+    texts = migrated(HELPERS + UNUSED)
+    assert "Please install Apex" not in texts["helpers.py"]
+    assert "    scaler.scale(loss).backward()" in texts["helpers.py"].splitlines()
+    assert texts["helpers.py"].count("from apex import amp") == 1
+    assert run_files(tmp_path, texts, "train.py")[1] is False
+
+
+def test_a_guard_that_stays_stays_under_the_test_of_the_arm_it_stood_in(tmp_path: Path) -> None:
+    texts = migrated(HELPERS + LATER)
+    kept = texts["helpers.py"].partition("def backward")[2]
+    assert kept.index("if args.fp16:") < kept.index("from apex import amp") < kept.index("scaler.scale(loss)")
+    assert run_files(tmp_path, texts, "train.py")[1] is False
+
+
+def test_the_same_in_the_else_of_the_opposite_test() -> None:
+    other = (
+        HELPERS.partition("    def backward")[0]
+        + """
+    def backward(args, optimizer, loss):
+        if not args.fp16:
+            loss.backward()
+        else:
+            from apex import amp
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+    """
+    )
+    kept = migrated(other + LATER)["helpers.py"].partition("def backward")[2]
+    assert "    if args.fp16:\n        from apex import amp\n    scaler.scale(loss).backward()" in kept
+
+
+def test_a_marked_import_stays_under_its_test() -> None:
+    marked = HELPERS.replace("from apex import amp", "from apex import amp  # amp-migrate: ignore[AMP101]")
+    (result,) = [r for r in rewrite_files({"helpers.py": marked, "train.py": TRAIN}).values() if r.path == "helpers.py"]
+    assert result.after is not None
+    kept = result.after.partition("def backward")[2]
+    assert kept.index("if args.fp16:") < kept.index("from apex import amp") < kept.index("scaler.scale(loss)")
