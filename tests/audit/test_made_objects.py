@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amp_migrate.audit.ways.formulas import example
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, told
 from tests.rules.helpers import rewrite_files
 
 AGENT = """
@@ -185,6 +185,66 @@ def test_no_number_is_two() -> None:
     assert example(("and", ".level > 1", ".level < 2")) is not None  # 1.5
     assert example(("and", ".level > 2", ".level < 1")) is None
     assert example(("and", ".level > -1", ("not", ".level == 0"), ("not", ".level >= 1"))) is not None
+
+
+def test_none_is_no_other_value() -> None:
+    assert example(("and", ".level == O0", ".level is None")) is None
+    assert example(("and", ("not", ".level == O0"), ".level is None")) is not None
+
+
+MAKER = """
+import torch
+from apex import amp
+
+class Trainer:
+    def __init__(self, args, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+        if args.drop and args.valid is None:
+            raise RuntimeError("nothing to drop by")
+        self.native = args.fp16 and args.level is None
+        self.apex = args.fp16 and args.level is not None
+        if self.apex:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=args.level)
+
+    def step(self, args, x):
+        if args.drop and args.valid is None:
+            print("never")
+        with torch.autocast("cuda", enabled=self.native):
+            loss = self.model(x).sum()
+        if self.apex:
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+
+def main(args):
+    model = torch.nn.Linear(3, 3)
+    trainer = Trainer(args, model, torch.optim.SGD(model.parameters(), 0.1))
+    trainer.step(args, torch.ones(2, 3))
+
+main(parse())
+"""
+NATIVE = """
+        self.native = args.fp16 and args.level != "O0"
+
+    def step(self, args, x):
+        if args.drop and args.valid is None:
+            print("never")
+        with torch.autocast("cuda", enabled=self.native):
+            loss = self.model(x).sum()
+        loss.backward()
+        self.optimizer.step()
+
+def main(args):
+"""
+
+
+def test_no_method_runs_of_an_object_whose_making_raised() -> None:
+    start, end = MAKER.index("        self.native"), MAKER.index("    model = torch.nn")
+    after = (MAKER[:start] + NATIVE + MAKER[end:]).replace("from apex import amp\n", "")
+    assert not told(doubts(MAKER, after), "AMP531")
+    assert told(doubts(MAKER, after.replace(' and args.level != "O0"', "")), "AMP531") == [(18, "review")]
 
 
 AVERAGED = """

@@ -305,6 +305,8 @@ def _compared(
         if was.anew and certain and now is not False and both.own_region(old) is False:
             anew = chain, was.anew
         came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
+        compared = atoms(conjunction([*came, was.reached, was.half, now]))
+        came += [formula for formula in both.before.predicates.made(old) if atoms(formula) <= compared]
         given = conjunction([*came, both.levels_asked])
         lost = conjunction([given, was.reached, negation(now)])
         gained = conjunction([given, now, negation(was.half)])
@@ -385,9 +387,14 @@ def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping
     came = way(both, chain)
     where = spelled(when)
     if kind == "lost":
+        regions = both.after.regions
+        off = any(not r.off for step in chain.steps for r in regions.around(step.module, step.node))
+        now, remedy = "no autocast region is around it", "Put it in a region"
+        if off:
+            now, remedy = "the autocast region around it is off", "Switch the region on there"
         message = (
-            f"{forward.text} ran in half precision under Apex{where}; {came}, no autocast region is around it now: it runs "
-            "in float32. Put it in a region to keep its precision, speed and memory"
+            f"{forward.text} ran in half precision under Apex{where}; {came}, {now} now: it runs in float32. {remedy} to keep "
+            "its precision, speed and memory"
         )
     else:
         message = (

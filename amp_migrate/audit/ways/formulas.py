@@ -60,7 +60,7 @@ def example(formula: Formula) -> dict[str, bool] | None:
 
 def _under(formula: Formula, names: Sequence[str], known: Mapping[str, bool]) -> int:
     """The assignments to some atoms under which a formula holds that is made of these and of known ones: a bit for each, by
-    the number whose digits say which atoms are false. Not two values of one flag are true at once."""
+    the number whose digits say which atoms are false. Not two values of one flag are true at once, None among them."""
     every = (1 << (1 << len(names))) - 1
     true = dict(zip(names, _true(len(names)), strict=True))
     true |= {name: every if value else 0 for name, value in known.items()}
@@ -81,11 +81,12 @@ def _under(formula: Formula, names: Sequence[str], known: Mapping[str, bool]) ->
     values: dict[str, int] = {}  # under which one value of a flag is true
     for name, told in true.items():
         left, equals, _ = name.partition(" == ")
-        if equals:
+        if name.endswith(" is None"):
+            left = name.removesuffix(" is None")
+            found &= every ^ (told & true.get(left, 0))
+        if equals or left != name:
             found &= every ^ (values.get(left, 0) & told)
             values[left] = values.get(left, 0) | told
-        elif name.endswith(" is None"):
-            found &= every ^ (told & true.get(name.removesuffix(" is None"), 0))
     for measured in _measured(tuple(true)):
         found &= _of_some_number(measured, true, every)
     return found

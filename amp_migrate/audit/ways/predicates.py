@@ -99,6 +99,18 @@ class Predicates:
         self._given[key] = conjunction(parts)
         return self._given[key]
 
+    def made(self, chain: Chain) -> list[Formula]:
+        """What must have come out how for the objects to be there by whose methods a way comes: else their making raised."""
+        functions = (step.function for step in chain.steps if step.function is not None)
+        owners = dict.fromkeys(f.owner for f in functions if f.owner is not None and f.name != "__init__")
+        return [
+            negation(self.of(stmt.test, self.anywhere(makers[0].scope)))
+            for owner in owners
+            if len(makers := self.program.constructors(owner)) == 1
+            for stmt in makers[0].node.body
+            if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise) and not stmt.orelse
+        ]
+
     def of(self, expr: ast.expr, place: Place, depth: int = 0) -> Formula:
         if isinstance(expr, ast.Constant):
             return bool(expr.value)

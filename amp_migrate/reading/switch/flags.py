@@ -56,15 +56,23 @@ class Flag:
             return self if self.parts is not None else other
         common = [p for p in self.parts if p in other.parts]
         mine, theirs = ([p for p in f.parts or () if p not in common] for f in (self, other))
-        exhaustive = len(mine) == len(theirs) == 1 and opposite(mine[0], theirs[0])
-        if not mine or not theirs or exhaustive:
+        mine, theirs = _without_opposite(mine, theirs), _without_opposite(theirs, mine)
+        if not mine or not theirs:
             return Flag(self.scope, tuple(common))
+        for one, wider in ((mine, theirs), (theirs, mine)):
+            if all(any(_implies(p, q) for p in one) for q in wider):
+                return Flag(self.scope, (*common, *wider))
         return Flag(self.scope, (*common, f"({' and '.join(mine)} or {' and '.join(theirs)})"))
 
     def joined(self, parts: list[str]) -> Flag:
         if self.parts is None:
             return self
         return Flag(self.scope, without_implied(distinct([*parts, *self.parts])))
+
+
+def _without_opposite(parts: list[str], other: list[str]) -> list[str]:
+    """What is left to ask of `x and not y` beside `y`: x."""
+    return [p for p in parts if len(other) != 1 or not opposite(p, other[0])]
 
 
 def without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,9 +100,15 @@ def without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(p for p in parts if not implied(p))
 
 
+def _implies(given: str, other: str) -> bool:
+    """Whether one condition makes another true."""
+    one, two = (ast.parse(text, mode="eval").body for text in (given, other))
+    return isinstance(one, ast.Compare) and isinstance(two, ast.Compare) and _excludes(one, two)
+
+
 def _excludes(given: ast.Compare, other: ast.Compare) -> bool:
-    """Whether `x == a` makes `x != b` true, for two different literals."""
-    if not isinstance(given.ops[0], ast.Eq) or not isinstance(other.ops[0], ast.NotEq):
+    """Whether `x == a` makes `x != b` true, for two different literals; so does `x is None`."""
+    if not isinstance(given.ops[0], (ast.Eq, ast.Is)) or not isinstance(other.ops[0], ast.NotEq):
         return False
     mine, theirs = given.comparators[0], other.comparators[0]
     return (

@@ -52,13 +52,14 @@ class Branch:
 
     `native`: the value that the same holder has then (`use_amp == "native"`). `flag`: the flag that is true then, where
     two of them tell (`self.use_apex`, `self.use_amp`). `joined`: a link that sets the native side up under a flag of its
-    own, and is to answer to the switch as well.
+    own, and is to answer to the switch as well. `asked`: all that the native branch asks.
     """
 
     test: ast.expr
     native: ast.expr | None = None
     flag: ast.expr | None = None
     joined: Link | None = None
+    asked: ast.expr | None = None
 
 
 class NativeTwin:
@@ -72,7 +73,9 @@ class NativeTwin:
         self.choices: dict[Choice, ast.expr | None] = {}  # with the value that chooses the native branch
         self.flags: dict[str, ast.expr] = {}  # a flag that chooses Apex, with the one that chooses the native branch
         self.joined: dict[ast.If, ast.expr] = {}  # links that are to answer to what chose Apex as well
-        for branch in branches:
+        self.branches = list(branches)
+        self.taken_over: set[ast.Assign] = set()  # what computes a flag of `flags`, and is a part of the native one now
+        for branch in self.branches:
             self.switches.add(ast.dump(branch.test))
             choice = _choice(branch.test)
             if choice is not None:
@@ -142,8 +145,8 @@ class NativeTwin:
         if self.joined and not self.choices:
             return True
         for name in self.flags:
-            given = [(t, v) for t, v in self._given(name) if ast.unparse(t) == name]
-            if not given or not all(isinstance(v, ast.Constant) for _, v in given):
+            given = self.given(name)
+            if not given or not all(isinstance(s.value, ast.Constant) or s in self.taken_over for _, s in given):
                 return False
         for holder, value in self.choices:
             mine = [(t, v) for t, v in self._given(holder) if _holds_choice(t, holder, value)]
@@ -151,6 +154,17 @@ class NativeTwin:
             if (holder, value) not in chosen or None in chosen:
                 return False
         return bool(self.choices or self.flags)
+
+    def given(self, name: str) -> list[tuple[Module, ast.Assign]]:
+        """The assignments of the program to what a flag is called."""
+        modules = self.project.modules if "." in name else self.modules
+        return [
+            (module, node)
+            for module in modules
+            if name.rpartition(".")[2] in module.text
+            for node in module.of(ast.Assign)
+            if name in map(ast.unparse, node.targets)
+        ]
 
     def _given(self, holder: str) -> Iterator[tuple[ast.expr, ast.expr]]:
         """The assignments of the program that may give a holder its value."""
@@ -345,15 +359,15 @@ def _branch(unit: Unit, module: Module, node: ast.If, sibling: Link | None = Non
     else:
         asked = sibling.test
     rest = residue(unit.project, module, asked) if asked is not None else None
-    asked = rest[0] if rest is not None and len(rest) == 1 else None
-    if mine is not None and isinstance(asked, ast.Compare):
-        theirs = _choice(asked)
-        if theirs is not None and theirs[0] == mine[0] and isinstance(asked.ops[0], (ast.Eq, ast.Is)):
-            return Branch(test, asked.comparators[0])
+    one = rest[0] if rest is not None and len(rest) == 1 else None
+    if mine is not None and isinstance(one, ast.Compare):
+        theirs = _choice(one)
+        if theirs is not None and theirs[0] == mine[0] and isinstance(one.ops[0], (ast.Eq, ast.Is)):
+            return Branch(test, one.comparators[0], asked=asked)
     flags = (ast.Name, ast.Attribute)
-    if mine is None and isinstance(test, flags) and isinstance(asked, flags):
-        return Branch(test, flag=asked)
-    return Branch(test)
+    if mine is None and isinstance(test, flags) and isinstance(one, flags):
+        return Branch(test, flag=one, asked=asked)
+    return Branch(test, asked=asked)
 
 
 def _asked(unit: Unit, module: Module, node: ast.If) -> ast.expr | None:

@@ -44,6 +44,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
     }
     found: dict[str, list[tuple[Module, ast.AST]]] = {}
     stays = any(f.status == "manual" for findings in output.findings.values() for f in findings)
+    neither = any(f.code == "AMP120" and f.review == "review" for told in output.findings.values() for f in told)
     for module in project.modules:
         if module not in targets or not lost:
             continue
@@ -60,9 +61,8 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 and _offers_apex(call)
                 and not any(_asks_for_apex(m, output) for m in project.modules)
             ):
-                message = (
-                    f"{option} still takes 'apex', and nothing asks for that any more: torch's own runs in its place"
-                )
+                message = f"{option} still takes 'apex', and nothing asks for that any more"
+                message += "" if neither else ": torch's own runs in its place"
                 output.note(module, call, "AMP119", "add_argument", message, "look")
             if gone and not any(edits.mentions(name) for edits in output.edits.values()):
                 output.note(

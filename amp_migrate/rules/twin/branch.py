@@ -8,14 +8,16 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.chains import head_of, links
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.twin.sides import NativeTwin, flat
+from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.twin.choice import fold_native_flags, join_choices
+from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
 from amp_migrate.rules.twin.remains import scaled_readers
 
@@ -26,7 +28,8 @@ CODES = (
         "amp.initialize",
         apex="One of two ways to train, chosen by a switch.",
         native="The other way: it is already written.",
-        why="Nothing needs to be added. Whoever asked for Apex now gets the native path.",
+        why="Nothing needs to be added. Whoever asked for Apex gets the native path, where the program computes both switches or "
+        "sets them; what becomes of a run that asks for Apex by an option of its own is said.",
         links=("https://pytorch.org/docs/stable/notes/amp_examples.html",),
         examples=(
             Example(
@@ -61,6 +64,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them."""
     for module in twin.modules:
         join_choices(m, module, twin)
+        join_flags(m, module, twin)
         _module(m, module, twin)
         fold_native_flags(m, module)
     if not all(_retire(m, cls) for cls in twin.classes):
@@ -73,15 +77,60 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     ]
     if any(not m.edit(module).gone(node) for module, node, _, _ in nodes):
         return False
-    closed = twin.closed()
+    for home, mine in [g for name in twin.flags for g in twin.given(name) if g[1] in twin.taken_over]:
+        _delete_unread(m, home, mine)
     message = "the native branch beside it stays"
-    if not closed:
-        message += "; whoever still asks for Apex gets neither branch, and must ask for the native one"
+    if twin.taken_over:
+        message += ", and is taken where Apex was asked for, too"
+    without = None if twin.closed() else _left_without(m, twin)
     for module, node, construct, _ in nodes:
-        m.output.done(module, node, "AMP120", construct, message, "look" if closed else "review")
+        if without is None:
+            m.output.done(module, node, "AMP120", construct, message, "look")
+        else:  # once for all
+            told = node is nodes[0][1]
+            m.output.done(module, node, "AMP120", construct, message + without * told, "review" if told else "as-is")
     scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
     old_checkpoints(m, twin)
     return True
+
+
+def _left_without(m: Migration, twin: NativeTwin) -> str | None:
+    """What becomes of a run that asks for Apex still, in words; None where it comes to the native branch."""
+    branch, *_ = twin.branches
+    outcome = "gets neither branch now"
+    for loss in m.unit.losses[:1]:
+        around = (p for p in loss.module.ancestors(loss.with_stmt) if isinstance(p, ast.If))
+        chain = next((c for p in around if len(c := links(head_of(loss.module, p))) > 1), None)
+        last = chain[-1] if chain is not None else None
+        if last is None or loss.with_stmt in last.body:
+            continue
+        if last.test is not None:
+            outcome = "runs no backward here now"
+        elif scales_natively(last.body):
+            return None
+        elif any(isinstance(s, ast.Raise) for s in last.body):
+            outcome = "stops here now"
+        elif any(isinstance(n, ast.Attribute) and n.attr == "backward" for s in last.body for n in walk(s)):
+            outcome = "trains in float32 now, and no error says so"
+    text = ast.unparse(branch.test)
+    computed = [s.value for _, s in twin.given(text) if not isinstance(s.value, ast.Constant)]
+    asked = f"`{text}`" + (f", which is `{ast.unparse(computed[0])}`" if len(computed) == 1 else "")
+    other = f" (`{ast.unparse(branch.asked)}`)" if branch.asked is not None else ""
+    return f"; a run that asks for Apex ({asked}) and not for the native one{other} {outcome}"
+
+
+def _delete_unread(m: Migration, module: Module, stmt: ast.Assign) -> None:
+    """Take out what computed the flag of Apex, where it is an attribute that nothing reads any more."""
+    (target,) = stmt.targets
+    if not isinstance(target, ast.Attribute) or any(isinstance(n, ast.Call) for n in walk(stmt.value)):
+        return
+    for other in m.project.modules:
+        if target.attr in other.text:
+            read = [n for n in other.of(ast.Attribute) if n.attr == target.attr and n is not target]
+            asked = [n for n in other.of(ast.Constant) if n.value == target.attr]
+            if m.edit(other).mentions(target.attr) or not all(m.edit(other).gone(n) for n in (*read, *asked)):
+                return
+    m.edit(module).delete(stmt)
 
 
 def _module(m: Migration, module: Module, twin: NativeTwin) -> None:

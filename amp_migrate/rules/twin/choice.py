@@ -7,14 +7,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from amp_migrate.reading.conditions.chains import Link, heads, links
-from amp_migrate.reading.conditions.conjunctions import disjuncts
+from amp_migrate.reading.conditions.conjunctions import conjunction, disjuncts
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.switch.elsewhere import visible
+from amp_migrate.reading.switch.flags import Flag, distinct, init_flag
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.twin.sides import NativeTwin, flat, residue
+from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.edits import Edits, joined
 
@@ -25,6 +30,62 @@ def join_choices(m: Migration, module: Module, twin: NativeTwin) -> None:
         chain = links(head)
         if not _installed(m, module, chain):
             _chain(m, module, twin, chain)
+
+
+def join_flags(m: Migration, module: Module, twin: NativeTwin) -> None:
+    """Let the flag of the native side be true where that of Apex was, and Apex on: of two that are computed one after the
+    other, `apex = fp16 and level is not None` and `native = fp16 and level is None`."""
+    for name, native in twin.flags.items():
+        for _, mine in (found := twin.given(name)):
+            block = module.block(mine) if len(found) == 1 and found[0][0] is module else []
+            beside = [s for s in block if isinstance(s, ast.Assign) and abs(block.index(s) - block.index(mine)) == 1]
+            theirs = next((s for s in beside if [ast.unparse(t) for t in s.targets] == [ast.unparse(native)]), None)
+            if theirs is None or len(twin.given(ast.unparse(native))) != 1 or len(mine.targets) != 1:
+                continue
+            either = _either(m, module, (mine, theirs))
+            if either is not None:
+                m.edit(module).replace(theirs.value, either)
+                twin.taken_over.add(mine)
+
+
+def _either(m: Migration, module: Module, flags: tuple[ast.Assign, ast.Assign]) -> str | None:
+    """What one flag or the other asks, where both are computed from something else; of the first, Apex's, less where a
+    level switches it off."""
+    scope, available = module.scope_of(flags[0]), availability(m.project, module)
+    mine, theirs = (conjunction(module, available, s.value) for s in flags)
+    asked = [init_flag(m.project, init) for init in m.unit.inits]
+    apex, native = (ast.unparse(s.targets[0]) for s in flags)
+    if not mine or not theirs or any(isinstance(s.value, ast.Constant) for s in flags):
+        return None
+    if any(flag.never for flag in asked) or len({flag.parts for flag in asked}) > 1:
+        return None
+    if f"not {apex}" in theirs:  # what else Apex asks for is not so, then
+        rest = " and ".join(p for p in mine if p not in theirs)
+        wanting = conjunction(module, available, module.imagine(rest, scope), negate=True) if rest else None
+        theirs = [p for p in theirs if p != f"not {apex}"] + (wanting or [apex])
+    mine = [p for p in mine if p != f"not {native}"]
+    if any(ast.unparse(n) in (apex, native) for p in (*mine, *theirs) for n in walk(ast.parse(p))):
+        return None
+    for part in asked[0].parts or () if asked else ():
+        if not visible(m.project, part, asked[0].scope, scope):
+            return None
+        mine.append(_as_given(module, flags[0], part))
+    text = Flag(scope, distinct(theirs)).either(Flag(scope, distinct(mine))).text()
+    text = text[1:-1] if module.written(ast.parse(text, mode="eval").body) == text[1:-1] else text
+    new = " and ".join(p for p in mine if p not in theirs) or "True"
+    return text if as_bool(m.project, scope, new) == new else as_bool(m.project, scope, text)
+
+
+def _as_given(module: Module, stmt: ast.Assign, text: str) -> str:
+    """A condition with the parameters in it that an object keeps: `args` where `self.args = args` stands above."""
+    scope = module.scope_of(stmt)
+    stored = [n for n in walk(scope.node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
+    for kept in (s for s in module.block(stmt) if isinstance(s, ast.Assign) and s.lineno < stmt.lineno):
+        value, written = kept.value, ast.unparse(kept.targets[0])
+        if isinstance(value, ast.Name) and value.id in scope.params and len(scope.bindings[value.id]) == 1:
+            if [ast.unparse(n) for n in stored].count(written) == 1:
+                text = re.sub(rf"(?<![\w.]){re.escape(written)}(?!\w)", value.id, text)
+    return text
 
 
 def fold_native_flags(m: Migration, module: Module) -> None:
