@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 import libcst as cst
 
+from amp_migrate.reading.program.logic import pure
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
 from amp_migrate.writing.emitted import parts_of
 from amp_migrate.writing.generated import code_of
@@ -27,7 +28,6 @@ from amp_migrate.writing.lines import (
     surviving,
     unled,
 )
-from amp_migrate.writing.parts import pure
 from amp_migrate.writing.statements import Statements, one_line
 from amp_migrate.writing.stretches import Short, shortened
 from amp_migrate.writing.style import Style

@@ -84,24 +84,6 @@ def _parses(text: str) -> bool:
     return True
 
 
-# Methods of mappings and texts that only give something.
-GIVING = frozenset("get keys lower upper strip startswith endswith".split())
-
-
-def pure(test: ast.expr) -> bool:
-    """A test whose evaluation can be dropped: it calls nothing but a few harmless builtins and methods."""
-    for node in ast.walk(test):
-        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
-            return False
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in GIVING:
-            continue
-        if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(
-            ("hasattr", "getattr", "isinstance", "len", "is_available", "get_rank", "is_initialized")
-        ):
-            return False
-    return True
-
-
 def negate(test: ast.expr, text: str) -> str:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return ast.unparse(test.operand)

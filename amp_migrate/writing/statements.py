@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import libcst as cst
 
+from amp_migrate.reading.program.logic import pure
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.emitted import Emitted
 from amp_migrate.writing.joined import joined
@@ -18,7 +19,7 @@ from amp_migrate.writing.lines import (
     unled,
     without_last_blanks,
 )
-from amp_migrate.writing.parts import negate, plain_with, pure
+from amp_migrate.writing.parts import negate, plain_with
 
 Clause = TypeVar("Clause", cst.Else, cst.Finally)
 MOST_COLUMNS = 120

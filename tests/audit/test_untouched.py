@@ -83,6 +83,23 @@ def test_a_statement_that_went() -> None:
     assert told(doubts(BEFORE, after), "AMP134") == [(18, "refuse")]
 
 
+OTHER_FUNCTION = """
+
+    def show(number):
+        wait = number + 1
+        return wait
+    """
+
+
+@pytest.mark.parametrize(("read", "gone"), [("", False), ("            log.write(wait)\n", True)])
+def test_a_variable_of_a_function_is_read_in_that_function_alone(read: str, gone: bool) -> None:
+    place = "            # keep an eye on the learning rate\n"
+    before = BEFORE.replace(place, f"{place}            wait = batch is None\n{read}")
+    after = AFTER.replace(place, place + read)
+    found = doubts(before + OTHER_FUNCTION, after + OTHER_FUNCTION)
+    assert bool([d for d in found if d.verdict == "refuse"]) is gone
+
+
 NET = """
 
     class Net(torch.nn.Module):

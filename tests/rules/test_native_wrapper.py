@@ -153,7 +153,8 @@ VALIDATE = """
 def test_inference_that_can_choose_autocast_chooses_it() -> None:
     text = check_files({"validate.py": VALIDATE})["validate.py"]
     assert "initialize" not in text
-    assert 'region = nullcontext\nuse_amp = "native"\nregion = lambda' in text
+    assert "region = nullcontext\nregion = lambda" in text  # nothing asks for the choice any more
+    assert "use_amp" not in text
     assert text.count("torch.autocast(") == 1
 
 

@@ -195,7 +195,9 @@ def _gone(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
             continue  # branches and guards are unfolded; what stood in them is looked at by itself
         if head(stmt) in heads or _only_text(stmt) or about.statement(stmt):
             continue
-        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)) and not _targets(stmt) & loads:
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)) and not _read(
+            change, stmt, loads
+        ):
             continue  # nothing reads it any more
         if _taken_apart(change, stmt) or not uncalled.isdisjoint(change.before.ancestors(stmt)):
             continue
@@ -206,6 +208,19 @@ def _gone(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
             type(stmt).__name__.lower(),
             f"`{_short(head(stmt))}` has nothing to do with Apex and is gone",
         )
+
+
+def _read(change: Change, stmt: ast.stmt, loads: set[str]) -> bool:
+    """Whether something reads what a statement that went gave a value; a variable of a function is read in that alone."""
+    names = _targets(stmt) & loads
+    function = change.before.function_around(stmt)
+    targets = _written(stmt)
+    if not names or function is None or not targets or not all(isinstance(t, ast.Name) for t in targets):
+        return bool(names)
+    now = next((f for f in change.after.functions if change.function_before(f) is function), None)
+    if now is None or not names.isdisjoint(change.before.scope_of(stmt).outer):
+        return True
+    return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names for n in syntax.walk(now.node))
 
 
 def _taken_apart(change: Change, stmt: ast.stmt) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from amp_migrate.reading.program.tree import walk
+
 
 def truth(test: ast.expr, told: Callable[[ast.expr], bool | None]) -> bool | None:
     """What a test comes to; None where that is open. `told` says so of the whole or of a part, as far as it can."""
@@ -21,3 +23,22 @@ def truth(test: ast.expr, told: Callable[[ast.expr], bool | None]) -> bool | Non
             return decisive
         return None if None in parts else not decisive
     return None
+
+
+# Functions that only tell something, and methods of mappings and texts that only give something.
+_TELLING = frozenset(
+    "hasattr getattr isinstance len is_available get_rank is_initialized bool dict float int str abs min max round".split()
+)
+_GIVING = frozenset("get keys lower upper strip startswith endswith".split())
+
+
+def pure(expr: ast.expr) -> bool:
+    """Whether computing an expression can be left out: it calls nothing but a few harmless builtins and methods."""
+    for node in walk(expr):
+        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
+            return False
+        if isinstance(node, ast.Call):
+            giving = isinstance(node.func, ast.Attribute) and node.func.attr in _GIVING
+            if not giving and ast.unparse(node.func).rpartition(".")[2] not in _TELLING:
+                return False
+    return True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -94,7 +95,7 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         if s.module is module and s.short in ("master_params", "clip_master_grads") and s.call is not None
     ]
     folds.deleted |= {s.stmt for s in unit.sites if s.module is module and s.short in WITHOUT_EFFECT}
-    idle = {s for loss in unit.losses if loss.module is module for s in _only_for(loss)}
+    idle = _only_for([loss for loss in unit.losses if loss.module is module])
     pairs: dict[ast.If, dict[ast.Call, ast.expr]] = {}
     candidates: dict[ast.If, None] = {}
     for start in [*aliases, *masters]:
@@ -154,18 +155,22 @@ def _holds(block: Sequence[ast.stmt], aliases: dict[ast.stmt, Loss], masters: li
     return any(n in aliases or n in masters for s in block for n in walk(s))
 
 
-def _only_for(loss: Loss) -> Iterator[ast.stmt]:
-    """Statements beside a scaled loss that only say how it is to be scaled: `delay = (i + 1) % steps != 0`."""
-    module = loss.module
-    scope = module.scope_of(loss.call)
-    options = [*loss.call.args[2:], *(k.value for k in loss.call.keywords if k.arg not in ("loss", "optimizers"))]
-    asked = {n for option in options for n in walk(option) if isinstance(n, ast.Name)}
-    for stmt in module.block(loss.with_stmt):
-        target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
-        if isinstance(target, ast.Name) and not any(isinstance(n, ast.Call) for n in walk(stmt)):
-            loads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n) is scope]
-            if loads and all(n in asked for n in loads) and len(scope.bindings.get(target.id, ())) == 1:
-                yield stmt
+def _only_for(losses: Sequence[Loss]) -> set[ast.stmt]:
+    """Statements beside scaled losses that only say how these are to be scaled: `delay = (i + 1) % steps != 0`."""
+    asked: set[ast.AST] = set()
+    for loss in losses:
+        options = [*loss.call.args[2:], *(k.value for k in loss.call.keywords if k.arg not in ("loss", "optimizers"))]
+        asked.update(n for option in options for n in walk(option))
+    found: set[ast.stmt] = set()
+    for loss in losses:
+        module, scope = loss.module, loss.module.scope_of(loss.call)
+        for stmt in module.block(loss.with_stmt):
+            target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+            if isinstance(stmt, ast.Assign) and isinstance(target, ast.Name) and pure(stmt.value):
+                loads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n).lookup(target.id) is scope]
+                if loads and asked.issuperset(loads):
+                    found.add(stmt)
+    return found
 
 
 def _same(

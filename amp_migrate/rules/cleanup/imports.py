@@ -9,7 +9,8 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability, only_shipped
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.logic import pure
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
@@ -120,8 +121,7 @@ class Cleaner:
         scope = self.module.scope_of(node)
         if not scope.is_function or name in scope.outer or name in self.edits.emitted_names():
             return False
-        own = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n).lookup(name) is scope]
-        own = [n for n in own if not self._shadowed(n)]
+        own = [n for n in self._reads(scope, name) if not self._shadowed(n)]
         return bool(own) and all(self.edits.gone(n) for n in own)
 
     def _under_its_test(self, node: ast.Import | ast.ImportFrom, stmt: ast.stmt) -> None:
@@ -300,21 +300,30 @@ class Cleaner:
                 self._orphan(scope.bindings.get(name, []), name)
             if not scope.is_class:
                 for name, bindings in scope.bindings.items():
-                    self._orphan_value(name, bindings)
+                    self._orphan_value(scope, name, bindings)
 
-    def _orphan_value(self, name: str, bindings: list[ast.AST]) -> None:
+    def _orphan_value(self, scope: Scope, name: str, bindings: list[ast.AST]) -> None:
         """A variable that was computed only to be handed to Apex."""
-        stmt = self.module.parents.get(bindings[0]) if len(bindings) == 1 else None
-        if not isinstance(stmt, ast.Assign) or stmt.targets != bindings or self.edits.gone(stmt.value):
+        stmts = [self.module.parents.get(target) for target in bindings]
+        uses = self._reads(scope, name)
+        if not uses or name in self.edits.emitted_names() or not all(self.edits.gone(n) for n in uses):
             return
-        owner = self.module.scope_of(bindings[0])
-        uses = self.module.loads.get(name, [])
-        if not uses or any(not self.edits.gone(n) for n in uses) or self._used(name):
+        if not scope.is_function and (self._used(name) or self.project.hands_on(self.module, name)):
             return
-        if owner.is_module and self.project.hands_on(self.module, name):
+        if any(name in other.outer for other in self.module.scopes.values()):
             return
-        if not any(isinstance(n, (ast.Call, ast.Await, ast.Yield)) and not _builds(n) for n in walk(stmt.value)):
-            self.edits.delete(stmt)
+        for stmt in stmts:
+            alone = isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.targets[0] in bindings
+            if not isinstance(stmt, ast.Assign) or not alone or not pure(stmt.value):
+                return
+        for stmt in stmts:
+            if isinstance(stmt, ast.Assign) and not self.edits.gone(stmt.value):
+                self.edits.delete(stmt)
+
+    def _reads(self, scope: Scope, name: str) -> list[ast.Name]:
+        """The reads of a variable of a scope, there and in functions inside it."""
+        reads = self.module.loads.get(name, ())
+        return [n for n in reads if self.module.scope_of(n).lookup(name) is scope]
 
     def _orphan(self, bindings: list[ast.AST], name: str) -> None:
         if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
@@ -346,15 +355,6 @@ def _brought_to_functions(module: Module, name: str) -> bool:
     """Whether imports of Apex bring a name, and all of them to functions alone."""
     scopes = [module.scope_of(n) for n in apex_imports(module) for a in n.names if (a.asname or a.name) == name]
     return bool(scopes) and all(s.is_function and name not in s.outer for s in scopes)
-
-
-def _builds(node: ast.AST) -> bool:
-    """A call without effects: `dict(...)`, `float(...)`."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("dict", "float", "str", "int", "bool")
-    )
 
 
 def fold(project: Project, module: Module, output: Output) -> None:
