@@ -109,3 +109,14 @@ def test_a_marked_import_stays_under_its_test() -> None:
     assert result.after is not None
     kept = result.after.partition("def backward")[2]
     assert kept.index("if args.fp16:") < kept.index("from apex import amp") < kept.index("scaler.scale(loss)")
+
+
+def test_a_function_that_nothing_calls_is_told_to_be_one() -> None:
+    def told(text: str) -> str:
+        results = rewrite_files({"helpers.py": HELPERS + UNUSED, "train.py": TRAIN + text})
+        (finding,) = [f for r in results.values() for f in r.findings if f.status == "manual"]
+        assert finding.code == "AMP502"
+        return finding.message
+
+    assert "nothing in sight calls for_inference: delete it if nothing does" in told("")
+    assert "delete it" not in told("\n    RUNNERS = {'test': 'for_inference'}\n")

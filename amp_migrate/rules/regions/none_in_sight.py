@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator, Sequence
 
 from amp_migrate.reading.program.module import LOOP_NODES
@@ -84,10 +85,26 @@ def _nothing_cast(m: Migration) -> str:
             f"no call is recognised as the model's forward, {told}: what is given the model may run it, see {places}; put "
             "the forward and the loss in a region by hand"
         )
+    uncalled = _uncalled(m)
+    if uncalled:
+        return (
+            f"no forward of the model is in sight, {told}, and nothing in sight calls {uncalled}: delete it if nothing does, "
+            "else rewrite this file together with the one that does"
+        )
     return (
         f"no forward of the model is in sight, {told}: rewrite this file together with the one that runs the model, or put "
         "the forward and the loss in a region by hand"
     )
+
+
+def _uncalled(m: Migration) -> str:
+    """The function around the only `initialize`, where no file of the project names it: not even to hand it on."""
+    function = m.project.functions.get(m.unit.inits[0].site.scope.node) if len(m.unit.inits) == 1 else None
+    if function is None or function.node.decorator_list or function.name.startswith("__"):
+        return ""
+    word = re.compile(rf"\b{function.name}\b")
+    named = sum(len(word.findall(module.text)) for module in m.project.modules)
+    return function.name if named == 1 else ""
 
 
 def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
