@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules.helpers import rewrite_files, run_files
 
 HELPERS = """
@@ -120,3 +122,57 @@ def test_a_function_that_nothing_calls_is_told_to_be_one() -> None:
 
     assert "nothing in sight calls for_inference: delete it if nothing does" in told("")
     assert "delete it" not in told("\n    RUNNERS = {'test': 'for_inference'}\n")
+
+
+FLAGGED = """
+    import torch
+
+    try:
+        from apex import amp
+        HAS_APEX = True
+    except ImportError:
+        HAS_APEX = False
+
+    def set_up(args, model):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        if args.fp16:
+            COMPLAINT
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        return model, optimizer
+
+    def backward(args, optimizer, loss):
+        if args.fp16:
+            COMPLAINT
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+
+    def for_inference(model, fp16):
+        if fp16:
+            model = amp.initialize(model, opt_level="O1")
+        return model
+    """
+COMPLAINTS = [
+    'assert HAS_APEX, "Please install Apex"',
+    'if not HAS_APEX:\n                raise RuntimeError("Please install it")',
+]
+
+
+@pytest.mark.parametrize("complaint", COMPLAINTS)
+def test_a_complaint_goes_with_the_uses_beside_it(complaint: str, tmp_path: Path) -> None:
+    texts = migrated(FLAGGED.replace("COMPLAINT", complaint))
+    assert "Please install" not in texts["helpers.py"]
+    assert "    scaler.scale(loss).backward()" in texts["helpers.py"].splitlines()
+    assert run_files(tmp_path, texts, "train.py")[1] is False
+
+
+@pytest.mark.parametrize("complaint", COMPLAINTS)
+def test_an_arm_that_keeps_a_use_keeps_its_complaint(complaint: str, tmp_path: Path) -> None:
+    used = FLAGGED.replace(
+        "            with amp.scale", "            print(amp.opt_levels)\n            with amp.scale"
+    )
+    texts = migrated(used.replace("COMPLAINT", complaint))
+    kept = texts["helpers.py"].partition("def backward")[2]
+    assert kept.index("if args.fp16:") < kept.index("Please install") < kept.index("print(amp.opt_levels)")
+    assert run_files(tmp_path, texts, "train.py")[1] is False

@@ -12,7 +12,7 @@ from itertools import islice
 
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.conjunctions import conjunction
-from amp_migrate.reading.conditions.tests import asks_for_part, availability, is_chosen
+from amp_migrate.reading.conditions.tests import Availability, asks_for_part, availability, is_chosen
 from amp_migrate.reading.program.definitions import ClassInfo, is_off
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -57,14 +57,19 @@ class Guards:
     @cached_property
     def _staying(self) -> set[ast.Name]:
         """Uses of what a guarded import brings of Apex, where they stay for a person to replace or to keep."""
+        return {n for n in self._uses if not self.edits.gone(n)}
+
+    @cached_property
+    def _uses(self) -> list[ast.Name]:
+        """Uses of what a guarded import brings of Apex, but for those that only ask whether it is there."""
         bound = {
             a.asname or a.name.split(".")[0]
             for node in apex_imports(self.module)
             if self.available._guard(node) is not None
             for a in node.names
         }
-        loads = [n for name in bound for n in self.module.loads.get(name, ()) if not self.edits.gone(n)]
-        return {n for n in loads if self.available.value(n) is None or not self._asked(n)}
+        loads = (n for name in bound for n in self.module.loads.get(name, ()))
+        return [n for n in loads if self.available.value(n) is None or not self._asked(n)]
 
     def _asked(self, name: ast.Name) -> bool:
         """Whether a name stands in a test: it asks whether Apex is there."""
@@ -84,11 +89,24 @@ class Guards:
             return True
         if any(isinstance(n, ast.Name) and n.id in self._made_there for n in walk(node)):
             return True
-        if isinstance(node, (ast.Assert, ast.Expr)) or (
-            isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
-        ):
-            return True
+        if self._complains(node):
+            return not self._of_what_went(node)
         return self._switches_off(node) and self._beside_staying(node)
+
+    def _complains(self, node: ast.AST) -> bool:
+        """Whether a test of Apex being installed does nothing but refuse to go on without."""
+        return isinstance(node, (ast.Assert, ast.Expr)) or (
+            isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
+        )
+
+    def _of_what_went(self, node: ast.AST) -> bool:
+        """Whether a complaint is about the uses of Apex beside it, in the branch of a test, all of which went. At the start of
+        a function it speaks for whatever that calls."""
+        if not isinstance(self.module.parents.get(node), ast.If):
+            return False
+        beside = {n for s in self.module.block(self.module.statement(node)) for n in walk(s)}
+        own = beside.intersection(self._uses)
+        return bool(own) and self._staying.isdisjoint(own)
 
     def _switches_off(self, node: ast.AST) -> bool:
         """Whether mixed precision is switched off where Apex is wanting: `fp16 = fp16 and HAS_APEX`."""
@@ -182,3 +200,26 @@ class Guards:
         else:
             operands = [test.operand] if isinstance(test, ast.UnaryOp) else []
         return any(self.available.value(n) is not None or self._mentions(n) for n in operands)
+
+
+def under_its_test(edits: Edits, available: Availability, stmt: ast.stmt) -> None:
+    """Leave what asks for Apex and stays under the tests whose branches became one: who passed it by needs no Apex."""
+    if stmt in edits.statements or any(w.first is stmt for w in edits.wraps):
+        return
+    tests: list[tuple[str, ast.expr, str]] = []
+    child: ast.AST = stmt
+    for around in edits.module.ancestors(stmt):
+        edit = edits.statements.get(around) if isinstance(around, ast.stmt) else None
+        if edit is None or edit.kind != "splice":
+            break
+        if isinstance(around, ast.If) and available.value(around.test) is None:
+            test, holds = around.test, child in around.body
+            while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                test, holds = test.operand, not holds
+            tests.append(("(" if holds else "not (", test, ")"))
+        child = around
+    if len(tests) == 1 and tests[0][0] == "(":
+        edits.wrap(stmt, stmt, (tests[0][1],), "if")
+    elif tests:
+        parts = [p for test in reversed(tests) for p in (" and ", *test)]
+        edits.wrap(stmt, stmt, tuple(parts[1:]), "if")

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import stand_ins
-from amp_migrate.rules.cleanup.guards import Guards
+from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
@@ -89,7 +89,8 @@ class Cleaner:
             guard = self.available._guard(node)
             if guard is not None:
                 self._guard(guard)
-            self._under_its_test(node, guard or node)
+            if not self.edits.gone(node):
+                under_its_test(self.edits, self.available, guard or node)
         self._orphans()
 
     def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
@@ -123,31 +124,6 @@ class Cleaner:
             return False
         own = [n for n in self._reads(scope, name) if not self._shadowed(n)]
         return bool(own) and all(self.edits.gone(n) for n in own)
-
-    def _under_its_test(self, node: ast.Import | ast.ImportFrom, stmt: ast.stmt) -> None:
-        """Leave an import that stays under the tests whose branches became one: who passed it by needs no Apex."""
-        if stmt in self.edits.statements or self.edits.gone(node) or any(w.first is stmt for w in self.edits.wraps):
-            return
-        tests: list[tuple[str, ast.expr, str]] = []
-        child: ast.AST = stmt
-        for around in self.module.ancestors(stmt):
-            if not isinstance(around, ast.stmt) or not self._spliced(around):
-                break
-            if isinstance(around, ast.If) and self.available.value(around.test) is None:
-                test, holds = around.test, child in around.body
-                while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-                    test, holds = test.operand, not holds
-                tests.append(("(" if holds else "not (", test, ")"))
-            child = around
-        if len(tests) == 1 and tests[0][0] == "(":
-            self.edits.wrap(stmt, stmt, (tests[0][1],), "if")
-        elif tests:
-            parts = [p for test in reversed(tests) for p in (" and ", *test)]
-            self.edits.wrap(stmt, stmt, tuple(parts[1:]), "if")
-
-    def _spliced(self, stmt: ast.stmt) -> bool:
-        edit = self.edits.statements.get(stmt)
-        return edit is not None and edit.kind == "splice"
 
     def _used(self, name: str) -> bool:
         """Whether anything that stays reads a name."""
