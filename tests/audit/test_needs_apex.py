@@ -118,3 +118,15 @@ def test_a_complaint_that_every_run_makes_now() -> None:
         """
     (doubt,) = [d for d in doubts(before, after) if "fails without Apex" in d.message]
     assert doubt.line == 5
+
+
+@pytest.mark.parametrize("complaint", ['assert HAS, "no way"', 'if not HAS:\n        raise RuntimeError("no way")'])
+def test_a_complaint_that_does_not_name_apex(complaint: str) -> None:
+    top = "try:\n    from apex import amp\n    HAS = True\nexcept ImportError:\n    HAS = False\n\n"
+    inner = complaint.replace("\n", "\n    ")
+    loss = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()"
+    arms = f"    if args.fp16:\n        {inner}\n        {loss}\n    else:\n        loss.backward()\n"
+    before = f"def backward(args, optimizer, loss):\n{arms}"
+    after = f"def backward(args, scaler, loss):\n    {complaint}\n    scaler.scale(loss).backward()\n"
+    found = [d for d in doubts(top + before, top + after) if "fails without Apex" in d.message]
+    assert [d.verdict for d in found] == ["refuse"]

@@ -14,12 +14,13 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
+from amp_migrate.audit.prepared import Side
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways.chains import Tests
-from amp_migrate.audit.ways.installed import catches_import, ends
+from amp_migrate.audit.ways.installed import asks, catches_import, ends
 from amp_migrate.audit.ways.says_apex import imports_apex
 from amp_migrate.findings import Code
 
@@ -27,15 +28,16 @@ CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`
 
 
 def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
     for change in review.changes.values():
         if "apex" not in change.after.text.lower():
             continue
         for new in statements(change.after.tree):
             old = change.was(new)
-            if old is None or not _fails(change.after, new) or not _fails(change.before, old):
+            if old is None or not _fails(both.after, change.after, new) or not _fails(both.before, change.before, old):
                 continue
-            was = _asked(mixed(review).before.chains.tests(change.before, old))
-            now = _asked(mixed(review).after.chains.tests(change.after, new))
+            was = _asked(both.before.chains.tests(change.before, old))
+            now = _asked(both.after.chains.tests(change.after, new))
             lost = [test for test in was if test not in now]
             if lost and all(test in was for test in now):
                 text, came_out = lost[0]
@@ -46,10 +48,12 @@ def check(review: Review) -> Iterable[Doubt]:
                 yield review.doubt(change.after, new, "AMP133", syntax.text(new).splitlines()[0], message)
 
 
-def _fails(module: Module, stmt: ast.stmt) -> bool:
+def _fails(side: Side, module: Module, stmt: ast.stmt) -> bool:
     """Whether a statement ends a run without Apex: an import that nothing catches for good, or what complains itself."""
-    if isinstance(stmt, (ast.Raise, ast.Assert)):
-        return "apex" in syntax.text(stmt).lower() and not isinstance(module.parents.get(stmt), ast.ExceptHandler)
+    if isinstance(stmt, (ast.Raise, ast.Assert)) and not isinstance(module.parents.get(stmt), ast.ExceptHandler):
+        tests = side.chains.tests(module, stmt) if isinstance(stmt, ast.Raise) else [(stmt.test, False)]
+        flags = side.installed.flags(module)
+        return "apex" in syntax.text(stmt).lower() or any(asks(test, flags) is (not came) for test, came in tests)
     if not imports_apex(stmt):
         return False
     child: ast.AST = stmt
