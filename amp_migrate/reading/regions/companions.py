@@ -13,8 +13,9 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.forwards import NOT_FORWARD, Forwards
-from amp_migrate.reading.regions.hot import LOSS_NAMES
+from amp_migrate.reading.regions.parts import only_own
 from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.operations import LOSS_NAMES
 
 # Methods that a network has and other callables do not.
 NETWORK_METHODS = frozenset("eval train parameters named_parameters requires_grad_".split())
@@ -74,8 +75,7 @@ class Companions:
 
     @cached_property
     def _only_own(self) -> bool:
-        # An FP16_Optimizer goes with the weights that are made half, and patches nothing.
-        return all(i.brings_scale or i.only("opt_level") in ("O0", "O2", "O3") for i in self.unit.inits)
+        return only_own(self.unit)
 
     @cached_property
     def _networks(self) -> set[Slot]:

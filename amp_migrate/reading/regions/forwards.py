@@ -7,9 +7,11 @@ import builtins
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import spelled, walk
+from amp_migrate.reading.regions.parts import part_slots
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
 
@@ -80,7 +82,7 @@ class Forwards:
             if (
                 func.attr not in NOT_FORWARD
                 and not func.attr[:1].isupper()  # a class of a module that has the model's name
-                and self.is_model(module, func.value)
+                and (self.is_model(module, func.value) or self._is_part(module, func.value))
                 and not named
             ):
                 if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
@@ -129,7 +131,7 @@ class Forwards:
     def _runs(self, module: Module, called: ast.AST) -> bool:
         """Whether what is called itself is a model: no optimizer can be, though what `initialize` returned in one
         variable may have come to hold either."""
-        return self.unit.holds_model(module, called)
+        return self.unit.holds_model(module, called) or self._is_part(module, called)
 
     def _gives_model(self, module: Module, value: ast.expr, inside: bool = False) -> bool:
         """Whether an expression that is no variable may be one of the models: one out of some, or what a call made of one."""
@@ -152,6 +154,21 @@ class Forwards:
         elif isinstance(value, ast.Subscript):  # `models[i]` is a variable itself
             parts = [value.value] if inside or not isinstance(value.value, ast.Name | ast.Attribute) else []
         return (inside and self.is_model(module, value)) or any(self._gives_model(module, part, True) for part in parts)
+
+    @cached_property
+    def parts(self) -> set[Slot]:
+        """Where parts of the unit's models may be kept."""
+        return part_slots(self.unit)
+
+    def _is_part(self, module: Module, node: ast.AST) -> bool:
+        """Whether an expression is a part of one of the unit's models, taken out of that from outside of the network."""
+        if not isinstance(node, (ast.Name, ast.Attribute)) or self.project.slot(module, node) not in self.parts:
+            return False
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        owner = self.project.class_of(module.scope_of(node)) if module.is_self(root) else None
+        return owner is None or not owner.is_module
 
     def is_model(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression is one of the unit's models."""

@@ -13,11 +13,9 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards, under_no_grad
+from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
-LOSS_NAMES = re.compile(
-    r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|(?<![a-z])nll|kl_div|objective)", re.IGNORECASE
-)
 NOT_LOSSES = re.compile(
     r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
 )

@@ -18,11 +18,12 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.forwards import Forwards
-from amp_migrate.reading.regions.hot import LOSS_NAMES, Outputs, Root, computes, defines, hot_statements, is_loss
+from amp_migrate.reading.regions.hot import Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.own_regions import OwnRegion, casts_itself, own_switch
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.sources import Sources
 
@@ -89,7 +90,9 @@ class RegionReader:
             for module, call in self.project.calls.get(target, []):
                 wanted[module.scope_of(call)] = None
         for module in self.unit.cast:
-            for call, scope in self.project.once(Occurrences, module).calls_about(self.unit.model_slots):
+            for call, scope in self.project.once(Occurrences, module).calls_about(
+                self.unit.model_slots | self.forwards.parts
+            ):
                 if scope not in wanted and self.forwards.is_forward(module, call):
                     wanted[scope] = None
         wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}

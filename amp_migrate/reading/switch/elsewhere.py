@@ -10,6 +10,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.values import run_by_variables
 
 
 def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
@@ -65,6 +66,13 @@ def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[st
         return False  # whoever imports the function has no such name
     mine_slot, other_slot = _slot(project, owner, name), _slot(project, other, name)
     if project.origins([mine_slot]) & project.origins([other_slot]):
+        return True
+    handed = run_by_variables.values_of(project, other_slot)  # all that is seen to be handed over
+    if (
+        handed
+        and all(project.origins([mine_slot]) & project.origins([slot]) for slot in handed if slot is not None)
+        and None not in handed
+    ):
         return True
     uncalled = other.is_function and not project.calls.get(project.functions[other.node])
     return uncalled and name in other.params and name in home.params and _may_have(other.module, name, fields)

@@ -29,6 +29,7 @@ from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.spoken_steps import Spoken, in_lambda, spoken_steps
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
+from amp_migrate.reading.values import run_by_variables
 from amp_migrate.reading.values.sources import Sources
 
 
@@ -126,6 +127,7 @@ class Unit:
         early = {f.scope for i in self.inits for f in self.before(i)}
         names = {s.name for s in reached} & MODEL_NAMES
         together = set(self.reach)
+        reached |= run_by_variables.given(self.project, reached)
         reached = {s for s in reached if (module := module_of(s)) is None or module in together}
         found = {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
         # What one factory makes for all (`build_from_cfg`) is not one kind of thing: names tell data from models.

@@ -8,6 +8,8 @@ Names are last names: `softmax` of `F.softmax`, `torch.softmax` and `x.softmax`.
 
 from __future__ import annotations
 
+import re
+
 # Of torch and of tensors, which O1 ran in float32; and those of torch.nn.functional alone.
 TORCH_IN_APEX = frozenset(
     "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan cumsum cumprod sum prod norm pow dist renorm "
@@ -72,3 +74,8 @@ KEEPING_LAYERS = frozenset(
 FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double"})
 HALF_TYPES = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
 INTEGER_TYPES = frozenset(f"torch.{n}" for n in "long int64 int int32 int16 int8 uint8 bool".split())
+
+# What computes a loss, and what one is called.
+LOSS_NAMES = re.compile(
+    r"(loss|criteri|crit\b|crit_|cross_entropy|\bbce|_bce|(?<![a-z])nll|kl_div|objective)", re.IGNORECASE
+)
