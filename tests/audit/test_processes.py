@@ -506,6 +506,57 @@ def test_a_model_that_an_option_loads_anew_may_be_another() -> None:
     assert not found({"run.py": ANEW.replace("AGAIN", again).replace("LEVEL", "O1")}, after)
 
 
+KEPT = """
+import torch
+{imports}
+from net import Net
+
+class Trainer:
+    def __init__(self, model, old, args):
+        self.model = model
+        self.old = old
+        self.args = args
+
+    def validate(self):
+        model = self.model
+        with {region}:
+            return [(model(x), self.old(x)) for x in load()]
+
+def main(args):
+    model = Net()
+    if args.first:
+        old = None
+    else:
+        old = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    trainer = Trainer(model, old, args)
+    trainer.validate()
+    if args.best:
+        model = Net()
+        trainer = Trainer({again}, args)
+    trainer.validate()
+
+if __name__ == "__main__":
+    main(parse())
+"""
+BOTH = """if old is not None:
+        [model, old], optimizer = amp.initialize([model.cuda(), old.cuda()], optimizer, opt_level="O2")
+    else:
+        model, optimizer = amp.initialize(model.cuda(), optimizer, opt_level="O2")"""
+
+
+@pytest.mark.parametrize(
+    ("again", "told"), [("model, None", ["model"]), ("model, old", ["model"]), ("trainer.model, None", [])]
+)
+def test_of_what_objects_keep_it_is_told_what_may_be_made_anew(again: str, told: list[str]) -> None:
+    before = KEPT.format(imports="from apex import amp", region="torch.no_grad()", set_up=BOTH, again=again)
+    region = 'torch.no_grad(), torch.autocast("cuda", dtype=torch.float16)'
+    after = KEPT.format(imports="", region=region, set_up="model.cuda()", again=again)
+    doubts = found({"run.py": before}, {"run.py": after})
+    assert [d.message.partition(" ")[0] for d in doubts if "made anew" in d.message] == told
+
+
 COMMANDS = """
     import click
     import torch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -11,7 +11,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import RUNNING
 from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.chains import Chain, may_follow
+from amp_migrate.audit.ways.chains import Chain, Step, may_follow
 
 BLOCKS = ("body", "orelse", "finalbody")
 MOVING = (
@@ -34,9 +34,12 @@ def another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain)
 
 
 def perhaps_another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain) -> bool:
-    """Whether a way may do so: an option decides whether the model is loaded anew before it runs."""
+    """Whether a way may run a model that is made anew since: an option decides whether it is loaded before it runs. One that
+    is there before the set-up is none, given to it or not."""
     ways = list(ways)
-    return any(_is_another(program, setup, ways, [value]) for value in _ran(program, chain, perhaps=True))
+    ran = _ran(program, chain, perhaps=True)
+    anew = [r for r in ran if not any(_until(way, r[0].module, r[1]) for way in ways)]
+    return any(_is_another(program, setup, ways, [value]) for value in anew)
 
 
 def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple[Scope, ast.expr]]:
@@ -66,13 +69,18 @@ def _is_another(program: Program, setup: SetUp, ways: Iterable[Chain], ran: list
 
 def _since(way: Chain, module: Module, value: ast.expr) -> bool:
     """Whether a value is only made once a way to a set-up is behind."""
-    return any(
-        step.module is module
-        and step.function is module.function_around(value)
-        and may_follow(module, step.node, value)
-        and not may_follow(module, value, step.node)
-        for step in way.steps
-    )
+    return any(may_follow(module, n, value) and not may_follow(module, value, n) for n in _beside(way, module, value))
+
+
+def _until(way: Chain, module: Module, value: ast.expr) -> bool:
+    """Whether a value is only made before a way comes to a set-up."""
+    return any(may_follow(module, value, n) and not may_follow(module, n, value) for n in _beside(way, module, value))
+
+
+def _beside(way: Chain, module: Module, value: ast.expr) -> list[ast.AST]:
+    """The steps of a way in the function that makes a value."""
+    function = module.function_around(value)
+    return [step.node for step in way.steps if step.module is module and step.function is function]
 
 
 def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
@@ -130,7 +138,7 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
                     continue  # `self.run()`: the same object
                 held = _field(program, step.module, call, call.func.value, name.attr)
             if held is None:
-                return []
+                return list(_perhaps_held(program, chain, i, place, name)) if perhaps else []
             name, place, own = held
             if own is not None:
                 return [(own, name)]
@@ -147,6 +155,26 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
         name, place = found, call_
         i -= 1
     return []
+
+
+def _perhaps_held(
+    program: Program, chain: Chain, i: int, place: ast.AST, name: ast.Attribute
+) -> Iterator[tuple[Scope, ast.expr]]:
+    """What objects were made with of which a way's step may run one: `if load: trainer = Trainer(load_best())`."""
+    step = chain.steps[i]
+    holder = name.value
+    if isinstance(place, ast.Call) and place is step.node and isinstance(place.func, ast.Attribute):
+        holder = place.func.value  # `self.model` in a method of it
+    for made in _all_before(step.module, place, holder.id) if isinstance(holder, ast.Name) else ():
+        held = _field(program, step.module, place, made, name.attr)
+        if held is None:
+            continue
+        value, there, own = held
+        if own is not None:
+            yield own, value
+        else:
+            at = Step(step.module, step.function, there)
+            yield from latest(program, Chain((*chain.steps[:i], at)), value, perhaps=True)
 
 
 def _unmoved(value: ast.expr) -> ast.expr:
