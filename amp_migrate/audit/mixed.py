@@ -33,6 +33,8 @@ class Was:
     anew: str = ""  # it "runs", or "may run", an object made since, which O2 and O3 did not reach
     usual: Formula | None = None  # the condition at the usual level, O1, where another may be asked for
     reached: Formula = False  # the condition, with that level where only O1 reached an object made since
+    going: Formula = False  # `half` in a run that nothing stops: without what only lets it go on
+    going_reached: Formula = False  # the same of `reached`
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,15 @@ class _Starts:
     by_key: dict[Function | Identity, list[SetUp]] = field(default_factory=dict)
 
 
+_Way = tuple[SetUp, Chain, bool]  # a way to a set-up; whether only O1 reached what is run
+
+
 class Mixed(Prepared):
     """What ran in mixed precision on both sides of one migration."""
 
     def __init__(self, review: Review) -> None:
         super().__init__(review)
-        self._ons: dict[tuple[SetUp, Chain], Formula] = {}
+        self._ons: dict[tuple[SetUp, Chain, bool], Formula] = {}
         self._on_near: dict[str, list[Formula]] = {}
         self._called: dict[tuple[bool, Function], list[Formula]] = {}
         self._parts: dict[tuple[ast.AST, ast.AST], Chain] = {}
@@ -97,8 +102,8 @@ class Mixed(Prepared):
 
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
         """Under which condition a way of the program before ran in half."""
-        parts, reached = list[Formula](), list[Formula]()
-        anew, usual_parts = "", list[Formula]()
+        parts, reached, usually = list[_Way](), list[_Way](), list[_Way]()
+        anew = ""
         near, sure = self._to_compare(chain, model)
         for setup in near:
             given = bool(model & self.models[setup])
@@ -111,7 +116,7 @@ class Mixed(Prepared):
             perhaps = given and not setup.surely_patches and perhaps_another(self.review.before, setup, ways, chain)
             made = self._constructed(ways, chain) if direct else None
             if made is not None:
-                parts.append(self.on(setup, made))
+                parts.append((setup, made, False))
                 reached.append(parts[-1])
                 continue
             for way in ways:
@@ -119,24 +124,31 @@ class Mixed(Prepared):
                 if follows is None:
                     sure = False
                 elif follows:
-                    on = self.on(setup, way)
+                    only_o1 = False
                     apart = (fresh or (not given and self.seen(model))) and not setup.surely_patches
                     usual = setup.usual in ("O2", "O3")
                     if apart and (usual or (not given and self._left_out(setup, model))):  # only O1 reached what is run
-                        usual_parts += [on] if not usual else []
-                        on = conjunction([on, self._is_o1(setup, way)])
+                        usually += [(setup, way, False)] if not usual else []
+                        only_o1 = True
                     elif (apart and fresh) or perhaps:
                         anew = "runs" if apart and fresh else anew or "may run"
                     elif not direct and not setup.surely_patches:
                         sure = False
-                    parts.append(on)
-                    reached.append(conjunction([on, self._is_o1(setup, way)]) if other else on)
+                    parts.append((setup, way, only_o1))
+                    reached.append((setup, way, only_o1 or other))
         for setup in self.kept:  # a program beside this one, which stays with Apex
             if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False
         own = self.own_region(chain)
-        usually = disjunction([*parts, *usual_parts, own]) if usual_parts else None
-        return Was(disjunction([*parts, own]), sure, anew, usually, disjunction([*reached, own]))
+
+        def any_of(came: list[_Way], stops: bool) -> Formula:
+            levels = (self._is_o1(setup, way) if only_o1 else True for setup, way, only_o1 in came)
+            on = [self.on(setup, way, stops) for setup, way, _ in came]
+            return disjunction([*(conjunction(both) for both in zip(on, levels, strict=True)), own])
+
+        usual_half = any_of([*parts, *usually], False) if usually else None
+        going, going_reached = any_of(parts, False), any_of(reached, False)
+        return Was(any_of(parts, True), sure, anew, usual_half, any_of(reached, True), going, going_reached)
 
     def _left_out(self, setup: SetUp, model: frozenset[Identity]) -> bool:
         """Whether a set-up is seen not to be given a model that another one is: under another flag, it stays in float32."""
@@ -208,11 +220,11 @@ class Mixed(Prepared):
         """Whether a model is seen to be made, and not around one that a set-up was given."""
         return bool(model) and all(isinstance(i[0], ast.Call) for i in model) and not model & self.around
 
-    def on(self, setup: SetUp, way: Chain) -> Formula:
+    def on(self, setup: SetUp, way: Chain, stops: bool = True) -> Formula:
         """When a way comes to a set-up, and that switches Apex on."""
-        if (setup, way) not in self._ons:
-            self._ons[setup, way] = self._on(setup, way)
-        return self._ons[setup, way]
+        if (setup, way, stops) not in self._ons:
+            self._ons[setup, way, stops] = self._on(setup, way, stops)
+        return self._ons[setup, way, stops]
 
     def on_near(self, module: Module) -> list[Formula]:
         """The same for all ways to the set-ups of the programs that a file is part of."""
@@ -221,9 +233,9 @@ class Mixed(Prepared):
             self._on_near[module.path] = [self.on(s, w) for s in near for w in self.before.chains.to(s.module, s.call)]
         return self._on_near[module.path]
 
-    def _on(self, setup: SetUp, way: Chain) -> Formula:
+    def _on(self, setup: SetUp, way: Chain, stops: bool) -> Formula:
         predicates = self.before.predicates
-        parts = [predicates.given(way, loops=False)]
+        parts = [predicates.given(way, loops=False, stops=stops)]
         place = predicates.places(way)[-1]
         if setup.enabled is not None:
             parts.append(predicates.of(setup.enabled, place))
@@ -319,16 +331,23 @@ class Mixed(Prepared):
         places = side.predicates.places(chain)
         run: Function | None = None
         for step, place in zip(reversed(chain.steps), reversed(places), strict=True):
-            around = list(side.regions.around(step.module, step.node))
-            if step.value:  # handed on: what stands around it is left by the time it is called
-                around = []
+            if step.value:
                 found = self._where_called(side, run) if run is not None else []
                 if found:
                     return disjunction(found)
-            for region in around:
+            if (region := self._standing(side, step)) is not None:
                 return self._enabled(side, region, place)
             run = step.function
         return False
+
+    @staticmethod
+    def _standing(side: Side, step: Step) -> Region | None:
+        """The region around a step; of what is handed on it is left by the time that is called."""
+        return None if step.value else side.regions.nearest(step.module, step.node)
+
+    def region_around(self, chain: Chain) -> Region | None:
+        """The region that a way of the program after stands in, whether that is on or not."""
+        return next((r for step in reversed(chain.steps) if (r := self._standing(self.after, step)) is not None), None)
 
     def _where_called(self, side: Side, function: Function) -> list[Formula]:
         """The switches of the regions in which a variable is called that may stand for a function."""

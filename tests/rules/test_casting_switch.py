@@ -53,4 +53,4 @@ def test_the_audit_tells_of_regions_that_ask_a_scaler_which_is_off() -> None:
     after = {p: t.replace("enabled=use_amp", "enabled=scaler.is_enabled()") for p, t in check_files(FILES).items()}
     found = [d for d in doubts_of(FILES, after) if d.code == "AMP531"]
     assert [d.verdict for d in found] == ["review"]
-    assert "the autocast region around it is off now" in found[0].message
+    assert "the autocast region around it is off there now (scaler.is_enabled())" in found[0].message

@@ -24,7 +24,17 @@ from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, argument
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
-from amp_migrate.audit.ways.formulas import Formula, apart, atoms, conjunction, example, minimal, negation
+from amp_migrate.audit.ways.formulas import (
+    Formula,
+    apart,
+    comparable,
+    conjunction,
+    example,
+    matter,
+    minimal,
+    negation,
+    spelled,
+)
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
@@ -309,7 +319,7 @@ def _compared(
         came += [formula for formula in both.before.predicates.made(old) if atoms(formula) <= compared]
         given = conjunction([*came, both.levels_asked])
         lost = conjunction([given, was.reached, negation(now)])
-        gained = conjunction([given, now, negation(was.half)])
+        gained = conjunction([given, now, negation(was.going)])
         if (found := example(lost)) is not None and comparable(now, was.reached):
             if both.review.wish.eval == "fp32" and "backward" not in _text_around(forward):
                 continue
@@ -322,13 +332,15 @@ def _compared(
                 twin = next((f for f in after if f.call is chain.place.node), None)
                 wrapped = twin is not None and (both.wrapped(twin) is not None or _has_own_region(both, twin))
             if not wrapped:
-                when = apart(given, was.reached, now) or matter(minimal(lost, found), was.reached, now)
+                when = _when(both, chain, old, given, was.going_reached, now)
+                when = matter(minimal(lost, found), was.reached, now) if when is None else when
                 yield "lost", _doubt(both, forward, chain, "lost", when)
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
-            elif comparable(was.half, now):
-                when = apart(given, now, was.half) or matter(minimal(gained, found), was.half, now)
+            elif comparable(was.going, now):
+                when = _when(both, chain, old, given, now, was.going)
+                when = matter(minimal(gained, found), was.going, now) if when is None else when
                 doubt = _doubt(both, forward, chain, "gained", when)
                 if any(both.under_apex(o, model).anew for _, o in certain):
                     also = "; what is made anew after amp.initialize was float32 under O2 and O3, too"
@@ -338,6 +350,19 @@ def _compared(
                 yield "gained", doubt
     if anew is not None:
         yield "anew", _anew(both, forward, *anew)
+
+
+def _when(
+    both: Mixed, chain: Chain, old: Chain, given: Formula, holding: Formula, failing: Formula
+) -> Mapping[str, bool] | None:
+    """The flags that decide that one condition holds and another does not, of which neither names what only lets a run go on;
+    None where it takes that, too."""
+    if (alone := apart(given, holding, failing)) is not None:
+        return alone
+    came = [both.before.predicates.given(old, stops=False), both.after.predicates.given(chain, stops=False)]
+    told = conjunction([*came, both.levels_asked, holding, negation(failing)])
+    found = example(told)
+    return matter(minimal(told, found), holding, failing) if found is not None else None
 
 
 def _within_wrapped(both: Mixed, chain: Chain) -> bool:
@@ -367,17 +392,6 @@ def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:
     return replace(doubt, alike=message.replace(came, "", 1))
 
 
-def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
-    """The flags that set the two conditions apart."""
-    return {a: v for a, v in when.items() if a in atoms(was) | atoms(now)}
-
-
-def comparable(one: Formula, other: Formula) -> bool:
-    """Whether two switches are written with the same flags; else they may be one switch under two names."""
-    a, b = atoms(one), atoms(other)
-    return a <= b or b <= a
-
-
 def _text_around(forward: Forward) -> str:
     function = forward.module.function_around(forward.call)
     return syntax.text(function.node) if function is not None else forward.module.text
@@ -386,15 +400,16 @@ def _text_around(forward: Forward) -> str:
 def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:
     came = way(both, chain)
     where = spelled(when)
-    if kind == "lost":
-        regions = both.after.regions
-        off = any(not r.off for step in chain.steps for r in regions.around(step.module, step.node))
-        now, remedy = "no autocast region is around it", "Put it in a region"
-        if off:
-            now, remedy = "the autocast region around it is off", "Switch the region on there"
+    around = both.region_around(chain) if kind == "lost" else None
+    if around is not None and around.enabled is not None:
         message = (
-            f"{forward.text} ran in half precision under Apex{where}; {came}, {now} now: it runs in float32. {remedy} to keep "
-            "its precision, speed and memory"
+            f"{forward.text} ran in half precision under Apex{where}; {came}, the autocast region around it is off there now "
+            f"({syntax.text(around.enabled)}): it runs in float32. Have that on there to keep its precision, speed and memory"
+        )
+    elif kind == "lost":
+        message = (
+            f"{forward.text} ran in half precision under Apex{where}; {came}, no autocast region is around it now: it runs "
+            "in float32. Put it in a region to keep its precision, speed and memory"
         )
     else:
         message = (
@@ -415,15 +430,3 @@ def way(both: Mixed, chain: Chain) -> str:
     caller, started = chain.steps[-2], chain.start.module
     came = f"called from {caller.module.path}:{both.review.line(caller.module, caller.node)}"
     return came if started is caller.module else f"{came} in a run of {started.path}"
-
-
-def spelled(when: Mapping[str, bool]) -> str:
-    """`, where do_train is off`."""
-    said = []
-    for atom, value in sorted(when.items()):
-        text = atom.lstrip(".").replace(" == ", " is ").replace(" in .", " in ")
-        for asked, other in ((" is ", " is not "), (" in ", " not in ")):
-            if not value and text.count(asked) == 1:
-                text, value = text.replace(asked, other), True
-        said.append(text if value else f"not {text}")
-    return f" where {' and '.join(said)}" if said else ""

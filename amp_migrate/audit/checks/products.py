@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.audit.checks.precision import comparable, matter, spelled, way
+from amp_migrate.audit.checks.precision import way
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
@@ -22,7 +22,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.networks import networks
 from amp_migrate.audit.sites.tensors import Tensors
 from amp_migrate.audit.ways.chains import Chain
-from amp_migrate.audit.ways.formulas import apart, conjunction, example, minimal, negation
+from amp_migrate.audit.ways.formulas import apart, comparable, conjunction, example, matter, minimal, negation, spelled
 from amp_migrate.findings import Code
 
 CODES = (

@@ -287,6 +287,13 @@ def leaves(body: list[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
+def raises_else(module: Module, test: ast.expr, came_out: bool) -> bool:
+    """Whether a run raises where a test comes out otherwise: that only lets it go on."""
+    stmt = module.parents.get(test)
+    other = (stmt.orelse if came_out else stmt.body) if isinstance(stmt, ast.If) else []
+    return bool(other) and isinstance(other[-1], ast.Raise)
+
+
 def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
     """Whether, within one body, `second` may run after `first` has run."""
     above = {first: 0}

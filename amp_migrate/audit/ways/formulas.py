@@ -160,3 +160,26 @@ def apart(given: Formula, holding: Formula, failing: Formula) -> dict[str, bool]
                 asked = {n: found[n] for n in atoms(holding)}
                 return {**minimal(holding, asked), name: value}
     return None
+
+
+def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bool]:
+    """The flags that set the two conditions apart."""
+    return {a: v for a, v in when.items() if a in atoms(was) | atoms(now)}
+
+
+def comparable(one: Formula, other: Formula) -> bool:
+    """Whether two switches are written with the same flags; else they may be one switch under two names."""
+    a, b = atoms(one), atoms(other)
+    return a <= b or b <= a
+
+
+def spelled(when: Mapping[str, bool]) -> str:
+    """`, where do_train is off`."""
+    said = []
+    for atom, value in sorted(when.items()):
+        text = atom.lstrip(".").replace(" == ", " is ").replace(" in .", " in ")
+        for asked, other in ((" is ", " is not "), (" in ", " not in ")):
+            if not value and text.count(asked) == 1:
+                text, value = text.replace(asked, other), True
+        said.append(text if value else f"not {text}")
+    return f" where {' and '.join(said)}" if said else ""

@@ -17,7 +17,7 @@ from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, turns
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, raises_else, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.says_apex import beside_import, caught, of_apex
@@ -48,7 +48,7 @@ class Predicates:
         self._places: dict[Chain, list[Place]] = {}
         self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
         self._says_apex: dict[tuple[Scope, ast.expr], bool] = {}
-        self._given: dict[tuple[Chain, bool, frozenset[ast.expr]], Formula] = {}
+        self._given: dict[tuple[Chain, bool, bool, frozenset[ast.expr]], Formula] = {}
         self._taken_back: dict[str, list[Formula]] = {}  # by option
         self._unfinished = 0  # options of which that is being found out
         self._anywhere: dict[Scope, Place] = {}
@@ -81,15 +81,18 @@ class Predicates:
             before = (step, place)
         return found
 
-    def given(self, chain: Chain, loops: bool = True) -> Formula:
-        """The condition under which a way is gone; without `loops`: sooner or later, in whichever turn of a loop."""
-        key = (chain, loops, self._making)
+    def given(self, chain: Chain, loops: bool = True, stops: bool = True) -> Formula:
+        """The condition under which a way is gone; without `loops`: sooner or later, in whichever turn of a loop; without
+        `stops`: by a run that is not stopped."""
+        key = (chain, loops, stops, self._making)
         if key in self._given:
             return self._given[key]
         parts: list[Formula] = []
         for step, place in zip(chain.steps, self.places(chain), strict=True):
             found = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
             for test, came_out in found:
+                if not stops and raises_else(step.module, test, came_out):
+                    continue
                 if not loops and turns(step.module, step.node) & {
                     n.id for n in syntax.walk(test) if isinstance(n, ast.Name)
                 }:

@@ -1,0 +1,95 @@
+"""What is told to decide whether a forward ran in half does decide it, and a region whose switch is off is told as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+BEFORE = """
+import torch
+from apex import amp
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.line(x)
+
+class Trainer:
+    def __init__(self, args, model, optimizer, data):
+        self.args = args
+        GUARD
+        self.native = args.fp16 and args.level is None
+        if args.fp16 and args.level is not None:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        self.model, self.optimizer = model, optimizer
+
+    def train(self, batches):
+        for x, y in batches:
+            self.evaluate(x)
+            loss = self.model(x).sum()
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+
+    def evaluate(self, x):
+        with torch.no_grad():
+            with torch.cuda.amp.autocast(enabled=SWITCH):
+                print(self.model(x))
+
+def main(args):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    Trainer(args, model, optimizer, load()).train(load())
+
+if __name__ == "__main__":
+    main(parse())
+"""
+SET_UP = """        if args.fp16 and args.level is not None:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        self.model"""
+SCALED = """            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+"""
+STOPS = "if args.drop and args.schedule is not None:\n            raise ValueError"
+ELSE = "if args.folder is None:\n            raise ValueError\n        elif args.drop:\n            raise ValueError"
+RETURNS = "if args.dry:\n            return"
+
+
+def _said(
+    guard: str, switch: str = "self.native", region: str = "torch.cuda.amp.autocast(enabled=self.native)"
+) -> list[str]:
+    before = BEFORE.replace("GUARD", guard).replace("SWITCH", switch)
+    after = before.replace(SET_UP, "        self.model").replace("from apex import amp\n", "")
+    after = after.replace(SCALED, "            loss.backward()\n").replace(
+        "loss = self.model", "with REGION:\n                loss = self.model"
+    )
+    after = after.replace("REGION", 'torch.autocast("cuda", enabled=self.args.fp16 and self.args.level is not None)')
+    after = after.replace(f"torch.cuda.amp.autocast(enabled={switch})", region)
+    return [d.message for d in doubts(before, after) if d.code == "AMP531"]
+
+
+@pytest.mark.parametrize("guard", ["pass", STOPS, ELSE])
+def test_what_only_lets_a_run_go_on_decides_nothing(guard: str) -> None:
+    (message,) = _said(guard)
+    assert "under Apex where fp16 and level is not None; called from" in message
+
+
+def test_what_leaves_without_a_set_up_does() -> None:
+    gained, lost = _said(RETURNS)
+    assert "now where dry and fp16 and level is not None, where Apex had not been set up" in gained
+    assert "under Apex where not dry and fp16 and level is not None; called from" in lost
+
+
+def test_a_region_that_is_off_is_there() -> None:
+    (message,) = _said("pass")
+    assert "the autocast region around it is off there now (self.native)" in message
+    assert "no autocast region" not in message
+
+
+def test_without_one_there_is_none() -> None:
+    (message,) = _said("pass", region="torch.enable_grad()")
+    assert "no autocast region is around it" in message
