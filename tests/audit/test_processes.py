@@ -425,6 +425,28 @@ def test_a_getter_that_computes_and_a_part_of_the_model(call: str) -> None:
     assert not found({"run.py": before}, {"run.py": after.replace(call, region)})
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("model.inner.table(x)", False),
+        ("model.inner.text(x)", True),
+        ("table = model.inner.table\n        print(table(x))", False),
+        ("embeddings = model.inner.bert.word_embeddings\n        print(embeddings(input_ids))", False),
+        ("projection = model.inner.bert.word_projection\n        print(projection(input_ids))", True),
+        ("embeddings = model.inner.bert.word_embeddings\n        print(embeddings(images))", True),
+    ],
+)
+def test_an_embedding_never_ran_in_half_for_its_own_sake(call: str, told: bool) -> None:
+    before = PARTS.replace("CALL", call).replace('"O2"', '"O1"')
+    fields = "        self.table = torch.nn.Embedding(2, 2)\n        self.bert = libs.Bert()\n        self.text ="
+    before = before.replace("        self.text =", fields, 1)
+    before = before.replace("import torch\n", "import torch\nimport libs\n", 1)
+    after = before.replace("from apex import amp\n", "").replace(
+        '    model = amp.initialize(model, opt_level="O1", enabled=args.fp16)\n', ""
+    )
+    assert bool(found({"run.py": before}, {"run.py": after})) is told
+
+
 ANEW = """
 import torch
 from apex import amp

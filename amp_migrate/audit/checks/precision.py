@@ -19,7 +19,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
-from amp_migrate.audit.sites.networks import named, others, own_runs, part_of_given, taken_in
+from amp_migrate.audit.sites.networks import float_layer, named, others, own_runs, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, argument
 from amp_migrate.audit.values.names import last_name
@@ -65,7 +65,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
         place = both.now(forward.module, forward.call)
-        if place is None:
+        if place is None or float_layer(both, forward):
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
             if doubt is not None:

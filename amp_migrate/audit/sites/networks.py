@@ -26,6 +26,8 @@ MODULES = frozenset({"Module", "ModuleList", "ModuleDict", "Sequential"})
 KEEPERS = re.compile(
     r"sched|engine|loss|criterion|sampler|loader|meter|scaler|handler", re.IGNORECASE
 )  # have a state, too
+EMBEDDING = re.compile(r"(?:^|_)(?:emb|embeds?|embeddings?|wte|wpe)$", re.IGNORECASE)
+IDS = re.compile(r"(?:^|_)(?:ids?|idx|ind(?:ex|ices)|tokens?)$", re.IGNORECASE)
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, counters, keepers of checkpoints, too
 
@@ -94,7 +96,7 @@ def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> 
         and forward.method is None
         and not _part(both, forward)
         and not both.before.forwards.no_network(forward)
-        and not _float_layer(both, forward)
+        and not float_layer(both, forward)
         and not _keeps_books(both, forward, name in surely)
     )
 
@@ -183,10 +185,18 @@ def _keeps_books(both: Mixed, forward: Forward, surely: bool) -> bool:
     return bool(classes) and not any(both.before.program.is_network(c) for c in classes)
 
 
-def _float_layer(both: Mixed, forward: Forward) -> bool:
-    """Whether a network is one layer of torch that never ran in half for its own sake: an embedding, a norm, a loss."""
+def float_layer(both: Mixed, forward: Forward) -> bool:
+    """Whether a network is one layer of torch that never ran in half for its own sake: an embedding, a norm, a loss; seen to
+    be made, or called an embedding and given ids."""
     made = both.review.values_before.makers(forward.scope, forward.model) or ()
-    return bool(made) and all(m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
+    if made:
+        return all(m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
+    given = [last_name(a) or "" for a in forward.call.args[:1]]
+    return (
+        forward.method is None
+        and EMBEDDING.search(last_name(forward.model) or "") is not None
+        and any(map(IDS.search, given))
+    )
 
 
 def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
