@@ -45,6 +45,22 @@ def test_what_a_call_gives_a_parameter(call: str, found: set[str]) -> None:
     assert origins(f"\n    from outside import rest, settings\n{lines}\n", "model") == found
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return model", {"Net()"}),
+        ("return model if strict else Other()", {"Net()", "Old()", "Other()"}),
+        ("model = Other()\n        return model", {"Net()", "Old()", "Other()"}),  # not by the order of statements
+        ("if strict: return Other()\n        return model", {"Net()", "Other()"}),
+        ("return rebuilt(model)", {"Net()", "Old()"}),
+    ],
+)
+def test_what_a_function_hands_back_is_what_that_call_gave_it(body: str, found: set[str]) -> None:
+    helper = f"def load(path, model, strict=True):\n        {body}\n    def rebuilt(net): return net.cuda()"
+    text = f"\n    {helper}\n    old = load('a', Old())\n    new = load('b', model=Net(), strict=False)\n    run(new)\n"
+    assert origins(text, "model") == found
+
+
 def test_a_default_counts_where_no_call_gives_another() -> None:
     assert origins("\n    run(Net())\n", "optimizer") == {"None"}
 

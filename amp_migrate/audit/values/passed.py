@@ -63,6 +63,25 @@ class Passed:
             return Step([*parts, *hidden, *usual], itself)
         return Step([*parts, *hidden], itself, hidden, lambda answers: usual if any(map(_nothing, answers)) else [])
 
+    def given_back(self, function: Function, own: Origin) -> list[Part]:
+        """What a function gives back to the call of an origin: a parameter that it returns as it came is what that call gave
+        it, and not what others do."""
+        call, module = own.node, own.module
+        returned = self.sources.returns(function)
+        back = {v for v in returned if isinstance(v, ast.Name) and _as_it_came(function, v.id)}
+        filled = None
+        if back and isinstance(call, ast.Call) and len(own.path) <= HANDED:
+            filled = self.program.arguments(function, call, bound=self.sources.bound(function, module, call))
+        if filled is None or not {v.id for v in back} <= filled.keys():
+            return [Question("returned", (function, own.path))]
+        there, scope = function.module, module.scope_of(call)
+        return [
+            self.value(scope, filled[v.id], own.path)
+            if isinstance(v, ast.Name) and v in back
+            else self.value(there.scope_of(v), v, own.path)
+            for v in returned
+        ]
+
     @cached_property
     def _decorated(self) -> dict[Function, list[Origin]]:
         """What functions are given that are decorators, or come of one: `@register`, `@trainer.on("step")`."""
@@ -137,6 +156,12 @@ def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.e
         if arg.arg == name:
             return other
     return None
+
+
+def _as_it_came(function: Function, name: str) -> bool:
+    """Whether a name in a function is one of its parameters, which it gives nothing else."""
+    bound = function.scope.bindings.get(name, [])
+    return len(bound) == 1 and bound[0] in function.parameters[function.bound :]
 
 
 def _first_star(call: ast.Call) -> int:

@@ -47,7 +47,7 @@ class Search:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self.program = sources.program
-        passed = Passed(sources, self.value)
+        passed = self.passed = Passed(sources, self.value)
         self._made: dict[tuple[ast.Call, str], ast.Attribute] = {}
         self._made_by: dict[Answer, list[Class]] = {}
         self._classes_of: dict[Answer, list[tuple[Class, bool]] | None] = {}
@@ -366,7 +366,7 @@ class Search:
 
     def _given_back(self, functions: Sequence[Function], own: Origin) -> Step:
         """What functions give back; a class method that makes an object with `cls(...)` makes one where it is called."""
-        given = [Question("returned", (f, own.path)) for f in functions]
+        given = [part for f in functions for part in self.passed.given_back(f, own)]
         making = [f for f in functions if f.class_method and f.parameters]
         if not making:
             return Step(given)
