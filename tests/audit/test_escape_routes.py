@@ -115,6 +115,21 @@ def test_a_method_that_runs_the_model_through_its_parts() -> None:
     )
 
 
+def test_a_line_that_several_models_come_to_is_told_once() -> None:
+    inside = "_, out, _ = model(x)\n_, other, _ = teacher(x)"
+    more = "\ndef score(o):\n    return F.softmax(o, dim=1)\n"
+    (doubt,) = found("O1", inside, "kept.append(score(out))\nkept.append(score(other))", more)
+    assert "softmax" in doubt.message
+
+
+def test_what_only_picks_rows_computes_nothing() -> None:
+    after = "kept.append(out)\nkept, targets = shuffle(kept, [y])"
+    more = "\nfrom sklearn.utils import shuffle\n"
+    assert not found("O1", "_, out, _ = model(x)", after, more)
+    (doubt,) = found("O1", "_, out, _ = model(x)", f"{after}\np = F.softmax(torch.stack(kept), dim=1)", more)
+    assert doubt.message.startswith("F.softmax(")
+
+
 def test_an_entry_of_a_dictionary_that_a_method_returns() -> None:
     after = "kept.append(outs['logits'].cpu())\np = torch.stack(kept).mean(0)"
     (doubt,) = found("O1", "outs = model.scored(x)", after)

@@ -125,7 +125,10 @@ class _Found:
         where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line
         where = detail if kind in ONCE else where
         inside = function.qualname if function is not None and kind not in ONCE else ""
-        key = (module.path, inside, kind, value.origin, where)
+        origin = (
+            value.origin if kind in RAISING or verdict == "refuse" else ""
+        )  # one .float() serves all that come there
+        key = (module.path, inside, kind, origin, where)
         if message and key not in self.places:
             self.places.add(key)
             line = review.line(module, node)

@@ -112,6 +112,9 @@ class Calls(Operations):
                 return given[0]
             if first in known.WITHOUT_HALF:
                 return UNKNOWN
+            if name in known.PICKING and given:
+                rows = tuple(v for v in given for _ in range(known.PICKING[name]))
+                return rows[0] if len(rows) == 1 else Value("?", "?", rows)
             if first in ("torch", "numpy", "scipy") or is_file(name):
                 return self.library(expr, name, last, given, named)
         followed = self.followed(expr, scope, given, named)
