@@ -180,7 +180,7 @@ def test_a_run_that_asks_for_apex_by_an_option_is_told_what_comes_of_it(last: st
     (option,) = found(result, "AMP119")
     assert "in its place" not in option.message
     (region,) = found(result, "AMP531")
-    assert "the autocast region around it is off now" in region.message
+    assert "the autocast region around it is off there now" in region.message
 
 
 def test_without_a_last_branch_nothing_is_trained() -> None:

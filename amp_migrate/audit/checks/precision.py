@@ -27,6 +27,7 @@ from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import (
     Formula,
     apart,
+    atoms,
     comparable,
     conjunction,
     example,
