@@ -24,6 +24,7 @@ from amp_migrate.rules.parts import carried_out as native_parts
 from amp_migrate.rules.regions import autocast, batches, bce, captured, op_lists, outputs
 from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
 from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, old_torch, settle, until_configured
+from amp_migrate.rules.state import asked
 from amp_migrate.rules.state import save as state
 from amp_migrate.rules.stepping import (
     accumulation,
@@ -84,6 +85,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     process_wide.apply,
     from_users.apply,
     announced.apply,
+    asked.follow,  # last: in all that is emitted
 )
 
 FileRule = Callable[[Project, Module, Options, Output], None]

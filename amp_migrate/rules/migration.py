@@ -84,6 +84,9 @@ class Migration:
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created
+        self.asked: dict[
+            Module, dict[str, str]
+        ] = {}  # what asks for an entry that has another key now, as it reads then
         self.float32: set[ast.stmt] = set()  # where a region would begin that is not written: nothing is half there
         self.casts = True  # whether anything of the unit runs under autocast in the end
         self.plain_steps: Collection[ast.Call] = ()  # those that stay, since no scaled backward comes before them

@@ -174,6 +174,27 @@ class Edits:
     def wrap(self, first: ast.stmt, last: ast.stmt, header: Code, keyword: Literal["with", "if"] = "with") -> None:
         self.wraps.append(Wrap(first, last, header, keyword))
 
+    def reword(self, texts: dict[str, str]) -> None:
+        """Write other text wherever emitted text holds one of these expressions."""
+        ends = (
+            re.escape(t) + (r"(?![\w.(\[])" if t[-1:].isalnum() else "") for t in sorted(texts, key=len, reverse=True)
+        )
+        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(ends)})")
+
+        def said(code: Code) -> Code:
+            if isinstance(code, str):
+                return pattern.sub(lambda found: texts[found.group()], code)
+            return tuple(said(part) if isinstance(part, str) else part for part in code)  # type: ignore[misc]
+
+        self.expressions.update({node: said(code) for node, code in self.expressions.items()})
+        for anchor, items in self.insertions.items():
+            self.insertions[anchor] = [(where, said(code)) for where, code in items]
+        for edit in self.statements.values():
+            edit.codes = [said(code) for code in edit.codes]
+        for block in (self.before, self.after):
+            block.update({stmt: [said(code) for code in codes] for stmt, codes in block.items()})
+        self.wraps = [Wrap(w.first, w.last, said(w.header)) for w in self.wraps]
+
     def copy(self) -> Edits:
         """The same edits, to come back to."""
         same = Edits(self.module)

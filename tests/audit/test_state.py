@@ -456,8 +456,9 @@ READ = """
     [
         ("with torch.no_grad():", [(13, "refuse")]),
         ("if checkpoint:", [(13, "refuse")]),
-        ('if "amp" in checkpoint:', []),
-        ('if checkpoint.get("amp"):', []),
+        ('if "amp" in checkpoint:', [(12, "refuse")]),
+        ('if checkpoint.get("amp"):', [(12, "refuse")]),
+        ('if "scaler" in checkpoint or "amp" in checkpoint:', []),
     ],
 )
 def test_the_old_key_is_read_elsewhere(tested: str, said: list[tuple[int, str]]) -> None:
@@ -532,3 +533,38 @@ def test_an_entry_that_is_taken_out_under_the_old_key(removed: str) -> None:
     assert not told(doubts(with_removal(BEFORE), right), "AMP431")
     lenient = with_removal(AFTER).replace(removed, 'checkpoint.pop("amp", None)')
     assert not told(doubts(with_removal(BEFORE), lenient), "AMP431")
+
+
+@pytest.mark.parametrize(
+    ("asks", "told_of"),
+    [
+        ('has = "amp" in checkpoint', ["refuse"]),
+        ('has = "amp" not in checkpoint.keys()', ["refuse"]),
+        ('has = checkpoint.get("amp") is not None', ["refuse"]),
+        ('has = "scaler" in checkpoint', []),
+        ('has = "scaler" in checkpoint or "amp" in checkpoint', []),
+        ('has = "amp" in path', []),
+    ],
+)
+def test_what_asks_for_an_entry_that_nothing_saves_any_more(asks: str, told_of: list[str]) -> None:
+    """Wherever it stands: it decides, say, on whether mixed precision is on."""
+    before = BEFORE.replace(
+        "        amp.load_state_dict", '        has = "amp" in checkpoint\n        amp.load_state_dict'
+    )
+    after = AFTER.replace('        if "scaler" in', f'        {asks}\n        if "scaler" in')
+    assert [v for _, v in told(doubts(before, after), "AMP431")] == told_of
+
+
+@pytest.mark.parametrize(
+    ("asks", "refused"),
+    [
+        ('"amp" in checkpoint', True),
+        ('"amp" in checkpoint.keys()', True),
+        ('"scaler" in checkpoint.keys() or "amp" in checkpoint.keys()', False),
+    ],
+)
+def test_a_switch_of_a_region_that_asks_for_it(asks: str, refused: bool) -> None:
+    after = AFTER.replace(
+        '        if "scaler" in', f'        torch.autocast("cuda", enabled={asks})\n        if "scaler" in'
+    )
+    assert ("refuse" in [v for _, v in told(doubts(BEFORE, after), "AMP532")]) is refused

@@ -285,7 +285,7 @@ def test_a_thing_that_is_asked_for_by_its_name_is_left() -> None:
     ("guard", "wanted"),
     [
         ('"amp" not in checkpoint', '"scaler" not in checkpoint'),
-        ('not "amp" in checkpoint.keys()', 'not "scaler" in checkpoint'),
+        ('not "amp" in checkpoint.keys()', '"scaler" not in checkpoint'),
         ('checkpoint.get("amp") is None', '"scaler" not in checkpoint'),
     ],
 )

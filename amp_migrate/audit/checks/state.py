@@ -2,7 +2,7 @@
 
 Proves: every `state_dict()` and `load_state_dict()` of Apex that the program had has a counterpart of a scaler, but for loads
 after which no run scales a loss; a key from
-which a scaler's state is loaded, or that a test around the load asks for, is one under which a scaler's state is saved,
+which a scaler's state is loaded is one under which a scaler's state is saved,
 where the program saves any; the state of
 FusedAdam is not handed to a torch optimizer unannounced.
 
@@ -46,12 +46,6 @@ FUSED_ADAM = ("apex.optimizers.FusedAdam", "apex.optimizers.fused_adam.FusedAdam
 def check(review: Review) -> Iterable[Doubt]:
     yield from _lost(review)
     yield from _keys(review)
-    gone, saved = _keys_gone(review)
-    if gone:
-        yield from _asked(review, gone, saved)
-        yield from _read_still(review, gone)
-        yield from _removed_still(review, gone)
-        yield from _passed_over(review, gone, saved)
     yield from _old_optimizers(review)
     yield from _out_of_sight(review)
 
@@ -95,7 +89,7 @@ def _lost(review: Review) -> Iterator[Doubt]:
                 continue
             if isinstance(module.parents.get(call), ast.Subscript):
                 continue  # only read: the loss scale for a log
-            if any(_calls_on_scaler(review, name)):
+            if any(calls_on_scaler(review, name)):
                 continue
             if review.wish.dtype == "bfloat16" or not _scales(review.after):
                 continue
@@ -137,7 +131,7 @@ def _scales(program: Program) -> bool:
     return any(True for _ in calls_of(program, *SCALERS))
 
 
-def _calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.Call]]:
+def calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.Call]]:
     """Calls of a method in the program after whose receiver is, or may be, a GradScaler."""
     for module in review.after.modules.values():
         if method not in module.text or "scaler" not in module.read.lower():
@@ -161,10 +155,10 @@ def _is_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:
 
 def _keys(review: Review) -> Iterator[Doubt]:
     saved: dict[Module, set[str | None]] = {}
-    for module, call in _calls_on_scaler(review, "state_dict"):
-        saved.setdefault(module, set()).add(_key_saved(review.after, module, call))
+    for module, call in calls_on_scaler(review, "state_dict"):
+        saved.setdefault(module, set()).add(key_saved(review.after, module, call))
     everywhere = {key for keys in saved.values() for key in keys}
-    for module, call in _calls_on_scaler(review, "load_state_dict"):
+    for module, call in calls_on_scaler(review, "load_state_dict"):
         key = _key_loaded(module, call)
         keys = saved.get(module, everywhere)
         if key is None or not keys or None in keys or key in keys or module.path not in review.changes:
@@ -178,120 +172,16 @@ def _keys(review: Review) -> Iterator[Doubt]:
             "AMP431",
             "load_state_dict",
             f'the scaler\'s state is loaded from "{key}", and the program saves it under '
-            f"{_listed(k for k in keys if k is not None)}: the loss scale would start again at its first value",
+            f"{listed(k for k in keys if k is not None)}: the loss scale would start again at its first value",
             "review" if _reads_apex_key(review, key) else "refuse",
         )
-
-
-def _asked(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
-    """A load of the scaler's state behind a test for the key that held Apex's: what is saved now never has it."""
-    for module, call in _calls_on_scaler(review, "load_state_dict"):
-        for around in module.ancestors(call):
-            test = around.test if isinstance(around, (ast.If, ast.IfExp)) else None
-            asked = {n.value for n in syntax.walk(test) if isinstance(n, ast.Constant)} if test is not None else set()
-            if gone & asked and not asked & saved and test is not None:
-                message = (
-                    f'the scaler\'s state is loaded only where a checkpoint has or lacks "{min(gone & asked)}", which nothing '
-                    "saves any more: the loss scale would start again at its first value"
-                )
-                yield review.doubt(module, test, "AMP431", "load_state_dict", message)
-                break
-
-
-def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
-    """A checkpoint from which the entry is read under the old key, wherever that goes: new files have none."""
-    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
-        for node in syntax.walk(module.tree):
-            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
-                continue
-            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-            if key not in gone or _guarded(module, node, key) or _loaded(module, node):
-                continue
-            made = {review.values_after.maker(o) for o in review.values_after.of(module, node.value)}
-            if "torch.load" in made:
-                what = f'{syntax.text(node)} is read here, and checkpoints are saved without "{key}" now: a KeyError'
-                yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
-
-
-def _removed_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
-    """The entry taken out of a checkpoint under the old key, in a function that loads the scaler's state from the same one."""
-    for module, call in _calls_on_scaler(review, "load_state_dict"):
-        around = module.function_around(call)
-        held = {syntax.text(n.value) for a in call.args for n in syntax.walk(a) if isinstance(n, ast.Subscript)}
-        held |= {
-            syntax.text(n.func.value)
-            for a in call.args
-            for n in syntax.walk(a)
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("get", "pop")
-        }
-        for node in syntax.walk(around.node if around is not None else module.tree):
-            key: ast.expr | None = None
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
-                holder, key = node.value, node.slice
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pop":
-                holder, key = node.func.value, node.args[0] if len(node.args) == 1 else None
-            else:
-                continue
-            name = key.value if isinstance(key, ast.Constant) else None
-            if name in gone and syntax.text(holder) in held and not _guarded(module, node, name):
-                what = f'"{name}" is taken out of {syntax.text(holder)} here, which is saved without it now: a KeyError'
-                yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
-
-
-def _passed_over(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
-    """A loop over the entries of a checkpoint that tells one by the old key: the new one goes the way of all others."""
-    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
-        for loop in syntax.every(module.tree, ast.For):
-            if not syntax.text(loop.iter).endswith((".items()", ".keys()")):
-                continue
-            key = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
-            for test in syntax.walk(loop):
-                if not isinstance(test, ast.Compare) or syntax.text(test.left) != syntax.text(key):
-                    continue
-                parts = (n for c in test.comparators for n in syntax.walk(c))
-                named = {n.value for n in parts if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-                if named & gone and not named & saved:
-                    message = (
-                        f'"{min(named & gone)}" is told by its name among the entries of a checkpoint: the scaler\'s state, which '
-                        f"stands under {_listed(saved)} now, is taken for another entry. Name that, too"
-                    )
-                    yield review.doubt(module, test, "AMP431", "amp.state_dict", message, "review")
-
-
-def _loaded(module: Module, node: ast.AST) -> bool:
-    """Whether it is what a load is given: see `_keys`."""
-    call = module.parents.get(node)
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict"
-
-
-def _guarded(module: Module, node: ast.AST, key: object) -> bool:
-    """Whether a test around a place asks for a key, or an exception that its lack raises is caught."""
-    for around in module.ancestors(node):
-        if isinstance(around, ast.Try):
-            return True
-        if isinstance(around, (ast.If, ast.IfExp)) and node is not around.test:
-            if any(isinstance(n, ast.Constant) and n.value == key for n in syntax.walk(around.test)):
-                return True
-    return False
-
-
-def _keys_gone(review: Review) -> tuple[set[str], set[str]]:
-    """The keys under which Apex's state was saved and nothing is any more, and those of the scalers; none where not all of
-    those are known."""
-    old = {_key_saved(review.before, m, c) for m, c, _ in review.calls_before("apex.amp.state_dict")}
-    new = (
-        {_key_saved(review.after, m, c) for m, c in _calls_on_scaler(review, "state_dict")} if old - {None} else {None}
-    )
-    known = {key for key in new if key is not None}
-    still = {_key_saved(review.after, m, c) for m, c, _ in review.calls_after("apex.amp.state_dict")}
-    return ({key for key in old - still if key is not None} - known if None not in new else set()), known
 
 
 def _never_fitted(review: Review, module: Module) -> bool:
     """Whether nothing that a file loads as Apex's state was saved under that key before, by any file."""
     saves = [(m, c) for m, c, _ in review.calls_before("apex.amp.state_dict")]
     own = [(m, c) for m, c in saves if m.path == module.path] or saves
-    saved = {_key_saved(review.before, m, c) for m, c in own}
+    saved = {key_saved(review.before, m, c) for m, c in own}
     loaded = {_key_loaded(m, c) for m, c, _ in review.calls_before("apex.amp.load_state_dict") if m.path == module.path}
     return bool(loaded and saved) and None not in saved | loaded and not saved & loaded
 
@@ -299,15 +189,15 @@ def _never_fitted(review: Review, module: Module) -> bool:
 def _reads_apex_key(review: Review, key: str) -> bool:
     """Whether the key is that of old files: converted ones hold a scaler's state there."""
     return any(
-        _key_saved(review.before, module, call) == key for module, call, _ in review.calls_before("apex.amp.state_dict")
+        key_saved(review.before, module, call) == key for module, call, _ in review.calls_before("apex.amp.state_dict")
     )
 
 
-def _listed(keys: Iterable[str]) -> str:
+def listed(keys: Iterable[str]) -> str:
     return " or ".join(f'"{k}"' for k in sorted(keys))
 
 
-def _key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0) -> str | None:
+def key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0) -> str | None:
     """The key of a dictionary under which a value is put, also by a function that it is handed to."""
     child: ast.AST = value
     for node in module.ancestors(value):
@@ -338,7 +228,7 @@ def _key_of_variable(program: Program, module: Module, stmt: ast.Assign, depth: 
         return None
     scope = module.scope_of(stmt)
     reads = [n for n in syntax.walk(scope.node) if isinstance(n, ast.Name) and n.id == target.id and n is not target]
-    found = {_key_saved(program, module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)} - {None}
+    found = {key_saved(program, module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)} - {None}
     return found.pop() if len(found) == 1 else None
 
 
@@ -360,7 +250,7 @@ def _keys_of_name(program: Program, function: Function, name: str, depth: int) -
         return set()
     if any(p.arg == name for p in function.parameters):
         reads = [n for n in syntax.walk(function.node) if isinstance(n, ast.Name) and n.id == name]
-        return {_key_saved(program, function.module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)}
+        return {key_saved(program, function.module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)}
     keys: set[str | None] = set()
     extra = function.node.args.kwarg
     for call in [n for n in syntax.walk(function.node) if isinstance(n, ast.Call)]:

@@ -148,8 +148,14 @@ def _unwritten(both: Mixed, path: str, module: Module, call: ast.Call, enabled: 
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In):
             continue
         key = node.left.value if isinstance(node.left, ast.Constant) else None
-        if not isinstance(key, str) or not isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
+        holder = node.comparators[0]
+        if isinstance(holder, ast.Call) and syntax.text(holder).endswith(".keys()"):
+            holder = holder.func
+        around = module.parents.get(node)
+        if not isinstance(key, str) or not isinstance(holder, (ast.Name, ast.Attribute)):
             continue
+        if isinstance(around, ast.BoolOp) and isinstance(around.op, ast.Or):
+            continue  # or for the new one
         written = _written(both.review.after.modules.values(), key)
         if not written and _written(both.review.before.modules.values(), key):
             message = f"nothing writes the key {key!r} any more: {syntax.text(node)} is False for every file saved from now on"

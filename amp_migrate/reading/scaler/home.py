@@ -31,6 +31,7 @@ class Home:
     above: ast.stmt | None = None
     inside: list[ast.If] = field(default_factory=list)  # the branches between the two
     own: Flag | None = None  # what enables it there
+    stays: bool = False  # under its condition, where that does not hold, the object keeps the scaler that it has
 
 
 def only_inside(init: Init, branches: list[ast.If], node: ast.AST) -> bool:
@@ -110,6 +111,19 @@ def _made_with(project: Project, made: Home, home: Home) -> bool:
         for method in methods
         for n in method.inside
     )
+
+
+def may_be_on(project: Project, homes: list[Home], home: Home) -> bool:
+    """Whether another method may have switched mixed precision on for an object where the condition of this one does not
+    hold: Apex was not switched off by that."""
+    function = project.functions.get(home.scope.node)
+    if not home.climbed or home.kind != "self" or home.carrier or home.above is not None or function is None:
+        return False
+    if function.cls is None or function.name == "__init__":
+        return False
+    others = (h for h in homes if h.kind == "self" and h.scope is not home.scope and not h.flag.never)
+    classes = (project.class_of(h.scope) for h in others if not h.carrier and not h.flag.same(home.flag))
+    return any(cls is not None and function.cls.shares_instances(cls) for cls in classes)
 
 
 def fails_before(project: Project, home: Home) -> bool:

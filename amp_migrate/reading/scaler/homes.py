@@ -20,6 +20,7 @@ from amp_migrate.reading.scaler.home import (
     fails_before,
     found_by,
     join,
+    may_be_on,
     only_inside,
     raised_again,
 )
@@ -57,6 +58,9 @@ class Homes:
         again = [home for home in self.homes if raised_again(self.project, self.homes, home)]
         self.again = [home.init for home in again]
         self.homes = [home for home in self.homes if home not in again]
+        for home in [h for h in self.homes if may_be_on(self.project, self.homes, h)]:
+            home.stays = True
+            self._stays(home)
         join(self.homes)
         self.settled = frozenset(self.keepers)
 
@@ -232,12 +236,17 @@ class Homes:
             self._outside(home, loop, guards, inside)
         self._before_uses(home, [(s.module, s.node) for s in self.unit.sites if s.short == "load_state_dict"])
         if home.climbed and not home.carrier and self._settled_inside(home):
-            home.own = init_flag(self.project, home.init)
-            home.above, home.anchor = home.anchor, home.init.stmt
-            home.inside, home.climbed = home.climbed, []
+            home.above = home.anchor
+            self._stays(home)
         if home.climbed and home.kind == "self" and not home.after:
             held = [n for _, n in inside if n is not home.init.call and under(module, n, home.anchor)]
             home.after = not held and fails_before(self.project, home)
+
+    def _stays(self, home: Home) -> None:
+        """Leave the creation in the branch that holds the call."""
+        home.own = init_flag(self.project, home.init)
+        home.anchor, home.after = home.init.stmt, False
+        home.inside, home.climbed = home.climbed or home.inside, []
 
     def _outside(
         self, home: Home, loop: ast.stmt, guards: dict[ast.If, list[str] | None], inside: list[tuple[Module, ast.AST]]

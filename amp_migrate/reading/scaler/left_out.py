@@ -14,11 +14,12 @@ from amp_migrate.reading.switch.flags import guard_parts
 
 def left_out(project: Project, home: Home) -> bool:
     """Whether runs may leave out what creates a scaler for its object: some call of the method stands under a condition
-    (`if params.apex: self.init_amp()`), or the method returns above it (`if not self.fp16: return model`)."""
+    (`if params.apex: self.init_amp()`), the method returns above it (`if not self.fp16: return model`), or it stays under
+    its condition."""
     function = project.functions.get(home.scope.node)
     if home.kind != "self" or home.carrier or function is None or function.cls is None:
         return False
-    if _returns_above(home, function):
+    if home.stays or _returns_above(home, function):
         return True
     todo, seen = [function], {function}
     while todo:

@@ -21,6 +21,7 @@ from amp_migrate.writing.edits import Code
 
 OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files"
 BOTH_LAYOUTS = "loads the scaler's state, or Apex's where the checkpoint has only that"
+SETS_UP = "; mixed precision is on only where it has one, so that an old file that is not converted leaves it off"
 SEVERAL = (
     "loads the state of each scaler from the list where the checkpoint has one; amp-migrate checkpoint --list converts "
     "old files"
@@ -35,6 +36,7 @@ class Entry:
     """`checkpoint["amp"]`, also read by `get` or `pop`. `named`: of a dict that can be named again."""
 
     node: ast.expr
+    holder: ast.expr
     base: str
     key: ast.Constant
     pops: bool
@@ -115,9 +117,12 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
             "optimizer: load each from an entry of its own, by hand"
         )
         raise Blocked(module, call, "AMP402", "amp.load_state_dict", message)
-    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
+    decides = False
     if entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
-        ask_for_the_new(m, module, stmt, entry.base, entry.key)
+        decides = ask_for_the_new(m, module, stmt, entry.holder, entry.key) and not m.options.checkpoint_compat
+    m.output.done(
+        module, call, "AMP402", "amp.load_state_dict", message + SETS_UP * decides, "review" if decides else "look"
+    )
     if not alone:
         _in_place(loader, state, entry)
     elif entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
@@ -143,7 +148,7 @@ def _entry(module: Module, node: ast.expr) -> Entry | None:
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         return None
     named = not any(isinstance(n, (ast.Call, ast.Await, ast.NamedExpr)) for n in walk(base))
-    return Entry(node, module.source(base), key, pops, named)
+    return Entry(node, base, module.source(base), key, pops, named)
 
 
 def _in_place(loader: Loader, state: ast.expr, entry: Entry | None) -> None:
@@ -194,8 +199,11 @@ def _from_entry(loader: Loader, entry: Entry) -> None:
         edits.replace(guard, f"{key} {'not ' * _asks_for_absence(guard)}in {entry.base}")
         edits.replace(loader.stmt, f"if {read.replace('.pop(', '.get(')}:\n{_indented(indent, line)}")
     elif guard is not None:
-        absent = f"not {present}" if loader.empty else f"{key} not in {entry.base}"
-        edits.replace(guard, absent if _asks_for_absence(guard) else present)
+        absent, asks = f"not {present}" if loader.empty else f"{key} not in {entry.base}", _asks_for_absence(guard)
+        around = module.parents.get(guard)
+        if isinstance(around, ast.UnaryOp) and isinstance(around.op, ast.Not):
+            guard, asks = around, not asks
+        edits.replace(guard, absent if asks else present)
         edits.replace(loader.stmt, line)
     else:
         edits.replace(loader.stmt, tuple(guarded))
