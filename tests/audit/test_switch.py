@@ -470,3 +470,56 @@ def test_a_scaler_that_is_on_in_one_of_several_branches_only() -> None:
     assert not told(doubts(before, after.replace("SWITCH", "fp16")), "AMP532")
     static = before.replace("amp.initialize(model, optimizer)", "amp.initialize(model, optimizer, loss_scale=1.0)")
     assert not told(doubts(static, after.replace("SWITCH", "fp16 and teacher is not None")), "AMP532")
+
+
+BEGUN = """
+    import torch
+    from apex import amp
+
+    class Trainer:
+        def __init__(self, model):
+            self.model = model
+            self.name = "a"
+            self.prepare()
+            self.stage = 0
+
+        def prepare(self):
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.set_up()
+
+        def set_up(self):
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer)
+
+        def step(self, x):
+            loss = self.model(x).mean()
+            with amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+            self.optimizer.step()
+    """
+BEGINS = 'self.scaler = torch.amp.GradScaler("cuda", enabled=False)'
+
+
+@pytest.mark.parametrize(
+    ("above", "made", "refused"),
+    [
+        ('self.name = "a"', 'torch.amp.GradScaler("cuda")', False),
+        ("self.prepare()", 'torch.amp.GradScaler("cuda")', True),
+        ("self.stage = 0", 'torch.amp.GradScaler("cuda", enabled=self.stage > 0)', True),
+        ("self.stage = 0", 'torch.amp.GradScaler("cuda", enabled=False)', False),
+    ],
+)
+def test_a_disabled_scaler_that_takes_the_place_of_one_that_the_constructor_had_made(
+    above: str, made: str, refused: bool
+) -> None:
+    after = BEGUN.replace("    from apex import amp\n", "")
+    after = after.replace(above, f"{above}\n            {BEGINS}")
+    after = after.replace(
+        "self.model, self.optimizer = amp.initialize(self.model, self.optimizer)", f"self.scaler = {made}"
+    )
+    region = 'with torch.autocast("cuda", torch.float16):\n                loss = self.model(x).mean()'
+    after = after.replace("loss = self.model(x).mean()", region)
+    after = after.replace("with amp.scale_loss(loss, self.optimizer) as scaled:\n                scaled.backward()",
+                          "self.scaler.scale(loss).backward()")  # fmt: skip
+    after = after.replace("self.optimizer.step()", "self.scaler.step(self.optimizer)\n            self.scaler.update()")
+    said = [d for d in doubts(BEGUN, after) if "takes its place" in d.message]
+    assert [(d.code, d.verdict) for d in said] == ([("AMP532", "refuse")] if refused else [])

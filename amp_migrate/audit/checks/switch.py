@@ -1,5 +1,6 @@
-"""What switches autocast and the scaler is still written somewhere, a scaler that scales has a region beside it, and no new
-region switches off one that the program had around it.
+"""What switches autocast and the scaler is still written somewhere, a scaler that scales has a region beside it, no new
+region switches off one that the program had around it, and no constructor puts a disabled scaler in place of one that a method
+of the object, which it has run, may have made.
 
 Whether the switch is on in the same runs as Apex was is compared forward by forward: see `precision.py`; that it is a bool
 is a matter of `calls.py`, that it asks for Apex one of `without_apex.py`.
@@ -47,6 +48,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 if enabled is not None and name in AUTOCAST:
                     yield from _inside(both, module, call, enabled)
         yield from _without_effect(review, change)
+        yield from _replaced(review, change)
     yield from _alone(both)
     yield from _scaled_in_float32(both)
 
@@ -65,6 +67,55 @@ def _without_effect(review: Review, change: Change) -> Iterator[Doubt]:
             if isinstance(default, ast.Constant) and isinstance(default.value, bool) and name in _read(old):
                 message = f"{function.name} reads its parameter {name} no more: it chose whether the loss is scaled"
                 yield review.doubt(change.after, function.node, "AMP532", name, message, "look")
+
+
+def _replaced(review: Review, change: Change) -> Iterator[Doubt]:
+    """A disabled scaler for an object to begin with, below a call in its constructor that makes the real one."""
+    module = change.after
+    for function in module.functions:
+        if "GradScaler" not in module.words or getattr(function.node, "name", "") != "__init__":
+            continue
+        body, own = getattr(function.node, "body", []), next((p.arg for p in function.parameters), "")
+        for at, stmt in enumerate(body):
+            target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+            if not isinstance(target, ast.Attribute) or syntax.text(target.value) != own or not change.changed(stmt):
+                continue
+            if _made_enabled(review, module, stmt) is not False:
+                continue
+            for call in (n for s in body[:at] for n in syntax.walk(s) if isinstance(n, ast.Call)):
+                if syntax.text(call.func).startswith(f"{own}.") and _makes(review, module, call, target.attr, 0):
+                    message = (
+                        f"{syntax.text(call.func)}(...), which has run above, may have made {syntax.text(target)}: a disabled one "
+                        "takes its place, and whoever was handed the first keeps that"
+                    )
+                    yield review.doubt(module, stmt, "AMP532", "GradScaler", message, "refuse")
+                    break
+
+
+def _makes(review: Review, module: Module, call: ast.Call, name: str, depth: int) -> bool:
+    """Whether a method of an object, or one that it calls there, keeps a scaler that may be enabled under a name."""
+    for method in review.after.callees(module, call):
+        own = next((p.arg for p in method.parameters), "")
+        for node in syntax.walk(method.node):
+            if isinstance(node, ast.Assign) and any(syntax.text(t) == f"{own}.{name}" for t in node.targets):
+                if _made_enabled(review, method.module, node):
+                    return True
+            if depth < 4 and isinstance(node, ast.Call) and syntax.text(node.func).startswith(f"{own}."):
+                if _makes(review, method.module, node, name, depth + 1):
+                    return True
+    return False
+
+
+def _made_enabled(review: Review, module: Module, stmt: ast.stmt) -> bool | None:
+    """Whether an assignment makes a scaler that may be enabled; None where it makes none."""
+    value = stmt.value if isinstance(stmt, ast.Assign) else None
+    if not isinstance(value, ast.Call) or "GradScaler" not in syntax.text(value.func):
+        return None
+    name = review.after.dotted(module.scope_of(value), value.func)
+    if name not in GRAD_SCALER:
+        return None
+    enabled = argument(value, "enabled", GRAD_SCALER[name])
+    return not (isinstance(enabled, ast.Constant) and not enabled.value)
 
 
 def _read(function: Function) -> set[str]:

@@ -35,6 +35,7 @@ class ScalerPlan(Threads):
         self.reads: dict[
             Scope, list[tuple[Module, ast.AST]]
         ] = {}  # by the scope of the home, where its variable is read
+        self.storing: set[Function] = set()  # the methods that keep it beside an optimizer that they are given
         self.methods: list[Scope] = []  # the methods that read it from `self`
         self.named: set[Scope | ClassInfo] = set()  # the scopes and classes of homes whose variable is used
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
@@ -138,6 +139,9 @@ class ScalerPlan(Threads):
                 self.reads.setdefault(home.scope, []).append((module, node))
                 return self._local(home.scope)
         cls = self.project.class_of(scope)
+        own = self.project.functions.get(scope.node)
+        if own is not None and self._hands_on(own, node):
+            return self._thread(own, node)
         if cls is not None and not self._without_object(scope, node):
             if self.keeps(cls) or self._carries(cls):
                 self.named.add(cls.family)
@@ -171,6 +175,14 @@ class ScalerPlan(Threads):
         run = self.project.resolved.get(node, ()) if isinstance(node, ast.Call) else ()
         bases = {cls for cls in function.cls.ancestry() if cls is not function.cls}
         return function.name == "__init__" and any(f.name == "__init__" and f.cls in bases for f in run)
+
+    def _hands_on(self, function: Function, node: ast.AST) -> bool:
+        """Whether a method gives an optimizer that it was given to one that keeps it: the scaler comes with it."""
+        if not isinstance(node, ast.Call) or self.storing.isdisjoint(self.project.resolved.get(node, ())):
+            return False
+        given = (v for v in (*node.args, *(k.value for k in node.keywords)) if isinstance(v, ast.Name))
+        names = {v.id for v in given} & set(function.scope.params)
+        return any(Slot(function.scope, name) in self.unit.optimizer_slots for name in names)
 
     def _holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
         """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""
@@ -288,7 +300,10 @@ class ScalerPlan(Threads):
         if not found:
             return False
         self.keepers |= {method.cls for _, _, method in found if method.cls is not None}
+        self.storing |= {method for _, _, method in found}
         for module, stmt, method in found:
+            if any(_on_the_way(module, earlier, stmt) for _, earlier, other in found if other is method):
+                continue  # beside one optimizer of several
             value = self._reach_outside(module, method, stmt)
             target = stmt.targets[0]
             assert isinstance(target, ast.Attribute)
@@ -306,6 +321,12 @@ class ScalerPlan(Threads):
         """The variable of a home in a scope: from here on it is needed."""
         self.named.add(scope)
         return self.name_in(scope)
+
+
+def _on_the_way(module: Module, earlier: ast.stmt, stmt: ast.stmt) -> bool:
+    """Whether whatever comes to a statement has run an earlier one of the same function."""
+    block, around = module.block(earlier), {stmt, *module.ancestors(stmt)}
+    return any(later in around for later in block[block.index(earlier) + 1 :])
 
 
 def _hands_itself_on(cls: ClassInfo) -> bool:

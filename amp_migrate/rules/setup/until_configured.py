@@ -33,16 +33,23 @@ def apply(m: Migration) -> None:
     if not m.scales:
         return
     for plan in m.scalers:
+        begun: set[Function] = set()
+        creators = [f for home in plan.homes if (f := m.project.functions.get(home.scope.node)) is not None]
         for home in plan.homes:
             function = m.project.functions.get(home.scope.node)
             if home.kind != "self" or home.carrier or function is None or function.cls is None:
                 continue
             made = function.cls.method("__init__")
-            if made is None or made is function or m.project.calls.get(function):
+            if made is None or made is function or made in begun or m.project.calls.get(function):
                 continue
             stmt = _flag_at_first(m, made)
+            if stmt is not None and any(
+                _leads_to(m, made.module, s, f) for f in creators for s in made.scope.body if s.lineno < stmt.lineno
+            ):
+                continue  # one is there by then
             if stmt is None or not any(function.cls.shares_instances(keeper) for keeper in plan.settled):
                 continue
+            begun.add(made)
             _disabled(m, home, made, stmt, plan)
 
 
@@ -80,38 +87,49 @@ def asked_before(m: Migration) -> None:
     without Apex. The same with a switch that tells methods without a scaler."""
     switches = [m.switch] if m.switch is not None and m.switch_used else []
     for plan in [*(m.scalers if m.scales else ()), *switches]:
+        homes: dict[Function, list[tuple[Home, Function]]] = {}  # by the constructor that may give the object one first
         for home in plan.created:
             function = m.project.functions.get(home.scope.node)
-            if home.kind != "self" or function is None or function.cls is None:
+            if home.kind != "self" or function is None or function.cls is None or not plan.keeps(function.cls):
                 continue
             made = function.cls.method("__init__")
-            under_condition = left_out(m.project, home)
-            if made is None and plan.keeps(function.cls):
-                asked = [m.project.functions.get(scope.node) for scope in plan.methods]
-                asking = [
-                    f for f in asked if f is not None and f.cls is not None and f.cls.shares_instances(function.cls)
-                ]
-                if under_condition or any(not _after(m, reader, function, frozenset()) for reader in asking):
-                    _class_default(m, function.cls, plan)
-                continue
-            if made is None or made is function or not plan.keeps(function.cls):
-                continue
-            if made in m.project.callers(function) and not under_condition:
-                continue
-            then = () if plan.optional else m.until_then
-            if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in then):
-                continue
-            methods = (m.project.functions.get(scope.node) for scope in plan.methods)
-            readers = [
-                f for f in methods if f is not None and f.cls is not None and f.cls.shares_instances(function.cls)
-            ]
-            own = [other.anchor for other in plan.created if other.scope is made.scope]
-            if any(anchor in made.scope.body for anchor in own):
-                continue  # the constructor has made one already
-            if _made_below(m, made, function):
-                continue
-            if under_condition or any(not _after(m, reader, function, frozenset()) for reader in readers):
-                _disabled(m, home, made, _place_for(m, made, function, own), plan)
+            if made is not None:
+                homes.setdefault(made, []).append((home, function))
+            elif _wanted(m, plan, home, function):
+                _class_default(m, function.cls, plan)
+        for made, those in homes.items():
+            _from_the_beginning(m, plan, made, those)
+
+
+def _from_the_beginning(m: Migration, plan: ScalerPlan, made: Function, homes: list[tuple[Home, Function]]) -> None:
+    """Have a constructor give its object a disabled scaler before anything that it runs may create one, where it needs one."""
+    then = () if plan.optional else m.until_then
+    own = [other.anchor for other in plan.created if other.scope is made.scope]
+    if any(module is made.module and _inside(module, stmt, made) for module, stmt, _ in then):
+        return
+    if any(anchor in made.scope.body for anchor in own):
+        return  # the constructor has made one already
+    if _always_made(m, [home for home, _ in homes], made, {m.project.functions.get(s.node) for s in plan.methods}):
+        return
+    creators = [function for _, function in homes if function is not made]
+    needing = [(home, f) for home, f in homes if f is not made and _wanted(m, plan, home, f, made)]
+    if needing and not any(_made_below(m, made, function) for _, function in needing):
+        _disabled(m, needing[0][0], made, _place_for(m, made, creators, own), plan)
+
+
+def _wanted(m: Migration, plan: ScalerPlan, home: Home, creator: Function, made: Function | None = None) -> bool:
+    """Whether a method may read what its object keeps before, or without, the one that creates it."""
+    if left_out(m.project, home):
+        return True
+    if made is not None and made in m.project.callers(creator):
+        return False
+    methods = (m.project.functions.get(scope.node) for scope in plan.methods)
+    readers = [f for f in methods if f is not None and f.cls is not None and creator.cls is not None]
+    return any(
+        f.cls.shares_instances(creator.cls) and not _after(m, f, creator, frozenset())
+        for f in readers
+        if f.cls is not None and creator.cls is not None
+    )
 
 
 def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Function]) -> bool:
@@ -134,6 +152,23 @@ def _after(m: Migration, reader: Function, creator: Function, seen: frozenset[Fu
         if outer is None or not _after(m, outer, creator, seen | {reader}):
             return False
     return True
+
+
+def _always_made(
+    m: Migration, homes: list[Home], function: Function, readers: set[Function | None], deep: int = 0
+) -> bool:
+    """Whether a method comes by a statement that creates the scaler, whatever it is given, before it reads one."""
+    anchors = [home.anchor for home in homes if not home.stays]
+    for stmt in function.scope.body:
+        if stmt in anchors:
+            return True
+        called = [f for n in walk(stmt) if isinstance(n, ast.Call) for f in m.project.callees(function.module, n)]
+        plain = isinstance(stmt, (ast.Expr, ast.Assign)) and isinstance(stmt.value, ast.Call)
+        if plain and deep < 3 and called and all(_always_made(m, homes, f, readers, deep + 1) for f in called):
+            return True
+        if any(isinstance(n, ast.Return) for n in walk(stmt)) or not readers.isdisjoint(called):
+            return False
+    return False
 
 
 def _made_below(m: Migration, made: Function, creator: Function) -> bool:
@@ -166,7 +201,7 @@ def _inside(module: Module, stmt: ast.stmt, made: Function) -> bool:
     return module.scope_of(stmt) is made.scope
 
 
-def _place_for(m: Migration, made: Function, creator: Function, own: list[ast.stmt]) -> ast.stmt:
+def _place_for(m: Migration, made: Function, creators: list[Function], own: list[ast.stmt]) -> ast.stmt:
     """The statement of a constructor that stores the optimizer; else its last one that does not leave it. Where the
     constructor itself may set mixed precision up, or creates one of its `own`, the last one before that.
 
@@ -176,7 +211,12 @@ def _place_for(m: Migration, made: Function, creator: Function, own: list[ast.st
     body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))] or made.scope.body
     creating = {a for anchor in own for a in (anchor, *made.module.ancestors(anchor))}
     first = next(
-        (i for i, stmt in enumerate(body) if stmt in creating or _leads_to(m, made.module, stmt, creator)), len(body)
+        (
+            i
+            for i, stmt in enumerate(body)
+            if stmt in creating or any(_leads_to(m, made.module, stmt, creator) for creator in creators)
+        ),
+        len(body),
     )
     if not first:
         message = "the scaler is created under a condition, and nothing stands before that in the constructor"
