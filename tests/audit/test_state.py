@@ -417,6 +417,23 @@ def resume(model, path):
     assert len([d for d in found if d.code == "AMP431" and "step count" in d.message]) == expected
 
 
+@pytest.mark.parametrize(("further", "lines"), [("", []), ("optimizer.load_state_dict(torch.load(path))", [7])])
+def test_an_optimizer_that_loads_what_it_gives_itself(further: str, lines: list[int]) -> None:
+    text = f"""
+import torch
+from apex.optimizers import FusedAdam
+
+def resume(model, path):
+    optimizer = FusedAdam(model.parameters(), lr=0.1)
+    optimizer.load_state_dict(optimizer.state_dict())
+    {further or "pass"}
+    return optimizer
+"""
+    after = text.replace("from apex.optimizers import FusedAdam", "from torch.optim import AdamW as FusedAdam")
+    messages = [d.message for d in doubts(text, after) if d.code == "AMP431"]
+    assert ["train.py:7" in m for m in messages] == [True for _ in lines]
+
+
 def test_an_optimizer_that_another_file_gives_its_name() -> None:
     use = """
     import torch

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from amp_migrate.rules.parts import normalization
-from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite
+from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files
 
 
 @pytest.mark.parametrize("example", [e for c in normalization.CODES for e in c.examples])
@@ -348,3 +348,16 @@ def test_without_a_test_one_return_is_left() -> None:
 def test_a_test_that_does_something_or_before_another_return_stays(test: str, eps: str) -> None:
     after = rewrite(FUSED.format(around=TRIED.format(test=test), eps=eps)).after
     assert after is None or f"    {test}:\n        return torch.nn.LayerNorm(size, eps, affine)\n" in after
+
+
+@pytest.mark.parametrize(("imported", "said"), [("layers", True), ("", False)])
+def test_that_autocast_runs_it_in_float32_is_said_where_a_program_has_autocast(imported: str, said: bool) -> None:
+    files = {
+        "layers.py": "from apex.normalization import FusedLayerNorm\n\nnorm = FusedLayerNorm(8)\n",
+        "plain.py": "import layers\n\nprint(layers.norm)\n",
+        "train.py": "import torch\n"
+        + (f"import {imported}\n" if imported else "")
+        + '\nwith torch.autocast("cuda"):\n    print(1)\n',
+    }
+    (found,) = [f for r in rewrite_files(files).values() for f in r.findings if f.code == "AMP631"]
+    assert ("autocast" in found.message) is said

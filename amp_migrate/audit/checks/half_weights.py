@@ -97,7 +97,11 @@ def _halved(
             continue
         if not any(_together(both, module, call, s) for s in scalers):
             continue
-        if _copied(module, func.value) or _back(module, call, func.value) or not _trained(both, module, receiver):
+        if (
+            copied(module, func.value)
+            or made_float_again(module, call, func.value)
+            or not _trained(both, module, receiver)
+        ):
             continue
         if not any(_later(both, module, call, t) for t in trains):
             continue
@@ -121,7 +125,7 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         for module in both.after.modules
         for call in module.calls_named.get("half", ())
         if isinstance(call.func, ast.Attribute) and not call.args and call not in told
-        if not _copied(module, call.func.value)
+        if not copied(module, call.func.value)
     ]
     if not halved:
         return
@@ -133,7 +137,7 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         stepped = weights.of_optimizer(Frame(where.scope_of(given)), given)
         for module, call, model in halved:
             made = weights.network(Frame(module.scope_of(model)), model)
-            if not _share(made, stepped) or _back(module, call, model):
+            if not _share(made, stepped) or made_float_again(module, call, model):
                 continue
             if _goes_on(both, (module, call), (where, given), scaler):
                 message = (
@@ -149,7 +153,7 @@ def _share(one: Iterable[Network], other: Iterable[Network]) -> bool:
     return any(overlap(a, b) for a in one for b in other)
 
 
-def _back(module: Module, call: ast.Call, model: ast.expr) -> bool:
+def made_float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
     """Whether the function makes it float32 again further down, wherever it did not: for an evaluation in between."""
     name = syntax.text(model)
     no_list = (f"type({name}) != list True", f"type({name}) == list False", f"isinstance({name}, list) False")
@@ -169,14 +173,14 @@ def _goes_on(both: Mixed, half: tuple[Module, ast.AST], step: tuple[Module, ast.
     predicates, chains = both.after.predicates, both.after.chains
     for one in chains.to(*half):
         for other in chains.to(*step):
-            if _comes_first(one, other):
+            if comes_first(one, other):
                 on = predicates.scaler_on(scaler, predicates.places(other)[-1])
                 if example(conjunction([predicates.given(one), predicates.given(other), on])) is not None:
                     return True
     return False
 
 
-def _comes_first(one: Chain, other: Chain) -> bool:
+def comes_first(one: Chain, other: Chain) -> bool:
     return any(
         a.function is b.function and a.module is b.module and may_follow(a.module, a.node, b.node)
         for a in one.steps
@@ -215,7 +219,7 @@ def _trained(both: Mixed, module: Module, receiver: str) -> bool:
     )
 
 
-def _copied(module: Module, value: ast.expr) -> bool:
+def copied(module: Module, value: ast.expr) -> bool:
     """`deepcopy(model).half()`, `model.eval().half()`: a copy for saving, or one that is not trained."""
     return isinstance(value, ast.Call)
 

@@ -283,7 +283,7 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
     """FusedAdam that became torch's, in a program that loads optimizer states."""
     swapped: list[tuple[Module, int]] = []
     for module, call, _ in review.calls_before(*FUSED_ADAM):
-        if module.path in review.changes and not _still_fused(review, module, call):
+        if module.path in review.changes and not still_fused(review, module, call):
             swapped.append((module, call.lineno))
     swapped += [(m, n) for m, n in _handed_on(review) if all(m is not known for known, _ in swapped)]
     if not swapped:
@@ -294,6 +294,7 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
         if "load_state_dict" in m.text
         for c in m.calls()
         if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict" and _of_optimizer(c.func.value)
+        if not _its_own(c, c.func.value)
     ]
     if not loads:
         return
@@ -309,6 +310,11 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
             "with `amp-migrate checkpoint`",
             "review",
         )
+
+
+def _its_own(load: ast.Call, optimizer: ast.expr) -> bool:
+    """Whether an optimizer loads what it has just given: `optimizer.load_state_dict(optimizer.state_dict())`."""
+    return bool(load.args) and syntax.text(load.args[0]) == f"{syntax.text(optimizer)}.state_dict()"
 
 
 def _far(one: Module, other: Module) -> tuple[bool, int]:
@@ -334,7 +340,7 @@ def _handed_on(review: Review) -> Iterator[tuple[Module, int]]:
                     yield change.before, bindings[0].lineno  # type: ignore[attr-defined]
 
 
-def _still_fused(review: Review, module: Module, call: ast.Call) -> bool:
+def still_fused(review: Review, module: Module, call: ast.Call) -> bool:
     """Whether a call makes Apex's optimizer still: the same words mean another class where an import changed."""
     change = review.changes[module.path]
     new, after = change.back.get(module.statement(call)), change.after

@@ -7,8 +7,11 @@ Native: https://pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html
 from __future__ import annotations
 
 import ast
+import re
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_base, is_type_test, named_arguments
@@ -68,6 +71,7 @@ CODES = (
     ),
 )
 
+AMP = re.compile(r"\bamp\.(initialize|init|autocast|GradScaler)\b|\bautocast\(|import autocast\b")
 HOME = "apex.normalization."
 LAYERS = {
     HOME + "FusedLayerNorm": ("AMP631", "torch.nn.LayerNorm"),
@@ -106,13 +110,19 @@ NAMES = frozenset([*LAYERS, *(HOME + name for name in (*FUNCTIONS, *APPLIED))])
 def convert(project: Project, site: Site) -> Native | Manual:
     """What becomes of a use of `apex.normalization`."""
     if site.name in LAYERS:
-        return _layer(site, *LAYERS[site.name])
+        return _layer(project, site, *LAYERS[site.name])
     return _function(site)
 
 
-def _layer(site: Site, code: str, name: str) -> Native | Manual:
+def _mixed(project: Project) -> frozenset[Module]:
+    """The files that imports tie to one that sets mixed precision up, Apex's or torch's; see `Project.once`."""
+    return tied(project, [m for m in project.modules if AMP.search(m.text) is not None])
+
+
+def _layer(project: Project, site: Site, code: str, name: str) -> Native | Manual:
     rms = code == "AMP632"
-    message = name if rms or is_type_test(site) else f"{name}, which computes in float32 where autocast is on"
+    plain = rms or is_type_test(site) or site.module not in project.once(_mixed)
+    message = name if plain else f"{name}, which computes in float32 where autocast is on"
     if site.call is None:
         if is_base(site):
             return Native(code, (name,), f"derives from {name}", "look")
