@@ -129,7 +129,7 @@ class Forwards:
             if self._layer(scope, func):
                 return []
             if self.values.fields(func.attr) or self.values.records.given(func.attr):
-                if not self._method_called(scope, func):
+                if not self._method_called(scope, func) and not self._idle_method(func.attr):
                     return [Forward(module, call, func, None)]
             if isinstance(func.value, (ast.Name, ast.Attribute)) and func.attr in self._computing:
                 if not self.program.is_self(scope, func.value):
@@ -166,6 +166,18 @@ class Forwards:
             return False
         classes = self._made_of(identities(self.values, scope, func.value))
         return bool(classes) and all(self.program._method(c, func.attr) for c in classes)
+
+    def _idle_method(self, name: str) -> bool:
+        """Whether a name is that of methods of the program's networks that run no part of them (`model.freeze()`), and of
+        fields of other classes alone, as a configuration's: no network keeps one that is called by it."""
+        methods = [
+            f for f in self.program.methods_named(name) if f.owner is not None and self.program.is_network(f.owner)
+        ]
+        if not methods or any(self.computes(f) for f in methods):
+            return False
+        fields = self.values.fields(name)
+        holders = [self.program.is_self(module.scope_of(target), target.value) for module, target, _, _ in fields]
+        return all(cls is not None and not self.program.is_network(cls) for cls in holders)
 
     def no_network(self, forward: Forward) -> bool:
         """Whether what is called is seen to be made and is no network: an object whose method is read where it stands, a

@@ -90,9 +90,14 @@ class Forwards:
                 # What every tensor has, and no network of the program, is asked of an input that a variable holds, too.
                 return any(self.computes(f) for f in methods) if methods else func.attr not in TENSOR_METHODS
         name = (dotted(func) or "").rpartition(".")[2]
-        if name in ("data_parallel", "checkpoint") and node.args:
-            return self.is_model(module, node.args[0])
+        if name in ("data_parallel", "checkpoint") and len(node.args) + len(node.keywords) > 1:
+            return bool(node.args) and self.is_model(module, node.args[0]) and not self._keeps_model(module, node)
         return self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node)
+
+    def _keeps_model(self, module: Module, call: ast.Call) -> bool:
+        """Whether what a call gives is kept as a model: it wrapped one, and ran nothing."""
+        stmt = module.parents.get(call)
+        return isinstance(stmt, ast.Assign) and all(self.is_model(module, t) for t in stmt.targets)
 
     def _evaluated_elsewhere(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands a model and a batch to what the user or another part chose to run it, and takes what that
