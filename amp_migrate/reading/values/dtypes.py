@@ -86,6 +86,14 @@ class Dtypes:
             return {self.of(home, value) for home, value in tuples or found}
         return {self._all(node, self.values.may_be(module, node, (index,)))}
 
+    def entry(self, module: Module, call: ast.expr, index: int, forwards: Iterable[Function] = ()) -> set[Dtype]:
+        """What the entry at an index may be of several things that a call of the program returns; nothing where it returns one."""
+        found = self.returns.given_back(module, call, forwards) if isinstance(call, ast.Call) else []
+        apart = [(home, value.elts) for home, value in found if isinstance(value, ast.Tuple)]
+        if any(isinstance(e, ast.Starred) for _, entries in apart for e in entries):
+            return set()
+        return {self.of(home, entries[index]) for home, entries in apart if -len(entries) <= index < len(entries)}
+
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def _expression(self, module: Module, node: ast.expr) -> Dtype:

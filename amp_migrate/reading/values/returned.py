@@ -77,8 +77,14 @@ class Returns:
         if cls is not None or not isinstance(made.func, (ast.Name, ast.Attribute)):
             return cls
         if isinstance(made.func, ast.Attribute) and made.func.attr == "from_pretrained":
-            return self.project.find_class(module, made.func.value)
-        return None
+            return self.project.find_class(module, made.func.value) or self._picked(module, made.func.value)
+        return self._picked(module, made.func)
+
+    def _picked(self, module: Module, func: ast.expr) -> ClassInfo | None:
+        """The one class that what is called may be, out of a mapping: `CLASSES[name]`."""
+        found = self.values.may_be(module, func)
+        classes = {self.project.classes.get(v.node) for v in found if v.kind == "class"}
+        return next(iter(classes)) if len(classes) == 1 and all(v.kind == "class" for v in found) else None
 
     def takes_tensor(self, module: Module, func: ast.expr) -> bool:
         """Whether the first thing that is handed to a function must be a tensor: those of torch that compute, and its

@@ -69,7 +69,7 @@ class HalfValues:
         if isinstance(node, ast.Name):
             return any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
         if isinstance(node, ast.Subscript):
-            return self.may_be(node.value, outputs=outputs, depth=depth)
+            return not self._upcast_entry(node) and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.Attribute):
             return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.BinOp):
@@ -87,6 +87,14 @@ class HalfValues:
             return False
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
+
+    def _upcast_entry(self, node: ast.Subscript) -> bool:
+        """Whether `outputs[1]` is, of what a model gave in a region, one that it computes in float32 there: a softmax."""
+        made, index = self._single(node.value), node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if made is None or type(index) is not int or not self._upcasts or not self.is_output(made):
+            return False
+        found = self.dtypes.entry(self.module, made, index, self._forwards)
+        return self.stands_inside(made) and bool(found) and found <= FLOAT32
 
     def is_float32(self, node: ast.expr) -> bool:
         """Whether an expression is a float32 tensor with dimensions, by what is computed in the regions and out of them."""

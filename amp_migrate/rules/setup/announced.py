@@ -8,6 +8,7 @@ Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
 from __future__ import annotations
 
 import ast
+import re
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.command_line import declared
@@ -19,10 +20,12 @@ from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.opt_levels import ALL, may_be_none, opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.half_values import is_upcast
 
 CODES: tuple[Code, ...] = ()
+LEVEL = re.compile(r"\bO[0-3]\b")
 REPLACED = "replaced by a GradScaler"
 
 
@@ -167,7 +170,7 @@ def _set_elsewhere(init: Init) -> str:
 
 def _levels(m: Migration, init: Init) -> None:
     """O2 and O3, where they may occur, kept weights of their own."""
-    possible = opt_levels(init)
+    possible = opt_levels(init) | _documented(m, init)
     heavy = sorted(possible & {"O2", "O3"})
     if not heavy or not m.casts:
         return
@@ -186,6 +189,14 @@ def _levels(m: Migration, init: Init) -> None:
     if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(init, "loss_scale"):
         message += "; O3, unscaled under Apex, scales its loss like the others"
     m.output.note(init.module, init.call, "AMP112", "amp.initialize", message)
+
+
+def _documented(m: Migration, init: Init) -> frozenset[str]:
+    """The levels that a program speaks of, where its level is a setting for people to change."""
+    level = init.arguments.get("opt_level")
+    if level is None or m.project.once(Values).fixed(init.module, level) is not None:
+        return frozenset()
+    return frozenset(name for module in m.unit.reach for name in LEVEL.findall(module.text))
 
 
 def _gives_half(m: Migration) -> bool:

@@ -1,0 +1,113 @@
+"""Entries of what a model gives that autocast computes in float32, and levels that a program speaks of: AMP504, AMP112."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+
+PROGRAM = """
+import torch
+from apex import amp
+
+
+class Settings:
+    def __init__(self, fp16=True, level="O1"):
+        self.fp16 = fp16
+        self.level = level
+        TEXT
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(3, 2)
+
+    def forward(self, x, labels=None, mode="prob"):
+        output = self.head(x)
+        if mode == "prob":
+            return torch.nn.functional.softmax(output, dim=1)
+        elif mode == "loss":
+            return torch.nn.CrossEntropyLoss()(output, labels)
+        prob = torch.nn.functional.softmax(output, dim=1)
+        loss = torch.nn.CrossEntropyLoss()(output, labels)
+        return GIVEN
+
+
+CLASSES = {"net": Net}
+
+
+class Trainer:
+    def __init__(self, settings, name):
+        self.settings = settings
+        self.model_class = CLASSES[name]
+
+    def train(self, loader):
+        model = MADE
+        model.cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if self.settings.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=LEVEL)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = model(x, y, mode="loss")
+            if self.settings.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            for x, y in loader:
+                outputs = model(x, y, mode="evaluate")
+                print(outputs[1].cpu().numpy())
+
+
+def main(loader):
+    settings = Settings()
+    settings.__dict__ = {"fp16": False, "level": "O1"}
+    Trainer(settings, "net").train(loader)
+"""
+
+
+def said(code: str, text: str = "pass", given: str = "output, prob, loss", **other: str) -> list[str]:
+    source = PROGRAM.replace("TEXT", text).replace("GIVEN", given)
+    source = source.replace("MADE", other.get("made", "Net()")).replace(
+        "LEVEL", other.get("level", "self.settings.level")
+    )
+    return [f.message for f in rewrite(source).findings if f.code == code]
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ("output, prob, loss", 0),
+        ("output, prob", 0),
+        ("prob, output, loss", 1),
+        ("output, prob.half(), loss", 1),
+        ("(*(output, output), prob)", 1),
+    ],
+)
+@pytest.mark.parametrize("made", ["Net()", 'self.model_class.from_pretrained("a")', "self.model_class()"])
+def test_an_entry_that_is_a_softmax_is_float32_on_the_cpu_as_well(given: str, count: int, made: str) -> None:
+    assert len(said("AMP504", given=given, made=made)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "wanted"),
+    [
+        (
+            '"""One of O0, O1, O2 and O3."""',
+            "self.settings.level",
+            ["O2 and O3, where asked for at run time, now mean"],
+        ),
+        ("pass  # or O2", "self.settings.level", ["O2, where asked for at run time, now means"]),
+        ("pass", "self.settings.level", []),
+        ('"""One of O0, O1, O2 and O3."""', '"O1"', []),
+    ],
+)
+def test_levels_that_are_documented_for_a_setting_may_be_asked_for(text: str, level: str, wanted: list[str]) -> None:
+    found = said("AMP112", text=text, level=level)
+    assert [m for m in found if "O2" in m or "O3" in m] == [
+        m for m, w in zip(found, wanted, strict=True) if m.startswith(w)
+    ]
