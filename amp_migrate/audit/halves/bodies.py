@@ -7,7 +7,19 @@ import ast
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.operations import has_axis
-from amp_migrate.audit.halves.tensors import INTEGER, NOTHING, NUMBER, UNKNOWN, Env, Value, join, keyed, promoted, ways
+from amp_migrate.audit.halves.tensors import (
+    INTEGER,
+    NOTHING,
+    NUMBER,
+    UNKNOWN,
+    Env,
+    Value,
+    join,
+    keyed,
+    narrowed,
+    promoted,
+    ways,
+)
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
@@ -342,7 +354,8 @@ class Body(Calls):
             if self.inside and not self.halves.below and self.halves.patches(self.module):
                 self.tell("single", expr, other, "")
         single = one.single and (other.single or other.now == "number")
-        return Value(was, now, None, reduced, left.host or right.host, origin, kept, single=single)
+        own = narrowed((left, right))
+        return Value(was, now, None, reduced, left.host or right.host, origin, kept, single=single, narrowed=own)
 
     def setting(self, expr: ast.expr) -> bool:
         """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made

@@ -64,7 +64,7 @@ class Calls(Operations):
             if func.attr == "scale" and given and "scaler" in syntax.text(func.value).lower():
                 if given[0].half and given[0].reduced:
                     self.tell("scaled", expr, given[0], syntax.text(expr.args[0]))
-                elif given[0].now == "half" and given[0].was == "float":
+                elif given[0].now == "half" and given[0].was == "float" and not given[0].narrowed:
                     self.tell("half loss", expr, given[0], syntax.text(expr.args[0]))
                 return given[0]
             if func.attr in ("append", "extend", "add", "insert", "update", "appendleft") and given:

@@ -21,6 +21,7 @@ from amp_migrate.audit.halves.tensors import (
     Env,
     Told,
     Value,
+    narrowed,
     promoted,
 )
 from amp_migrate.audit.program import syntax
@@ -91,7 +92,7 @@ class Operations:
                 self.tell("integer", expr, receiver, syntax.text(func.value))
             return FLOAT._replace(kept=receiver.now != "int")
         if attr == "half" and not expr.args:
-            return Value("half", "half", origin=CAST)
+            return Value("half", "half", origin=CAST, narrowed=True)
         if attr in ("to", "type", "astype"):
             asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
             for arg in asked:
@@ -102,7 +103,7 @@ class Operations:
                 if name in known.FLOAT_TYPES:
                     return FLOAT._replace(kept=True)
                 if name in known.HALF_TYPES:
-                    return HALF
+                    return HALF._replace(narrowed=True)
                 if name in known.INTEGER_TYPES:
                     return INTEGER
             if attr in ("type", "astype"):
@@ -114,7 +115,7 @@ class Operations:
             if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
                 self.tell("dtype", expr, like, syntax.text(func.value))
             if (like.half or like.now == "float") and not like.items:
-                return like
+                return like._replace(narrowed=like.half and receiver.now == "float")
             to_device = attr == "to" and DEVICES.search(syntax.text(expr.args[0]))
             return UNKNOWN if receiver.kept and not to_device else None
         return None
@@ -224,7 +225,8 @@ class Operations:
             if name in known.SENSITIVE and not self.halves.below and not _picks(expr):
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
-            return Value(was, now, host=host, origin=origin, kept=kept) if name in known.KEEPING else UNKNOWN
+            keeps = Value(was, now, host=host, origin=origin, kept=kept, narrowed=narrowed(given))
+            return keeps if name in known.KEEPING else UNKNOWN
         patches = self.patches and not host and not in_place
         if patches and floats:
             was = "float"
@@ -241,7 +243,7 @@ class Operations:
                 return Value("float", "?", origin=origin)
         if name in known.KEEPING or name in known.SENSITIVE:
             reduced, kept = any(v.reduced for v in given), kept and now == "float"
-            return Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept)
+            return Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept, narrowed=narrowed(given))
         return UNKNOWN
 
     def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> bool:
@@ -274,7 +276,8 @@ class Operations:
     def plain_of(self, given: list[Value]) -> Value:
         """What an operation gives that promotes its arguments and casts nothing."""
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
-        return Value(was, now, origin=next((v.origin for v in given if v.origin), ""), kept=any(v.kept for v in given))
+        origin, kept = next((v.origin for v in given if v.origin), ""), any(v.kept for v in given)
+        return Value(was, now, origin=origin, kept=kept, narrowed=narrowed(given))
 
     def write(self, expr: ast.AST, name: str, into: Value, value: Value) -> None:
         """A write of values into a tensor, which takes those of its own dtype alone, in a region too."""

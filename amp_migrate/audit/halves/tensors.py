@@ -25,6 +25,7 @@ class Value(NamedTuple):
     kept: bool = False  # made float32 by the program itself, or computed from what was
     mask: bool = False  # what a comparison of tensors gives
     single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
+    narrowed: bool = False  # made half by the program itself, as under Apex: its gradient was half there, too
     keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
 
     @property
@@ -104,8 +105,15 @@ def join(values: Iterable[Value]) -> Value:
             result.host or value.host,
             result.origin or value.origin,
             result.kept or value.kept,
+            narrowed=narrowed((result, value)),
         )
     return result
+
+
+def narrowed(values: Iterable[Value]) -> bool:
+    """Whether all that is half among some values was made so by the program itself."""
+    halves = [v for v in values if v.half]
+    return bool(halves) and all(v.narrowed for v in halves)
 
 
 def keyed(entries: dict[str, Value]) -> Value:
