@@ -64,7 +64,9 @@ def test_a_loss_that_the_program_makes_half_itself(loss: str, scaled: str, count
     before = BEFORE.replace("LOSS", loss).replace("SCALED", scaled)
     after = before.replace("    from apex import amp\n", "").replace(SCALE, "self.scaler.scale(loss).backward()")
     region = 'with torch.autocast("cuda", dtype=torch.float16):\n                _, loss'
-    after = after.replace("_, loss = self", f"{region} = self").replace("self.optimizer.step()", "self.scaler.step(self.optimizer)")
+    after = after.replace("_, loss = self", f"{region} = self").replace(
+        "self.optimizer.step()", "self.scaler.step(self.optimizer)"
+    )
     made = "self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=level)"
     after = after.replace(made, 'self.scaler = torch.amp.GradScaler("cuda", enabled=level != "O0")')
     assert len([d for d in doubts(before, after) if d.code == "AMP535" and "32768" in d.message]) == count

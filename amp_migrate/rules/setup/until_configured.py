@@ -112,17 +112,22 @@ def _from_the_beginning(m: Migration, plan: ScalerPlan, made: Function, homes: l
     if _always_made(m, [home for home, _ in homes], made, {m.project.functions.get(s.node) for s in plan.methods}):
         return
     creators = [function for _, function in homes if function is not made]
-    needing = [(home, f) for home, f in homes if f is not made and _wanted(m, plan, home, f, made)]
-    if needing and not any(_made_below(m, made, function) for _, function in needing):
-        _disabled(m, needing[0][0], made, _place_for(m, made, creators, own), plan)
+    asked = [
+        (home, f)
+        for home, f in homes
+        if f is not made and (made not in m.project.callers(f) or left_out(m.project, home))
+    ]
+    if any(_made_below(m, made, function) for _, function in asked):
+        return
+    needing = [home for home, function in asked if _wanted(m, plan, home, function)]
+    if needing:
+        _disabled(m, needing[0], made, _place_for(m, made, creators, own), plan)
 
 
-def _wanted(m: Migration, plan: ScalerPlan, home: Home, creator: Function, made: Function | None = None) -> bool:
+def _wanted(m: Migration, plan: ScalerPlan, home: Home, creator: Function) -> bool:
     """Whether a method may read what its object keeps before, or without, the one that creates it."""
     if left_out(m.project, home):
         return True
-    if made is not None and made in m.project.callers(creator):
-        return False
     methods = (m.project.functions.get(scope.node) for scope in plan.methods)
     readers = [f for f in methods if f is not None and f.cls is not None and creator.cls is not None]
     return any(
