@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
-from amp_migrate.rules.cleanup import stand_ins
+from amp_migrate.rules.cleanup import handles, stand_ins
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
@@ -344,6 +344,7 @@ def fold(project: Project, module: Module, output: Output) -> None:
 def clean(project: Project, module: Module, output: Output) -> None:
     """Remove what only served Apex, once every file is folded."""
     if output.edit(module) or project.may_name_apex(module):
+        handles.drop(project, module, output)
         Cleaner(project, module, output).remove(_kept(output, module))
 
 
