@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # Names of modules, which a program can hand on, store, or ask for.
 MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
+# Files of Apex's that implement it: what a program takes from them no rule knows.
+INNER = tuple(f"apex.amp.{name}." for name in ("scaler", "wrap", "utils", "opt", "compat", "rnn_compat"))
+NO_RULE = "has no rule; see what it does and replace it by hand"
 
 
 def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
@@ -43,8 +46,13 @@ def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Ed
 
     assert isinstance(failure, Blocked)
     output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
+    own = {site.call or site.node: site for site in unit.sites if site.name.startswith(INNER)}
     for module, node, code, construct in unit_sites(unit):
-        if node is not failure.node:
+        if node is failure.node:
+            continue
+        if node in own:  # which would stay without the failure, too
+            output.manual(module, node, code, construct, f"{own[node].name} {NO_RULE}")
+        else:
             output.waits(module, node, code, construct, failure)
     return {}
 
@@ -85,7 +93,7 @@ def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             site.node,
             "AMP102",
             site.construct,
-            f"{site.name} has no rule; see what it does and replace it by hand",
+            f"{site.name} {NO_RULE}",
         )
     left = [f for f in output.findings[module] if f.status == "manual"]
     if not left and not any(m is module for m, _ in output.left):

@@ -70,3 +70,32 @@ def test_scale_loss_under_another_name_leaves_its_unit_whole(scale: str) -> None
     result = rewrite(apex(APEX_LOOP + more.replace("with amp.scale_loss(", scale)))
     assert result.after is None
     assert any(f.status == "manual" for f in result.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("amp.scaler.LossScaler(2.0**14)", "apex.amp.scaler.LossScaler has no rule"),
+        ("amp.state_dict()", "waits for train.py:9 (AMP404)"),
+    ],
+)
+def test_a_site_with_an_obstacle_of_its_own_waits_for_no_other(name: str, told: str) -> None:
+    source = f"""
+        from apex import amp
+        from apex.amp._amp_state import _amp_state
+
+
+        def train(model, optimizer, loader):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            own = {name}
+            for x in loader:
+                if any(s._has_overflow for s in _amp_state.loss_scalers):
+                    print(own)
+                loss = model(x).mean()
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+                optimizer.step()
+        """
+    found = rewrite(source).findings
+    assert [f.line for f in found if f.code == "AMP404"] == [9]
+    assert next(f.message for f in found if f.line == 7).startswith(told)
