@@ -66,10 +66,10 @@ def check(review: Review) -> Iterable[Doubt]:
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
         place = both.now(forward.module, forward.call)
-        if place is None or float_layer(both, forward):
+        if place is None:
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if doubt is not None:
+            if doubt is not None and not float_layer(both, forward):
                 told.setdefault(_told(kind, forward), []).append(doubt)
             break
     yield from map(_with_lines, told.values())

@@ -67,6 +67,7 @@ class Cleaner:
         self.output = output
         self.edits: Edits = output.edit(module)
         self.available = availability(project, module)
+        self._reads_of: dict[str, dict[Scope | None, list[ast.Name]]] = {}  # by name and by the scope that it is of
 
     def remove(self, kept: bool) -> None:
         """Take out imports, guards and flags without a remaining use; where Apex is kept, only what lost its uses."""
@@ -298,8 +299,12 @@ class Cleaner:
 
     def _reads(self, scope: Scope, name: str) -> list[ast.Name]:
         """The reads of a variable of a scope, there and in functions inside it."""
-        reads = self.module.loads.get(name, ())
-        return [n for n in reads if self.module.scope_of(n).lookup(name) is scope]
+        if name not in self._reads_of:
+            found: dict[Scope | None, list[ast.Name]] = {}
+            for node in self.module.loads.get(name, ()):
+                found.setdefault(self.module.scope_of(node).lookup(name), []).append(node)
+            self._reads_of[name] = found
+        return self._reads_of[name].get(scope, [])
 
     def _orphan(self, bindings: list[ast.AST], name: str) -> None:
         if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
