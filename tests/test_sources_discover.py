@@ -134,6 +134,27 @@ class TestGitignore:
         assert 0 < len(expected) < len(names)
         assert sorted(shown(discover(["sub"]))) == [name for name in expected if name.startswith("sub/")]
 
+    def test_what_is_committed_is_read_though_it_is_ignored(self) -> None:
+        """A folder `models/` of a program's networks, under a rule that is meant for weights."""
+        write_tree(Path(), {".gitignore": "models/\n*.gen.py\n"})
+        tree("a.py", "models/net.py", "models/deep/net.py", "models/left.py", "sub/models/x.py", "b.gen.py", "c.gen.py")
+        subprocess.run(["git", "init", "-q", "."], check=True)
+        committed = ["a.py", "b.gen.py", "models/deep/net.py", "models/net.py"]
+        subprocess.run(["git", "add", "-f", *committed], check=True)
+        assert sorted(shown(discover(["."]))) == committed
+        assert shown(discover(["models/deep"])) == ["models/deep/net.py"]
+
+    def test_a_repositorys_configuration_starts_nothing(self) -> None:
+        write_tree(Path(), {".gitignore": "models/\n"})
+        tree("models/net.py")
+        subprocess.run(["git", "init", "-q", "."], check=True)
+        subprocess.run(["git", "add", "-f", "models/net.py"], check=True)
+        write_tree(Path(), {"spy": "#!/bin/sh\ntouch started\n"})
+        Path("spy").chmod(0o755)
+        subprocess.run(["git", "config", "core.fsmonitor", os.path.abspath("spy")], check=True)
+        assert shown(discover(["."])) == ["models/net.py"]
+        assert not Path("started").exists()
+
     def test_rules_above_the_path_count_up_to_the_project(self) -> None:
         write_tree(Path(), {".gitignore": "b.py\n", "repo/.git/HEAD": "", "repo/.gitignore": "c.py\n"})
         tree("repo/src/a.py", "repo/src/b.py", "repo/src/c.py")

@@ -216,7 +216,7 @@ def _pass_on(found: Report, project: Project) -> None:
 
 def _revision(results: list[FileResult]) -> str | None:
     """The commit that holds what is about to be changed."""
-    from amp_migrate.sources.revision import holding
+    from amp_migrate.sources.git import holding
 
     return holding([result.path for result in results if result.changed])
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from amp_migrate.findings import FileResult, Finding
 from amp_migrate.sources.failures import LEADS_OUT, UNREADABLE, SourceError, failure, os_failure
+from amp_migrate.sources.git import kept_although_ignored
 from amp_migrate.sources.gitignore import Rules, is_ignored, read_rules
 from amp_migrate.sources.journal import SUFFIX, is_journal
 
@@ -176,6 +177,7 @@ class _Walk:
         self.found = found
         self.apart = apart
         self.below = below  # the paths of the run: what links lead to may be written there
+        self.kept: dict[str, frozenset[str]] = {}  # by repository
         above = _ancestors(os.path.realpath(root))
         # "Unless named": what the named folder itself lies in is not a reason to skip below it.
         self.in_environment = any(map(is_environment, above)) or any(
@@ -265,9 +267,19 @@ class _Walk:
             self.found.notices.append(FileResult(path=display, findings=[note]))
 
     def _skipped(self, path: str, is_folder: bool, rules: tuple[Rules, ...]) -> bool:
-        return bool(self.exclude and is_ignored(self.exclude, path, is_folder)) or bool(
-            rules and is_ignored(rules, path, is_folder)
-        )
+        if self.exclude and is_ignored(self.exclude, path, is_folder):
+            return True
+        return bool(rules) and is_ignored(rules, path, is_folder) and path not in self._kept(rules)
+
+    def _kept(self, rules: tuple[Rules, ...]) -> frozenset[str]:
+        """What git keeps although one of some rules names it."""
+        root = next((r.base.rstrip(os.sep) for r in rules if os.path.exists(os.path.join(r.base, ".git"))), None)
+        root = root or project_root(rules[-1].base)
+        if root is None or not os.path.exists(os.path.join(root, ".git")):
+            return frozenset()
+        if root not in self.kept:
+            self.kept[root] = kept_although_ignored(root)
+        return self.kept[root]
 
     def _unwanted_folder(self, entry: os.DirEntry[str]) -> bool:
         name, path = entry.name, entry.path
