@@ -198,7 +198,8 @@ def _groups(module: Module, node: ast.List | ast.Tuple) -> Held | None:
     chosen = [c for p in parts if (c := _chosen(module, p)) is not None]
     if len(chosen) == len(parts):
         return _together(module, chosen)
-    return _sorted_into(module, [p for p in parts if isinstance(p, ast.Name)]) if not chosen else None
+    lists = [p for p in parts if isinstance(p, ast.Name)]
+    return _sorted_into(module, lists) if not chosen and len(lists) == len(parts) else None
 
 
 def _together(module: Module, groups: list[Chosen]) -> Held | None:
