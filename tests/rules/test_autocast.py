@@ -996,3 +996,45 @@ def test_what_the_other_branch_computes_for_its_next_turn_is_no_part_of_a_loss()
         ["loss = F.cross_entropy(model(x, delta=delta), y)"],
         ["loss = model(x)", "loss = loss.mean()"],
     ]
+
+
+SCORED_BRANCHES = """
+import torch
+from torch import nn
+from apex import amp
+
+def train(model, criterion, optimizer, loader, args):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        outputs = model(x)
+        if args.parts:
+            part = {}
+            soft = nn.Softmax(dim=1)
+            for i in range(3):
+                part[i] = outputs[i]
+            score = soft(part[0]) + soft(part[1]) + SCORE
+            _, found = torch.max(score, 1)
+            loss = criterion(part[0], y)
+            for i in range(2):
+                loss += criterion(part[i + 1], y)
+        else:
+            loss = criterion(outputs, y)
+            _, found = torch.max(outputs, 1)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        print((found == y).sum())
+"""
+
+
+def test_scores_that_branches_compute_beside_their_losses_are_in_one_region_with_them() -> None:
+    """Outside they would be computed in half, and each loss would have a region of its own."""
+    (region,) = regions(SCORED_BRANCHES.replace("SCORE", "torch.softmax(part[2], 1)"))
+    assert region == ["outputs = model(x)", "if args.parts:"]
+    assert "AMP535" not in {f.code for f in rewrite(SCORED_BRANCHES.replace("SCORE", "soft(part[2])")).findings}
+
+
+def test_what_else_branches_do_beside_their_losses_stays_outside() -> None:
+    found = regions(SCORED_BRANCHES.replace("SCORE", "report(part[2])"))
+    assert len(found) > 1
+    assert not [line for region in found for line in region if "report" in line or line.startswith("if args.parts")]

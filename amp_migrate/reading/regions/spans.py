@@ -17,15 +17,19 @@ from amp_migrate.reading.regions.hot import TRIVIAL_CALLS, worth
 from amp_migrate.reading.values.returned import MAKERS
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
+# What makes scores of an output, which Apex computed in float32 and autocast does: outside of a region they would be half.
+SCORING_LAYERS = frozenset("Softmax LogSoftmax Sigmoid".split())
+SCORING = SCORING_LAYERS | frozenset("softmax log_softmax sigmoid".split())
 # Calls between two regions that one around both may cover: they move, shape or make tensors, or ask what something is.
 QUIET_CALLS = (
     SHAPE_METHODS
     | SELECTING_METHODS
     | MAKERS
     | frozenset(
-        "bool dim float getattr half hasattr int is_tensor isinstance len long numel ones_like permute size squeeze "
-        "tensor to type type_as zeros_like".split()
+        "bool dim float getattr half hasattr int is_tensor isinstance len long numel ones_like permute range size squeeze "
+        "tensor to type type_as zeros_like argmax topk".split()
     )
+    | SCORING
 ) - {"cpu"}
 COLD = 2  # quiet statements that a region takes in for each that must be in one
 
@@ -91,7 +95,7 @@ class Spans:
         held = [n for node in nodes for n in node.walk() if n not in self.hot]
         # What calls the same as a statement that must be in a region may be in it as well: `y = gather(y)` beside `x`.
         hot = [n for node in nodes for n in node.walk() if n in self.hot]
-        called = {dotted(a.func) for n in hot for a in n.calls} - {None}
+        called = {dotted(a.func) for n in hot for a in n.calls} - {None} | _scoring(held)
         if any(self.barrier(node) for node in nodes) or not all(_quiet(n, called) for n in held):
             return None
         simple = sum(not n.blocks for node in nodes for n in node.walk())
@@ -166,12 +170,26 @@ def is_elif(module: Module, block: Block) -> bool:
     return module.lines[stmt.lineno - 1][stmt.col_offset :].startswith(b"elif")
 
 
+def _scoring(nodes: list[Node]) -> set[str | None]:
+    """The names that statements give to layers which make scores: `soft = nn.Softmax(dim=1)`."""
+    made = [n.stmt for n in nodes if isinstance(n.stmt, ast.Assign) and isinstance(n.stmt.value, ast.Call)]
+    return {
+        dotted(target)
+        for stmt in made
+        for target in stmt.targets
+        if isinstance(stmt.value, ast.Call) and called_name(stmt.value) in SCORING_LAYERS
+    }
+
+
 def _quiet(node: Node, called: set[str | None]) -> bool:
     """Whether a statement may stand in a region though nothing in it needs one."""
-    allowed = ast.If if node.blocks else (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
-    if not isinstance(node.stmt, allowed) or any(
-        isinstance(a, (ast.Await, ast.Yield, ast.YieldFrom)) for a in node.own
-    ):
+    stmt = node.stmt
+    if isinstance(stmt, ast.For):
+        if not isinstance(stmt.iter, ast.Call) or called_name(stmt.iter) != "range":
+            return False
+    elif not isinstance(stmt, ast.If if node.blocks else (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)):
+        return False
+    if any(isinstance(a, (ast.Await, ast.Yield, ast.YieldFrom)) for a in node.own):
         return False
     for call in node.calls:
         name = called_name(call)
