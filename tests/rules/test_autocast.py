@@ -1038,3 +1038,77 @@ def test_what_else_branches_do_beside_their_losses_stays_outside() -> None:
     found = regions(SCORED_BRANCHES.replace("SCORE", "report(part[2])"))
     assert len(found) > 1
     assert not [line for region in found for line in region if "report" in line or line.startswith("if args.parts")]
+
+
+PREPARED_TWICE = {
+    "prepare.py": """
+        import torch
+        from apex import amp
+
+        def prepare(model, level, optimizer=None):
+            if level is not None:
+                return amp.initialize(model, optimizer, opt_level=level)
+            return model if optimizer is None else (model, optimizer)
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = torch.nn.Linear(4, 4)
+
+            def encode(self, x):
+                return self.body(x)
+    """,
+    "train.py": """
+        import torch
+        from apex import amp
+        from prepare import Net, prepare
+        from data import batches, options
+
+        class Trainer:
+            def __init__(self, model, level):
+                self.model = model.cuda()
+                optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+                self.model, self.optimizer = prepare(self.model, level, optimizer=optimizer)
+
+            def train(self, loader):
+                for x, y in loader:
+                    contexts = []
+                    first = self.first(x, contexts)
+                    loss = first + self.second(contexts, y)
+                    with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
+
+            def first(self, x, contexts):
+                contexts.append(self.model.encode(x))
+                return contexts[0].float().mean()
+
+            def second(self, contexts, y):
+                hidden = self.model.encode(contexts[0])
+                return (hidden.float() - y).pow(2).mean()
+
+        if __name__ == "__main__":
+            Trainer(Net(), options.level).train(batches)
+    """,
+    "agent.py": """
+        import torch
+        from prepare import Net, prepare
+
+        class Agent:
+            def __init__(self, level):
+                self.model = Net()
+                self.model = prepare(self.model, level)
+
+            def act(self, x):
+                with torch.no_grad():
+                    return self.model.encode(x).argmax(-1)
+    """,
+}
+
+
+def test_a_helper_that_gives_one_caller_the_model_alone_gives_another_no_optimizer_for_it() -> None:
+    after = check_files(PREPARED_TWICE)["train.py"]
+    region = '        with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):\n'
+    assert region + "            contexts.append(self.model.encode(x))\n" in after
+    assert region + "            hidden = self.model.encode(contexts[0])\n" in after

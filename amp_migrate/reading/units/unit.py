@@ -74,7 +74,8 @@ class Unit:
                     seeds.add(slot)
         if self.handle_slots:  # `amp.init` is not told the optimizers
             seeds = self.project.origins(seeds)
-        found = self.project.reaches(seeds)
+        # Who is given both by a function that prepares a model alone, too, keeps no optimizer under a model's name.
+        found = {s for s in self.project.reaches(seeds) if s in seeds or s.name not in MODEL_NAMES}
         # `amp.initialize(model, self.optimizer.optimizer)`: what holds it is another object, whatever it is called.
         holders = {s.holder for s in found if isinstance(s.holder, Slot)}
         return found | self._by_name(OPTIMIZER_NAMES, holders)
