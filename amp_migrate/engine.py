@@ -6,6 +6,7 @@ import ast
 import contextlib
 import gc
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -223,9 +224,14 @@ def _audit(
     return [d for d in doubts if output.wishes.wants(d.path, d.line, d.code)]
 
 
+_PATH = re.compile(r"[\w./-]+\.(?:py|ipynb)\b")
+
+
 def _shown(doubt: Doubt, shown: Mapping[str, str]) -> Doubt:
     remedy = doubt.remedy and (shown[doubt.remedy[0]], doubt.remedy[1])
-    return replace(doubt, path=shown[doubt.path], remedy=remedy)
+    # `called from pkg/train.py:7`
+    message, alike = (_PATH.sub(lambda p: shown.get(p[0], p[0]), text) for text in (doubt.message, doubt.alike))
+    return replace(doubt, path=shown[doubt.path], message=message, remedy=remedy, alike=alike)
 
 
 def _tied(program: Program, read: Read) -> Iterator[list[Module]]:
