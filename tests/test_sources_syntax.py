@@ -51,6 +51,19 @@ def test_python_2(line: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        ("import apex\n<<<<<<< HEAD\nx = 1\n=======\nx = 2\n>>>>>>> other\n", 2),
+        ("x = 1\n=======\nx = 2\n", 2),
+        ("x = 1\n>>>>>>> 5f2a\n", 2),
+    ],
+)
+def test_markers_of_a_merge(text: str, line: int) -> None:
+    found = error(text)
+    assert found == ("AMP003", line, f"does not parse: a merge left its marker, line {line}")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
         ("x = (\n", 1),
         ("def f(:\n", 1),
         ("x = 1\n  y = 2\n", 2),

@@ -36,6 +36,7 @@ _PYTHON_2 = (
     (re.compile(r"\b\d+[lL]\b"), "long number"),
     (re.compile(r"\bdef\s+\w+\s*\(.*\((\w+\s*,\s*)+\w*\s*\)\s*[,)]"), "tuple parameter"),
 )
+_MERGE = re.compile(r"(<{7}|={7}|>{7})( |$)")  # what git writes around the two sides of a conflict
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|#.*")
 
 
@@ -115,6 +116,8 @@ def _describe(text: str, error: SyntaxError) -> SourceError:
     column = max(error.offset or 1, 1)
     lines = re.split(r"\r\n|\r|\n", text)
     shown = lines[line - 1] if line <= len(lines) else ""
+    if _MERGE.match(shown):
+        return SourceError(SYNTAX, f"does not parse: a merge left its marker, line {line}", line, 1)
     code = _QUOTED.sub(lambda m: m[0][:1] + m[0][-1:] if m[0][0] != "#" else "", shown)
     indented = isinstance(error, IndentationError)  # what else stands in the line is not why
     for pattern, name in () if indented else _PYTHON_2:
