@@ -27,7 +27,7 @@ def main(args, loader):
         model.half()
     model.cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    if args.fp16:
+    if args.fp16 and args.train:
         model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
     train(args, model, optimizer, loader)
 
