@@ -50,6 +50,7 @@ from amp_migrate.audit.checks import (
     stepping,
     switch,
     unbound,
+    unscaled,
     untouched,
     weight_cache,
     whole,
@@ -98,6 +99,7 @@ CHECKS: tuple[Check, ...] = (
     escapes,
     exports,
     unbound,
+    unscaled,
     untouched,
     without_apex,
     done_without,
@@ -135,7 +137,7 @@ TELLING: tuple[Check, ...] = (
         level_tests,
         own_entries,
     ),
-    *(out_of_sight, precision, products, ranks, renewed, weight_cache),
+    *(out_of_sight, precision, products, ranks, renewed, unscaled, weight_cache),
 )
 
 __all__ = ["CHECKS", "TELLING", "Check"]

@@ -18,7 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation, plain
 from amp_migrate.audit.ways.predicates import Place
 from amp_migrate.findings import Code
 
@@ -112,21 +112,12 @@ def _missed(side: Side, module: Module, node: ast.Attribute, when: Formula) -> t
     if any("hasattr" in (text := syntax.text(t)) and node.attr in text for t, _ in side.chains.tests(module, node)):
         return None
     for chain in side.chains.to(module, node):
-        missed = _plain(conjunction([side.predicates.given(chain), negation(when)]))
+        missed = plain(conjunction([side.predicates.given(chain), negation(when)]))
         found = example(missed)
         if found is None:
             continue
-        matter = {a: v for a, v in minimal(missed, found).items() if a in atoms(_plain(when))}
+        matter = {a: v for a, v in minimal(missed, found).items() if a in atoms(plain(when))}
         said = [a if v else f"not {a}" for a, v in sorted(matter.items())]
         if said:
             return " and ".join(said[:3]), not chain.open and side.chains.certain(chain)
     return None
-
-
-def _plain(formula: Formula) -> Formula:
-    """A flag and the parameter of the same name that it is handed on as are one: `fp16` and `args.fp16`."""
-    if isinstance(formula, str):
-        return formula.lstrip(".")
-    if isinstance(formula, tuple):
-        return (formula[0], *(_plain(part) for part in formula[1:]))
-    return formula

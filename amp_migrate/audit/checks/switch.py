@@ -15,11 +15,10 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
-from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.regions import AUTOCAST, Region
 from amp_migrate.audit.sites.setups import argument
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
@@ -47,26 +46,9 @@ def check(review: Review) -> Iterable[Doubt]:
                     yield from _unwritten(both, path, module, call, enabled)
                 if enabled is not None and name in AUTOCAST:
                     yield from _inside(both, module, call, enabled)
-        yield from _without_effect(review, change)
         yield from _replaced(review, change)
     yield from _alone(both)
     yield from _scaled_in_float32(both)
-
-
-def _without_effect(review: Review, change: Change) -> Iterator[Doubt]:
-    """A parameter with a default that chose whether to scale, and that a function reads no more."""
-    for function in change.after.functions:
-        old = change.function_before(function)
-        if old is None or "scale_loss" not in change.before.source(old.node):
-            continue  # to look into the file's own text is quicker, though comments are in it
-        unread = ({p.arg for p in function.parameters} & {p.arg for p in old.parameters}) - _read(function)
-        if not unread or "scale_loss" not in syntax.text(old.node):
-            continue
-        for name in sorted(unread):
-            default = default_of(old.node, name)
-            if isinstance(default, ast.Constant) and isinstance(default.value, bool) and name in _read(old):
-                message = f"{function.name} reads its parameter {name} no more: it chose whether the loss is scaled"
-                yield review.doubt(change.after, function.node, "AMP532", name, message, "look")
 
 
 def _replaced(review: Review, change: Change) -> Iterator[Doubt]:
@@ -116,10 +98,6 @@ def _made_enabled(review: Review, module: Module, stmt: ast.stmt) -> bool | None
         return None
     enabled = argument(value, "enabled", GRAD_SCALER[name])
     return not (isinstance(enabled, ast.Constant) and not enabled.value)
-
-
-def _read(function: Function) -> set[str]:
-    return {n.id for n in syntax.walk(function.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:

@@ -45,6 +45,15 @@ def atoms(formula: Formula) -> set[str]:
     return found
 
 
+def plain(formula: Formula) -> Formula:
+    """A flag and the parameter of the same name that it is handed on as are one: `fp16` and `args.fp16`."""
+    if isinstance(formula, str):
+        return formula.lstrip(".")
+    if isinstance(formula, tuple):
+        return (formula[0], *(plain(part) for part in formula[1:]))
+    return formula
+
+
 def example(formula: Formula) -> dict[str, bool] | None:
     """An assignment under which a formula holds, the fewest flags set otherwise than they most likely are; or None."""
     names = sorted(atoms(formula))

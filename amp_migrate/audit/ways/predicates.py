@@ -222,11 +222,18 @@ class Predicates:
         """The constants that an expression may be, where it is nothing else."""
         if isinstance(expr, ast.Name) and expr.id in place.filled:
             return None
-        if isinstance(expr, ast.Attribute) and self.program.is_self(place.scope, expr.value) is None:
-            return None  # an option: what is assigned to it somewhere is not all that it may be
+        if isinstance(expr, ast.Attribute) and self._option(expr, place):
+            return None  # what is assigned to it somewhere is not all that it may be
         if isinstance(expr, ast.Name) and self._given_option(place.scope, expr.id):
             return None
         return self.values.constants(place.scope, expr)
+
+    def _option(self, expr: ast.Attribute, place: Place) -> bool:
+        """Whether an attribute is an option, or a field that an object keeps one in."""
+        return self.program.is_self(place.scope, expr.value) is None or any(
+            isinstance(value, ast.Attribute) and self.program.is_self(module.scope_of(value), value.value) is None
+            for module, value in self._given_fields(expr, place)
+        )
 
     def _given_option(self, scope: Scope, name: str) -> bool:
         """Whether a name is a parameter that some call fills with an option."""
@@ -251,6 +258,15 @@ class Predicates:
                 return None
             expr, place = found
         return None
+
+    def unseen(self, expr: ast.expr, place: Place) -> bool:
+        """Whether it is some variable on whose value the trail of an expression ends."""
+        for _ in range(DEPTH):
+            found = self._value(expr, place) if isinstance(expr, (ast.Name, ast.Attribute)) else None
+            if found is None:
+                break
+            expr, place = found
+        return isinstance(expr, ast.Name)
 
     def _constant(self, expr: ast.expr, place: Place) -> ast.Constant | None:
         for _ in range(DEPTH):
