@@ -97,6 +97,34 @@ class TestLightning:
         assert result.after is None
         assert [f.line for f in result.findings] == [3]
 
+    @pytest.mark.parametrize("use", ["print(given)", 'given["gpus"] = 2', "Trainer(**given, logger=False)"])
+    def test_a_dictionary_that_a_trainer_unpacks(self, use: str) -> None:
+        text = """
+            from pytorch_lightning import Trainer
+
+            given = dict(gpus=1, precision=16 if args.half else 32{level})
+            {use}
+            Trainer(**given)
+            """
+        after = text.replace("16 if", '"16-mixed" if')
+        result = check_rewrite(text.format(level=", amp_level=args.level", use=use), after.format(level="", use=use))
+        assert [(f.code, f.status) for f in result.findings] == [("AMP801", "done")]
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            "given = {'gpus': 1, 'amp_level': args.level}",
+            "given = dict(gpus=1)\nif args.half:\n    given['amp_level'] = args.level",
+            "given = dict(gpus=1, amp_level=args.level)\nshow(given)",
+            "given = dict(gpus=1, amp_level=args.level)\nshow(given['amp_level'])",
+            "given = dict(gpus=1)\nif args.half:\n    given = dict(gpus=1, amp_level=args.level)",
+        ],
+    )
+    def test_one_that_is_not_simply_the_trainers_is_reported(self, given: str) -> None:
+        text = f"from pytorch_lightning import Trainer\n\n{given}\ntrainer = Trainer(**given)\n"
+        assert check_manual(text, "AMP801").after is None
+        check_untouched(text.replace("Trainer", "Coach"))
+
     def test_a_read_of_what_the_trainer_no_longer_has_is_noted(self) -> None:
         result = rewrite("import pytorch_lightning as pl\n\nprint(self.trainer.amp_backend, args.amp_backend)\n")
         assert [(f.line, f.column, f.code, f.status) for f in result.findings] == [(3, 7, "AMP801", "note")]

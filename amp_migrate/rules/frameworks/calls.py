@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.spelled_out import other_uses
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.style import Style
@@ -77,17 +78,37 @@ def quoted(module: Module, text: str) -> str:
     return f"{quote}{text}{quote}"
 
 
-def named_settings(module: Module, names: Collection[str]) -> Iterator[tuple[ast.AST, str]]:
-    """Settings with a literal text, collected by name for a later call: dictionary entries, keys or attributes set."""
+def unpacked(module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """What a call unpacks by name: dictionaries, and for a variable all reads of it and what it is given."""
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            yield keyword.value
+            if isinstance(keyword.value, ast.Name):
+                yield from other_uses(module, keyword.value)
+                owner = module.scope_of(keyword.value).lookup(keyword.value.id)
+                for name in owner.bindings.get(keyword.value.id, ()) if owner is not None else ():
+                    stmt = module.parents.get(name)
+                    if isinstance(stmt, ast.Assign) and name in stmt.targets:
+                        yield stmt.value
+
+
+def named_settings(
+    module: Module, names: Collection[str], holders: Collection[ast.AST] = ()
+) -> Iterator[tuple[ast.AST, str]]:
+    """Settings with a literal text, collected by name for a later call: dictionary entries, keys or attributes set. With any
+    value where `holders` has the dictionary or the variable."""
     for node in module.of(ast.Call, ast.Dict, ast.Assign):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-            yield from ((k, str(k.arg)) for k in node.keywords if k.arg in names and _text(k.value))
+            held = node in holders
+            yield from ((k, str(k.arg)) for k in node.keywords if k.arg in names and (held or _text(k.value)))
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value in names and _text(value):
+                if isinstance(key, ast.Constant) and key.value in names and (node in holders or _text(value)):
                     yield key, str(key.value)
-        elif isinstance(node, ast.Assign) and _text(node.value):
+        elif isinstance(node, ast.Assign):
             for target in node.targets:
+                if not _text(node.value) and not (isinstance(target, ast.Subscript) and target.value in holders):
+                    continue
                 name = literal(target.slice) if isinstance(target, ast.Subscript) else getattr(target, "attr", None)
                 if name in names:
                     yield target, str(name)

@@ -11,8 +11,10 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.spelled_out import only_looks, other_uses
 from amp_migrate.rules.frameworks.calls import (
     belongs_to,
     calls_of,
@@ -21,6 +23,7 @@ from amp_migrate.rules.frameworks.calls import (
     literal,
     named_settings,
     quoted,
+    unpacked,
 )
 from amp_migrate.rules.migration import Output
 
@@ -82,10 +85,15 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         return
     if any(name in m.text and re.search(rf"\bclass[\s\\]+{name}\b", m.text) for m in project.modules for name in OWN):
         return
-    for call, _ in calls_of(project, module, TRAINER):
-        _trainer(project, module, call, options, output)
+    trainers = [call for call, _ in calls_of(project, module, TRAINER)]
     edits = output.edit(module)
-    for node, name in named_settings(module, SETTINGS[:2]):
+    for call in trainers:
+        _trainer(project, module, call, options, output)
+        made = _spelled_apart(module, call, trainers)
+        if made is not None and not edits.gone(made):
+            _trainer(project, module, made, options, output)
+    holders = {node for call in trainers for node in unpacked(module, call)}
+    for node, name in named_settings(module, SETTINGS[:2], holders):
         if not edits.gone(node):
             output.manual(
                 module,
@@ -138,6 +146,26 @@ def _trainer(project: Project, module: Module, call: ast.Call, options: Options,
         f"{' and '.join(map(str, names))} went with Lightning 2.0; precision={mixed} is autocast with a GradScaler{zero}",
         "look",
     )
+
+
+def _spelled_apart(module: Module, call: ast.Call, trainers: list[ast.Call]) -> ast.Call | None:
+    """The `dict(...)` that a Trainer unpacks, where nothing else reads of it what decides about precision."""
+    decide = {*SETTINGS, "precision", "plugins"}
+    given = [k.value for k in call.keywords if k.arg is None]
+    name = given[0] if len(given) == 1 and decide.isdisjoint(keywords(call)) else None
+    made = single_assignment(module, name) if isinstance(name, ast.Name) else name
+    if not isinstance(made, ast.Call) or ast.unparse(made.func) != "dict" or made.args:
+        return None
+    for use in other_uses(module, name) if isinstance(name, ast.Name) else ():
+        parent = module.parents.get(use)
+        if isinstance(parent, ast.Subscript):
+            if literal(parent.slice) in (..., *decide):
+                return None
+        elif not only_looks(module, use) or (
+            isinstance(parent, ast.keyword) and module.parents[parent] not in trainers
+        ):
+            return None
+    return made
 
 
 def _alternatives(node: ast.expr) -> list[ast.expr]:
