@@ -146,3 +146,17 @@ def evaluate(x):
         return model(x)
 """
     assert said("", "print(evaluate(x))", also=also) == []
+
+
+@pytest.mark.parametrize(("between", "verdicts"), [("", []), ("        scores = model(x)\n", ["look"])])
+def test_a_way_without_any_backward_writes_nothing(between: str, verdicts: list[str]) -> None:
+    """`if not args.other:` around the backward: nothing is left for the step where that is left out."""
+    setting = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    old = HEAD.format(imports="from apex import amp", setting=setting, also="")
+    new = HEAD.format(imports="", setting='scaler = torch.amp.GradScaler("cuda")', also="")
+    first, scaled = SCALED.strip("\n").split("\n", 1)
+    old += f"{first}\n    if not other:\n{textwrap.indent(scaled, '    ')}\n{between}    optimizer.step()\n    scores = model(x)\n"
+    *region, scaled = AFTER.strip("\n").splitlines()
+    new += "\n".join([*region, "    if not other:", f"    {scaled}"]) + f"\n{between}"
+    new += "    scaler.step(optimizer)\n    scaler.update()\n    scores = model(x)\n"
+    assert [verdict for _, verdict in told(doubts(old, new), "AMP538")] == verdicts

@@ -528,6 +528,26 @@ def test_a_model_that_an_option_loads_anew_may_be_another() -> None:
     assert not found({"run.py": ANEW.replace("AGAIN", again).replace("LEVEL", "O1")}, after)
 
 
+@pytest.mark.parametrize("level", ["O2", "O3"])
+def test_a_model_that_the_branch_without_a_set_up_makes_is_not_made_anew(level: str) -> None:
+    made = """    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+    own = "\n".join(f"    {line}" for line in made.splitlines())
+    set_up = f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}", enabled=args.fp16)'
+    old = "    " + set_up.replace(level, "LEVEL")
+    before = ANEW.replace(
+        made + old, f"    if args.cpu:\n{own}\n    else:\n{own.replace('Net()', 'Net().cuda()')}\n        {set_up}"
+    )
+    after = NATIVE.replace(made, f"    if args.cpu:\n{own}\n    else:\n{own.replace('Net()', 'Net().cuda()')}\n")
+    assert set_up in before
+    after = after.replace("args.fp16", "ARGS").replace("ARGS", "args.fp16 and not args.cpu")
+    before, after = (
+        t.replace("AGAIN", "pass").replace("evaluate(model)", "evaluate(model, args)") for t in (before, after)
+    )
+    assert not found({"run.py": before}, {"run.py": after})
+
+
 KEPT = """
 import torch
 {imports}

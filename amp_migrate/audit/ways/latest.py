@@ -38,7 +38,7 @@ def perhaps_another(program: Program, setup: SetUp, ways: Iterable[Chain], chain
     is there before the set-up is none, given to it or not."""
     ways = list(ways)
     ran = _ran(program, chain, perhaps=True)
-    anew = [r for r in ran if not any(_until(way, r[0].module, r[1]) for way in ways)]
+    anew = [r for r in ran if not any(_never_after(way, r[0].module, r[1]) for way in ways)]
     return any(_is_another(program, setup, ways, [value]) for value in anew)
 
 
@@ -72,9 +72,9 @@ def _since(way: Chain, module: Module, value: ast.expr) -> bool:
     return any(may_follow(module, n, value) and not may_follow(module, value, n) for n in _beside(way, module, value))
 
 
-def _until(way: Chain, module: Module, value: ast.expr) -> bool:
-    """Whether a value is only made before a way comes to a set-up."""
-    return any(may_follow(module, value, n) and not may_follow(module, n, value) for n in _beside(way, module, value))
+def _never_after(way: Chain, module: Module, value: ast.expr) -> bool:
+    """Whether a value is not made any more once a way to a set-up is behind: it is before that, or in another branch."""
+    return any(not may_follow(module, n, value) for n in _beside(way, module, value))
 
 
 def _beside(way: Chain, module: Module, value: ast.expr) -> list[ast.AST]:
