@@ -98,6 +98,11 @@ def test_where_nothing_was_scaled_anyway(level: str) -> None:
     assert [d.verdict for d in told("args.fp16", CUDA, level)] == ["look"]  # the parameter is read no more
 
 
+def test_only_what_the_function_asks_is_named() -> None:
+    (found,) = told("args.fp16", CUDA, '"O2"', ("\ntrain(model", "\nif args.training:\n    train(model"))
+    assert "not scaled here where not fp16: under O2" in found.message
+
+
 def test_the_same_flag() -> None:
     assert [d.verdict for d in told("args.fp16", "args.fp16", '"O2"')] == ["look"]
 

@@ -93,8 +93,7 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
     near = both.around_of(module)
     for chain in side.chains.to(module, call):
         on = both.under_apex(chain, both.initialized_around(module)).going
-        given = plain(side.predicates.given(chain))
-        runs = conjunction([given, plain(on)])
+        runs = plain(conjunction([side.predicates.given(chain), on]))
         found = example(runs)
         if found is None:
             continue
@@ -106,7 +105,8 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
                     still.append(level)
                 elif scaled and not _unscaled_anyway(setup, level):
                     bare.append(level)
-        matter = {a: v for a, v in minimal(runs, found).items() if a in atoms(given)}
+        asked = atoms(plain(_locally(side, module, call, side.predicates.places(chain)[-1])))
+        matter = {a: v for a, v in minimal(runs, found).items() if a in asked}
         if (_variables(side, module, call, chain) - atoms(plain(on))) & set(matter):
             continue  # whose values are not seen: one may say the same as a flag of the set-up
         where = " and ".join(a if v else f"not {a}" for a, v in sorted(matter.items())[:3])
@@ -118,8 +118,8 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
             )
         if bare:
             parts.append(
-                f"under {_list(bare)} it trained without loss scaling, so that small float16 gradients were lost; now the loss "
-                "is scaled"
+                f"under {_list(bare)} it trained without loss scaling, so that small float16 gradients may have been lost; now the "
+                "loss is scaled"
             )
         if parts:
             message = (
