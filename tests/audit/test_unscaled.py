@@ -243,6 +243,28 @@ def test_a_variable_whose_value_is_not_seen() -> None:
     assert not [d for d in doubts(CLOSURE_BEFORE, CLOSURE_AFTER) if d.code == "AMP532"]
 
 
+def test_a_field_that_keeps_what_the_set_up_is_given() -> None:
+    swaps = [
+        ("def __init__(self, args):", "def __init__(self, model, optimizer, fp16=None):"),
+        ("self.fp16 = args.fp16", "self.fp16 = fp16"),
+        ("self.model = torch.nn.Linear(4, 4).cuda()", "self.model = model"),
+        ("self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)", "self.optimizer = optimizer"),
+        ('self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O2")', "pass"),
+    ]
+    start = """half = "O2"
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+SET_UP
+Trainer(model, optimizer, fp16=half).train(data)
+"""
+    set_up = "if half:\n    model, optimizer = amp.initialize(model, optimizer, opt_level=half)"
+    before, after = FIELD_BEFORE, FIELD_AFTER
+    for old, new in [*swaps, ("Trainer(parse()).train(data)\n", start)]:
+        before, after = before.replace(old, new), after.replace(old, new)
+    found = doubts(before.replace("SET_UP", set_up), after.replace("SET_UP", ""))
+    assert not [d for d in found if d.code == "AMP532"]
+
+
 def test_a_field_that_keeps_an_option_which_another_class_sets() -> None:
     """What another class gives a field of that name is not all that the option may be."""
     other = "class Data:\n    def __init__(self, args):\n        args.where = 'here'\n\n\nclass Trainer:"

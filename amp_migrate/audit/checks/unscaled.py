@@ -130,15 +130,11 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
 
 
 def _variables(side: Side, module: Module, call: ast.Call, chain: Chain) -> set[str]:
-    """The variables before a call whose values are not seen on a way there."""
+    """The variables that tests before a call come down to, and whose values are not seen on a way there."""
     place = side.predicates.places(chain)[-1]
-    tests = [test for test, _ in side.chains.tests(module, call)]
-    return {
-        name.id
-        for test in tests
-        for name in syntax.walk(test)
-        if isinstance(name, ast.Name) and side.predicates.unseen(name, place)
-    }
+    read = (n for test, _ in side.chains.tests(module, call) for n in syntax.walk(test))
+    ends = (side.predicates.unseen(n, place) for n in read if isinstance(n, (ast.Name, ast.Attribute)))
+    return {name for name in ends if name is not None}
 
 
 def _list(levels: Iterable[str]) -> str:

@@ -259,14 +259,14 @@ class Predicates:
             expr, place = found
         return None
 
-    def unseen(self, expr: ast.expr, place: Place) -> bool:
-        """Whether it is some variable on whose value the trail of an expression ends."""
+    def unseen(self, expr: ast.expr, place: Place) -> str | None:
+        """The variable, if it is one, on whose value the trail of an expression ends."""
         for _ in range(DEPTH):
             found = self._value(expr, place) if isinstance(expr, (ast.Name, ast.Attribute)) else None
             if found is None:
                 break
             expr, place = found
-        return isinstance(expr, ast.Name)
+        return expr.id if isinstance(expr, ast.Name) else None
 
     def _constant(self, expr: ast.expr, place: Place) -> ast.Constant | None:
         for _ in range(DEPTH):
