@@ -665,9 +665,9 @@ from apex import amp
 def predict(model, loader, scale, classify):
     found = []
     for x, y in loader:
-        features, pred = model(x)
+        features, prob = model(x)
         BETWEEN
-        found.extend(pred.cpu().numpy())
+        found.extend(prob.cpu().numpy())
     return found
 
 
@@ -687,14 +687,14 @@ predict(model, loader, None, True)
 @pytest.mark.parametrize(
     ("between", "written"),
     [
-        ("if scale:\n            pred = scale.back(pred)", "pred = scale.back(pred.float())"),
-        ("pred = torch.flip(pred, (0,))", "pred = torch.flip(pred.float(), (0,))"),
+        ("if scale:\n            prob = scale.back(prob)", "prob = scale.back(prob.float())"),
+        ("prob = torch.flip(prob, (0,))", "prob = torch.flip(prob.float(), (0,))"),
         (
-            "if scale:\n            pred = scale.back(y)",
-            "pred = scale.back(y)",
-        ),  # another value: nothing is known of pred
-        ("pred = scale.back(pred)", "pred = scale.back(pred)"),  # what is a tensor afterwards may have been none
-        ("if scale:\n            _, pred = model(scale.back(pred))", "_, pred = model(scale.back(pred))"),
+            "if scale:\n            prob = scale.back(y)",
+            "prob = scale.back(y)",
+        ),  # another value: nothing is known of prob
+        ("prob = scale.back(prob)", "prob = scale.back(prob)"),  # what is a tensor afterwards may have been none
+        ("if scale:\n            _, prob = model(scale.back(prob))", "_, prob = model(scale.back(prob))"),
     ],
 )
 def test_what_is_computed_from_an_output_under_its_own_name_is_computed_in_float32(between: str, written: str) -> None:

@@ -21,9 +21,9 @@ from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.table import BESIDE, Answer, Value
 
 # scalar: float32 without dimensions, which half times it does not become; number: of Python; host: no tensor, or one that NumPy
-# has; unknown: any of these, for what makes it is out of sight, or differs by the way.
+# has; either: half or integer, by the way; unknown: any of these, for what makes it is out of sight, or differs by the way.
 # "nothing" is said of what hangs on itself, while the rest of it is asked.
-Dtype = Literal["half", "float32", "scalar", "integer", "number", "host", "unknown", "nothing"]
+Dtype = Literal["half", "float32", "scalar", "integer", "number", "host", "either", "unknown", "nothing"]
 FLOAT32 = frozenset({"float32", "scalar"})
 MOST = 300  # steps of one question
 DESCRIPTIONS = frozenset("shape device dtype is_cuda requires_grad ndim".split())
@@ -137,6 +137,8 @@ class Dtypes:
         both = promoted(sides)
         if isinstance(node.op, ast.Pow) and both in ("half", "unknown"):
             return "float32"
+        if isinstance(node.op, (ast.Div, ast.Pow)) and both == "either":
+            return "unknown"
         return "float32" if isinstance(node.op, ast.Div) and both == "integer" else both
 
     def _all(self, node: ast.AST, answer: Answer) -> Dtype:
@@ -321,7 +323,7 @@ def promoted(found: Sequence[Dtype]) -> Dtype:
     found = [dtype for dtype in found if dtype != "nothing"] or found
     if "host" in found:
         return "host" if set(found) <= {"host", "number"} else "unknown"
-    order: tuple[Dtype, ...] = ("float32", "unknown", "half", "scalar", "integer", "number", "nothing")
+    order: tuple[Dtype, ...] = ("float32", "unknown", "either", "half", "scalar", "integer", "number", "nothing")
     return next((dtype for dtype in order if dtype in found), "unknown")
 
 
@@ -333,7 +335,9 @@ def joined(found: Iterable[Dtype]) -> Dtype:
             kinds.discard(less)
     if len(kinds) == 1:
         return kinds.pop()
-    return "half" if "half" in kinds else "scalar" if kinds == FLOAT32 else "unknown"
+    if kinds & {"half", "either"}:
+        return "either" if kinds & {"integer", "either"} else "half"
+    return "scalar" if kinds == FLOAT32 else "unknown"
 
 
 def _of_type(name: str) -> Dtype | None:

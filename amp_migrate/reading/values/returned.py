@@ -6,6 +6,7 @@ A model's forward may return a tensor, a list, a dict or an object that holds se
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
@@ -15,6 +16,8 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.calls import NONE
+from amp_migrate.reading.values.operations import KEEPING
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.table import Answer, Value
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
 
@@ -29,6 +32,8 @@ MAKERS = frozenset("cat stack zeros ones zeros_like ones_like einsum where exp s
 KEEPS = (FLOAT_METHODS | SHAPE_METHODS) - {"max", "min", "chunk", "split", "backward", "to", "cpu", "cuda", "select"}
 # torch and torch.nn.functional: what computes from a tensor given first.
 TAKES = frozenset(FLOAT_ARGUMENTS) | frozenset("argmax max min topk sort stft istft sum abs exp flatten".split())
+PLACES = re.compile(r"device|cuda|cpu|gpu|rank", re.IGNORECASE)  # what `.to` names that is no dtype
+DEPTH = 8  # bindings followed
 BUILDERS = frozenset("list dict tuple set zip sorted len int float str".split())
 
 
@@ -60,6 +65,25 @@ class Returns:
             for node in own_nodes(function.node.body)
             if isinstance(node, ast.Return) and node.value is not None
         ]
+
+    def handed(
+        self, module: Module, call: ast.Call, index: int, forwards: Iterable[Function] = (), length: int | None = None
+    ) -> list[ast.expr] | None:
+        """The arguments that a call gets back at a place of several things, in the dtype it gave them: `y` of
+        `logits, y = model(x, y)`. None where that may be anything else. `length`: of how many things."""
+        found: list[ast.expr] = []
+        for function in list(self.functions(module, call)) or forwards:
+            given = dict(self.project.arguments(function, call))
+            for value in (n.value for n in own_nodes(function.node.body) if isinstance(n, ast.Return)):
+                if not isinstance(value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in value.elts):
+                    return None
+                if length not in (None, len(value.elts)) or not -len(value.elts) <= index < len(value.elts):
+                    continue
+                names = _parameters(function, value.elts[index], DEPTH)
+                if not names or not names <= given.keys():
+                    return None
+                found += [given[name] for name in sorted(names)]
+        return found or None
 
     def forwards(self, module: Module, network: ast.expr) -> Iterator[Function]:
         """The forwards of the networks that a variable may hold."""
@@ -177,6 +201,30 @@ class Returns:
         if name.startswith("torch.nn.") and name.count(".") == 2:  # torch.nn.Linear
             return "other" if last in SEVERAL else "unknown" if last in HOLDERS else "tensor"
         return None if self.project.resolved.get(made) else "unknown"
+
+
+def _parameters(function: Function, node: ast.expr, depth: int) -> set[str]:
+    """The parameters whose dtype a value has for sure: `y` of `y.to(self.device).view(-1)`; none where it may have another."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        moved = node.func.attr == "to" and all(PLACES.search(ast.unparse(a)) for a in node.args) and not node.keywords
+        if not moved and node.func.attr not in KEEPING:
+            return set()
+        node = node.func.value
+    if not isinstance(node, ast.Name) or not depth or function.module.scope_of(node) is not function.scope:
+        return set()
+    found: set[str] = set()
+    for binding in reaching(function.scope, node):
+        stmt = function.module.statement(binding)
+        if isinstance(binding, ast.arg):
+            names = {binding.arg}
+        elif isinstance(stmt, ast.Assign) and all(isinstance(t, ast.Name) for t in stmt.targets):
+            names = _parameters(function, stmt.value, depth - 1)
+        else:
+            names = set()
+        if not names:
+            return set()
+        found |= names
+    return found
 
 
 def _loss(value: ast.Call) -> bool:

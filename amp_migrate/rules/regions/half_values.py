@@ -10,7 +10,7 @@ from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes
+from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes, parts
 from amp_migrate.reading.values.entries import appended, entries_in, entry_of, values_of_pair
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import INTEGERS, JOINING
@@ -31,6 +31,7 @@ OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|au
 # Names that say how many, or which: `mel_lengths` beside `mels`.
 NUMBER_NAMES = re.compile(r"(?:^|_)(?:len|lens|lengths?|ids?|idxs?|index|indices|counts?|sizes?)$", re.IGNORECASE)
 NO_TENSOR: frozenset[Dtype] = frozenset({"integer", "number", "host"})  # nothing that could be half
+MAY_BE_WHOLE: frozenset[Dtype] = frozenset({"integer", "either"})  # of what some return gives
 DEPTH = 8  # bindings followed
 JOINTS = frozenset(f"torch.{name}" for name in JOINING)
 
@@ -69,7 +70,9 @@ class HalfValues:
         if isinstance(node, ast.Name):
             return any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
         if isinstance(node, ast.Subscript):
-            return not self._upcast_entry(node) and self.may_be(node.value, outputs=outputs, depth=depth)
+            if (place := self._entry(node)) is not None and not self._may_be_half(*place, depth):
+                return False
+            return self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.Attribute):
             return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.BinOp):
@@ -88,13 +91,23 @@ class HalfValues:
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
 
-    def _upcast_entry(self, node: ast.Subscript) -> bool:
-        """Whether `outputs[1]` is, of what a model gave in a region, one that it computes in float32 there: a softmax."""
-        made, index = self._single(node.value), node.slice.value if isinstance(node.slice, ast.Constant) else None
-        if made is None or type(index) is not int or not self._upcasts or not self.is_output(made):
-            return False
+    def _entry(self, node: ast.expr) -> tuple[ast.Call, int] | None:
+        """The forward and the place of `outputs[1]`, of what a model gave."""
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+            return None
+        made, index = self._single(node.value), node.slice.value
+        if not isinstance(made, ast.Call) or type(index) is not int or not self.is_output(made):
+            return None
+        return made, index
+
+    def _may_be_half(self, made: ast.Call, index: int, depth: int) -> bool:
+        """Whether an entry of what a model gave may be half: no softmax, which a region computes in float32, no whole numbers,
+        and of what its forward only hands back, what may be half there."""
+        if (handed := self.m.regions.returns.handed(self.module, made, index, self._forwards)) is not None:
+            return any(self.may_be(argument, depth=depth - 1) for argument in handed)
         found = self.dtypes.entry(self.module, made, index, self._forwards)
-        return self.stands_inside(made) and bool(found) and found <= FLOAT32
+        upcast = self._upcasts and self.stands_inside(made) and found <= FLOAT32
+        return not found or not (upcast or found <= NO_TENSOR)
 
     def is_float32(self, node: ast.expr) -> bool:
         """Whether an expression is a float32 tensor with dimensions, by what is computed in the regions and out of them."""
@@ -129,7 +142,7 @@ class HalfValues:
         return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) else None
 
     def _gives(self, stmt: ast.stmt, name: str, outputs: bool, depth: int) -> bool:
-        if name in self.cast or stmt in self.float_stmts or self.given(stmt, name) not in ("half", "unknown"):
+        if name in self.cast or stmt in self.float_stmts or not self.may_give(stmt, name, depth):
             return False
         if not isinstance(stmt, ast.Assign):
             held = entries_in(stmt.target, stmt.iter, name) if isinstance(stmt, ast.For) else None
@@ -141,6 +154,12 @@ class HalfValues:
             return (
                 isinstance(first, ast.Name) and first.id == name and self.may_be(values, outputs=outputs, depth=depth)
             )
+        target, kept = stmt.targets[0], kept_from(stmt.value)
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(stmt.value, (ast.Tuple, ast.List)):
+            pairs = zip(target.elts, stmt.value.elts, strict=False)
+            return any(self.may_be(v, outputs=outputs, depth=depth) for t, v in pairs if ast.unparse(t) == name)
+        if isinstance(target, ast.Name) and isinstance(kept, ast.Name) and self._only_outputs(kept):
+            return self.may_be(kept, outputs=outputs, depth=depth)
         if outputs and "loss" in name.lower():
             return False  # losses are float32 in a region as well
         if not self._computed(stmt, name):
@@ -149,6 +168,11 @@ class HalfValues:
             # One of several: `loss, logits = outputs[:2]`.
             return self.may_be(stmt.value, outputs=outputs, depth=depth)
         return not outputs or self.may_be(stmt.value, outputs=True, depth=depth)
+
+    def _only_outputs(self, use: ast.Name) -> bool:
+        """Whether all that a name may hold is what models gave, or a part of it."""
+        reached = self.reaching(use)
+        return bool(reached) and all(isinstance(s, ast.Assign) and self.is_output(s.value) for s in reached)
 
     def _computed(self, stmt: ast.stmt, name: str) -> bool:
         """Whether a statement computes a name in a region, of this migration or of the program's own."""
@@ -165,6 +189,17 @@ class HalfValues:
         forward = isinstance(stmt, ast.Assign) and self.m.regions.is_forward(self.module, stmt.value)
         found = self.dtypes.given(self.module, stmt, name, self._forwards if forward else ())
         return "unknown" if found in FLOAT32 and not (self._upcasts and self.stands_inside(stmt)) else found
+
+    def may_give(self, stmt: ast.stmt, name: str, depth: int = DEPTH) -> bool:
+        """Whether what a statement gives a name may be half. What a forward only hands back is what it was given."""
+        if self.given(stmt, name) not in ("half", "either", "unknown"):
+            return False
+        if not isinstance(stmt, ast.Assign) or not self.is_output(stmt.value) or not isinstance(stmt.value, ast.Call):
+            return True
+        for index, length in [(i, n) for target in stmt.targets for part, i, n in parts(target) if part == name]:
+            handed = self.m.regions.returns.handed(self.module, stmt.value, index, self._forwards, length)
+            return handed is None or any(self.may_be(argument, depth=depth - 1) for argument in handed)
+        return True
 
     def is_tensor(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether what may be half is certainly one floating tensor: no part of several things, which may be indices."""
@@ -188,7 +223,7 @@ class HalfValues:
         if not isinstance(node, ast.Call):
             return False
         if self.is_output(node):
-            whole = "integer" in self.dtypes.single(self.module, node)
+            whole = MAY_BE_WHOLE & self.dtypes.single(self.module, node)
             return not whole and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
         last = called_name(node)
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
@@ -290,10 +325,18 @@ class HalfValues:
         parts = [b for b in bound if isinstance(b.targets[0], ast.Tuple) and self._several(b.value)]
         if parts and NUMBER_NAMES.search(name):
             return True
-        if not parts or OUTPUT_NAMES.search(name):
+        either = any(self.given(b, name) == "either" for b in bound)
+        if not either and (not parts or OUTPUT_NAMES.search(name)):
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
         return not any(_shows_floating(self.module, n) for n in uses)
+
+
+def kept_from(node: ast.expr) -> ast.expr:
+    """What an expression takes its dtype from: `x` of `x.detach().view(-1)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UNCHANGED:
+        return kept_from(node.func.value)
+    return kept_from(node.value) if isinstance(node, ast.Attribute) and node.attr == "data" else node
 
 
 def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:

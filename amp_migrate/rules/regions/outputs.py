@@ -20,8 +20,8 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, wanted
 from amp_migrate.rules.regions.casting import WHOLE_WORDS
-from amp_migrate.rules.regions.half_values import NUMBER_NAMES, HalfValues, is_upcast
-from amp_migrate.rules.regions.to_host import bindings, inside_of
+from amp_migrate.rules.regions.half_values import MAY_BE_WHOLE, NUMBER_NAMES, HalfValues, is_upcast
+from amp_migrate.rules.regions.to_host import bindings, inside_of, read_as
 from amp_migrate.writing.edits import Edits
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -134,7 +134,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
             continue
         if m.regions.forwards.by_method(module, value) or m.regions.returns.of(module, value) != "tensor":
             continue
-        if "integer" in m.project.once(Dtypes).single(module, value) or is_upcast(m, module, value):
+        if MAY_BE_WHOLE & m.project.once(Dtypes).single(module, value) or is_upcast(m, module, value):
             continue
         m.edit(module).insert("after", value, ".float()")
         m.output.note(
@@ -145,7 +145,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
 def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Name]) -> bool:
     """Whether a value is certainly one floating tensor: the model's forward returns one, or a use shows it. A list has no
     `.float()`, and a model may return one as well."""
-    if "integer" in m.project.once(Dtypes).single(module, value):
+    if MAY_BE_WHOLE & m.project.once(Dtypes).single(module, value):
         return False
     returned = m.regions.returns.of(module, value)
     return returned == "tensor" or (returned == "unknown" and _shows(m, module, uses))
@@ -198,7 +198,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
         target = stmt.targets[0]
         half = HalfValues(m, found, inside, cast)
         names = [e.id for e in ast.walk(target) if isinstance(e, ast.Name)]
-        for name in [n for n in names if half.given(stmt, n) in ("half", "unknown")]:
+        for name in [n for n in names if half.may_give(stmt, n)]:
             uses = _read_after(found.scope, name, stmt)
             last = _last_line(found, name, stmt, inside)
             uses = [n for n in uses if last is not None and n.lineno <= last]
@@ -210,8 +210,12 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                     edits.insert("after", entry, ".float()")
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
                 continue
+            # What may hold whole numbers is not cast: where it goes to the CPU, its doubt is said there.
+            doubtful = half.may_be_whole(name) and held(module, uses) != "float"
+            outside = [n for n in outside if not doubtful or read_as(module, n) not in ("cpu", "numpy")]
             if (
                 isinstance(target, ast.Tuple)
+                and not doubtful
                 and all(_tensor_use(module, n) for n in outside)
                 and _shows(m, module, uses)
             ):
@@ -223,7 +227,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 several = whole or held(module, uses) in ("list", "other", "odd")
                 kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
                 message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
-                if NUMBER_NAMES.search(name) or WHOLE_WORDS.search(name):
+                if doubtful or NUMBER_NAMES.search(name) or WHOLE_WORDS.search(name):
                     message += ", unless it holds whole numbers"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message, about=name)
 

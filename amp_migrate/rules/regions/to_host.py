@@ -17,7 +17,7 @@ from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
 from amp_migrate.rules.regions.casting import ROUNDING, function_of, named_floating, unrounded, write_float
-from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues
+from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, kept_from
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
@@ -92,8 +92,8 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             continue
         if isinstance(current, ast.Name) and half.may_be_whole(current.id) and not methods & ROUNDING:
             message = (
-                f"{current.id} may be float16 for NumPy, where O1 made it float32: .float() keeps it, unless it holds whole "
-                "numbers"
+                f"{current.id} may be float16 for NumPy, where O1 made it float32: .float() keeps it, unless it holds "
+                "whole numbers"
             )
             m.output.note(module, node, "AMP504", "Tensor.cpu", message, about=current.id)
             continue
@@ -128,16 +128,16 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
         value = node.func.value
         if not half.may_be(value, outputs=True) or {value, unrounded(module, value)} & edits.insertions.keys():
             continue
-        read = _read_as(module, node)
-        root = ast.unparse(_kept(unrounded(module, value)))
-        if half.is_tensor(value) or named_floating(module, _kept(unrounded(module, value))):
-            if read not in SAME_VALUES - ({"numpy"} if not isinstance(_kept(value), ast.Name) else set()):
+        read = read_as(module, node)
+        root = ast.unparse(kept_from(unrounded(module, value)))
+        if half.is_tensor(value) or named_floating(module, kept_from(unrounded(module, value))):
+            if read not in SAME_VALUES - ({"numpy"} if not isinstance(kept_from(value), ast.Name) else set()):
                 write_float(edits, half, unrounded(module, value))
                 stmt = module.statement(node)
-                if isinstance(stmt, ast.Assign) and _kept(stmt.value) is node:
+                if isinstance(stmt, ast.Assign) and kept_from(stmt.value) is node:
                     half.float_stmts.add(stmt)
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
-        elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(_kept(value), ast.Name)):
+        elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(kept_from(value), ast.Name)):
             message = f"O1 made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
             handed = read != "numpy" and half.may_be_whole(root)
             if handed:
@@ -145,17 +145,10 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
             m.output.note(module, node, "AMP504", "Tensor.cpu", message, "review" if handed else "look", root)
 
 
-def _kept(node: ast.expr) -> ast.expr:
-    """What an expression takes its dtype from: `x` of `x.detach().view(-1)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UNCHANGED:
-        return _kept(node.func.value)
-    return _kept(node.value) if isinstance(node, ast.Attribute) and node.attr == "data" else node
-
-
-def _read_as(module: Module, node: ast.expr) -> str:
+def read_as(module: Module, node: ast.expr) -> str:
     """The method that a value ends in: `item` of `x.detach().item()`."""
     outer = module.parents.get(node)
     call = module.parents.get(outer) if isinstance(outer, ast.Attribute) else None
     if not isinstance(outer, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not outer:
         return ""
-    return _read_as(module, call) if outer.attr in UNCHANGED else outer.attr
+    return read_as(module, call) if outer.attr in UNCHANGED else outer.attr
