@@ -121,3 +121,13 @@ def test_what_the_caller_computed_in_a_region_is_half_where_it_is_handed_back() 
     taken = "logits, z, best = model(x, y)\n_, again, _ = model(x, logits)\n"
     taken += "seen.append(again.cpu().numpy().sum() * 0.0)\nlabels = places = []"
     assert any(m.startswith("again") for m in told(program(taken)))
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [('"O1"', "O1"), ('"O2"', "O2"), ('"O3"', "O3"), ('"O2" if x else "O0"', "O2"), ('"O2" if x else "O1"', "Apex")],
+)
+def test_the_level_that_is_asked_for_is_named(level: str, said: str) -> None:
+    source = program(TAKEN[0], "logits").replace('"O2"', level)
+    (message,) = told(source)
+    assert f"where {said} made it float32" in message

@@ -50,6 +50,12 @@ def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -
     _arrays(m, found.scope.module, found, half)
 
 
+def _level(m: Migration) -> str:
+    """The one level that is asked for of those that leave something half; Apex, where there are several."""
+    levels = frozenset[str]().union(*map(opt_levels, m.unit.inits)) - {"O0"}
+    return next(iter(levels)) if len(levels) == 1 else "Apex"
+
+
 def inside_of(module: Module, node: ast.AST, inside: set[ast.stmt]) -> bool:
     """Whether a node stands in one of some statements."""
     return any(a in inside for a in (node, *module.ancestors(node)))
@@ -92,7 +98,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             continue
         if isinstance(current, ast.Name) and half.may_be_whole(current.id) and not methods & ROUNDING:
             message = (
-                f"{current.id} may be float16 for NumPy, where O1 made it float32: .float() keeps it, unless it holds "
+                f"{current.id} may be float16 for NumPy, where {_level(m)} made it float32: .float() keeps it, unless it holds "
                 "whole numbers"
             )
             m.output.note(module, node, "AMP504", "Tensor.cpu", message, about=current.id)
@@ -138,7 +144,7 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
                     half.float_stmts.add(stmt)
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
         elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(kept_from(value), ast.Name)):
-            message = f"O1 made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
+            message = f"{_level(m)} made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
             handed = read != "numpy" and half.may_be_whole(root)
             if handed:
                 message += ", unless it holds whole numbers; code that reads memory as float32 fails silently on halves"
