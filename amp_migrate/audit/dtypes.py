@@ -16,6 +16,8 @@ FLOAT_BOTH = frozenset(
 # On autocast's list only, respectively O1's only.
 FLOAT_NATIVE = frozenset("huber_loss logsumexp log1p cdist pdist".split())
 FLOAT_APEX = frozenset("std var gelu grid_sample".split())
+# Autocast runs these, of what is on O1's list alone, in the wider dtype of the first two that they are given.
+PROMOTED = frozenset({"grid_sample"})
 # `F.softmax` was on O1's list; `torch.softmax` and `x.softmax` were not. Autocast has all of them.
 SOFTMAX = frozenset({"softmax", "log_softmax"})
 # Run in half in both.

@@ -141,6 +141,20 @@ def test_o1_resampled_in_float32() -> None:
     assert not found("O1", "p = F.interpolate(out.float(), scale_factor=2, mode='bilinear')")
 
 
+def test_resampled_in_the_wider_dtype_in_a_region() -> None:
+    """Autocast promotes there: of float32 points, or of what is not known, nothing half comes."""
+    now = "with torch.autocast('cuda', dtype=torch.float16):\n        p = F.grid_sample(GIVEN)"
+    for given in (
+        "out, torch.rand(1, 2, 2, 2)",
+        "out.float(), out",
+        "out, 2 * y - 1",
+        "out, grid=torch.rand(1, 2, 2, 2)",
+    ):
+        assert not found("O2", f"p = F.grid_sample({given})", now.replace("GIVEN", given))
+    (doubt,) = found("O2", "p = F.grid_sample(out, out)", now.replace("GIVEN", "out, out"))
+    assert "grid_sample is computed in it" in doubt.message
+
+
 def test_through_a_list_of_lambdas() -> None:
     flips = "for flip in (lambda v: v, lambda v: torch.rot90(v, 1, (2, 3))):\n        "
     (doubt,) = found("O1", flips + "p = F.interpolate(flip(out), scale_factor=2, mode='bilinear')")

@@ -180,6 +180,7 @@ class Operations:
             return given[0].entry() if given and last in known.STACKING else UNKNOWN
         if "out" in named and given:
             self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
+        given = [*given, named["grid"]] if last in known.PROMOTED and "grid" in named else given
         return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
@@ -208,6 +209,7 @@ class Operations:
         if name == "cpu" and self.patches and now in HALVES:
             was = "float"
         kept = any(v.kept for v in given)
+        widened = name in known.PROMOTED and not all(v.half for v in given[:2])
         if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
             if name in known.HALF_BOTH | known.HALF_NATIVE:
                 if self.product(expr, name, given, kept):
@@ -220,9 +222,9 @@ class Operations:
                 return Value(was, "float", origin=origin, kept=kept, single=_whole(expr, name))
             if name in known.FLOAT_APEX and self.patches:
                 was = "float"
-                if now == "half" and (name != "grid_sample" or all(v.now == "half" for v in given[:2])):
+                if now == "half" and not widened:
                     self.tell("narrow", expr, first, name)
-            if name in known.SENSITIVE and not self.halves.below and not _picks(expr):
+            if name in known.SENSITIVE and not widened and not self.halves.below and not _picks(expr):
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
             keeps = Value(was, now, host=host, origin=origin, kept=kept, narrowed=narrowed(given))
