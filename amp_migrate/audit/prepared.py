@@ -101,7 +101,9 @@ class Prepared:
                 if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
                     continue
                 after = change.back.get(module.statement(call))
-                if (after is None or self.counterpart_in(after, call) is None) and not self._cast_back(module, call, func):
+                if (after is None or self.counterpart_in(after, call) is None) and not self._cast_back(
+                    module, call, func
+                ):
                     found.append(SetUp(module, call, ".half", frozenset({"O3"}), True, (func.value,), None))
         return found
 
