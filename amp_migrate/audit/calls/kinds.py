@@ -9,7 +9,6 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.unset.given import Given
-from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
 
@@ -145,7 +144,7 @@ class KindsOf:
         if isinstance(expr, ast.Name) and (given := self._given(scope, expr.id, depth)) is not None:
             return given
         found: set[Kinds] = set()
-        for origin in in_order(self.values.origins(scope, expr)):
+        for origin in self.values.origins(scope, expr):
             if self._by_default and origin.kind == "parameter":
                 continue
             if origin.path or origin.kind in ("unknown", "parameter") or not isinstance(origin.node, ast.expr):
@@ -183,7 +182,7 @@ class KindsOf:
         if self.values.fields(expr.attr):
             return None
         result: Kinds | None = frozenset()
-        for origin in in_order(self.values.origins(scope, expr.value)):
+        for origin in self.values.origins(scope, expr.value):
             call = origin.node
             if (
                 not isinstance(call, ast.Call)

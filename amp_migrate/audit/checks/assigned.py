@@ -28,7 +28,6 @@ from amp_migrate.audit.unset.no_longer import no_longer_given
 from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
-from amp_migrate.audit.values.origins import in_order
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (
@@ -209,7 +208,7 @@ def _own_class(review: Review, body: Body, name: str, attribute: str) -> bool:
     owners = {cls for cls in given if cls is not None}
     if not owners:
         return False
-    for origin in in_order(review.values_after.origins(body.scope, ast.Name(name, ast.Load()))):
+    for origin in review.values_after.origins(body.scope, ast.Name(name, ast.Load())):
         if isinstance(origin.node, ast.Call) and not origin.path:
             for made in review.after.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False):
                 if isinstance(made, Class) and not owners.isdisjoint(review.after.family(made)):

@@ -17,7 +17,6 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.review import Review, calls_of
-from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
@@ -140,7 +139,7 @@ def _chosen(both: Mixed) -> Iterator[tuple[Module, ast.AST]]:
                 isinstance(call.func, (ast.Subscript, ast.Name))
                 and program.dotted(module.scope_of(call), call.func) is None
             ):
-                for origin in in_order(values.origins(module.scope_of(call), call.func)):
+                for origin in values.origins(module.scope_of(call), call.func):
                     node = origin.node
                     if isinstance(node, ast.Attribute) and node.attr == "BCELoss":
                         yield module, call

@@ -20,7 +20,6 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import CLASS_TESTS, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, mentions
-from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
@@ -198,7 +197,7 @@ def _names(program: Program, values: Values, scope: Scope, expr: ast.expr) -> se
         return {f"{name.partition('.')[0]}.{name.rpartition('.')[2]}"}
     found: set[str] = set()
     if isinstance(expr, (ast.Name, ast.Attribute)):
-        for origin in in_order(values.origins(scope, expr)):
+        for origin in values.origins(scope, expr):
             if isinstance(origin.node, (ast.Tuple, ast.List, ast.Set)):
                 found |= _names(program, values, origin.module.scope_of(origin.node), origin.node)
     return found

@@ -15,7 +15,6 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument, identities
-from amp_migrate.audit.values.origins import in_order
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP231: see `stepping.py`
@@ -84,7 +83,7 @@ def _steps(change: Change) -> Iterator[tuple[ast.Call, ast.expr]]:
 def _has_groups(review: Review, module: Module, holder: ast.expr) -> bool:
     """Whether what holds an optimizer is seen to have `param_groups` itself, or may give all that the held one has."""
     classes: list[Class] = []
-    for origin in in_order(review.values_before.origins(module.scope_of(holder), holder)):
+    for origin in review.values_before.origins(module.scope_of(holder), holder):
         if isinstance(origin.node, ast.Call):
             made = review.before.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False)
             classes += [d for d in made if isinstance(d, Class)]

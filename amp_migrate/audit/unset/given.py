@@ -14,7 +14,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.unset.places import Body, below, place_of, root
-from amp_migrate.audit.values.origins import Origin, in_order
+from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Given:
     def _parsers(self, scope: Scope, expr: ast.expr, depth: int = 0) -> frozenset[ast.AST] | None:
         """The calls of ArgumentParser that a parser, or a group of one, was made by; None where that is not known."""
         made: set[ast.AST] = set()
-        for origin in in_order(self.values.origins(scope, expr)):
+        for origin in self.values.origins(scope, expr):
             call = origin.node
             if not isinstance(call, ast.Call) or depth > 4:
                 return None
