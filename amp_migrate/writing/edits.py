@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
 from amp_migrate.reading.program.module import Module
@@ -193,7 +193,7 @@ class Edits:
             edit.codes = [said(code) for code in edit.codes]
         for block in (self.before, self.after):
             block.update({stmt: [said(code) for code in codes] for stmt, codes in block.items()})
-        self.wraps = [Wrap(w.first, w.last, said(w.header)) for w in self.wraps]
+        self.wraps = [replace(w, header=said(w.header)) for w in self.wraps]
 
     def copy(self) -> Edits:
         """The same edits, to come back to."""

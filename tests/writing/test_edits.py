@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 
@@ -238,3 +238,12 @@ def test_code_within_an_f_string_does_not_end_it(before: str, after: str) -> Non
     argument = next(n for n in ast.walk(edits.module.tree) if isinstance(n, ast.Constant) and n.value == 1)
     edits.replace(argument, "'a'" if before.startswith("print(f'") else '"a"')
     check(edits, after)
+
+
+@pytest.mark.parametrize("keyword", ["with", "if"])
+def test_emitted_text_is_reworded_wherever_it_stands(keyword: Literal["with", "if"]) -> None:
+    edits = edits_of("a = 1\nb = f(old)\nc = 3 + d\n")
+    edits.wrap(statement(edits, 2), statement(edits, 2), "asks(old) and cold", keyword)
+    edits.replace(first(edits, ast.BinOp), "old")
+    edits.reword({"old": "new"})
+    check(edits, f"a = 1\n{keyword} asks(new) and cold:\n    b = f(old)\nc = new\n")
