@@ -144,6 +144,18 @@ class TestGitignore:
         assert sorted(shown(discover(["."]))) == committed
         assert shown(discover(["models/deep"])) == ["models/deep/net.py"]
 
+    def test_what_is_committed_is_read_in_a_project_below_the_repository_and_in_a_repository_below(self) -> None:
+        write_tree(Path(), {"part/pyproject.toml": "", "part/.gitignore": "models/\n", ".gitignore": "gen/\n"})
+        tree(
+            "part/models/net.py", "part/models/left.py", "part/gen/a.py", "inner/models/net.py", "inner/models/left.py"
+        )
+        write_tree(Path(), {"inner/.gitignore": "models/\n"})
+        for repository, file in ((".", "part/models/net.py"), ("inner", "models/net.py")):
+            subprocess.run(["git", "init", "-q", repository], check=True)
+            subprocess.run(["git", "-C", repository, "add", "-f", file], check=True)
+        assert sorted(shown(discover(["part"]))) == ["part/gen/a.py", "part/models/net.py"]
+        assert sorted(shown(discover(["."]))) == ["inner/models/net.py", "part/models/net.py"]
+
     def test_a_repositorys_configuration_starts_nothing(self) -> None:
         write_tree(Path(), {".gitignore": "models/\n"})
         tree("models/net.py")

@@ -177,7 +177,7 @@ class _Walk:
         self.found = found
         self.apart = apart
         self.below = below  # the paths of the run: what links lead to may be written there
-        self.kept: dict[str, frozenset[str]] = {}  # by repository
+        self.kept: dict[str, frozenset[str]] = {}  # by the folder in which git was asked
         above = _ancestors(os.path.realpath(root))
         # "Unless named": what the named folder itself lies in is not a reason to skip below it.
         self.in_environment = any(map(is_environment, above)) or any(
@@ -269,17 +269,14 @@ class _Walk:
     def _skipped(self, path: str, is_folder: bool, rules: tuple[Rules, ...]) -> bool:
         if self.exclude and is_ignored(self.exclude, path, is_folder):
             return True
-        return bool(rules) and is_ignored(rules, path, is_folder) and path not in self._kept(rules)
+        return bool(rules) and is_ignored(rules, path, is_folder) and not self._is_kept(path, rules)
 
-    def _kept(self, rules: tuple[Rules, ...]) -> frozenset[str]:
-        """What git keeps although one of some rules names it."""
-        root = next((r.base.rstrip(os.sep) for r in rules if os.path.exists(os.path.join(r.base, ".git"))), None)
-        root = root or project_root(rules[-1].base)
-        if root is None or not os.path.exists(os.path.join(root, ".git")):
-            return frozenset()
-        if root not in self.kept:
-            self.kept[root] = kept_although_ignored(root)
-        return self.kept[root]
+    def _is_kept(self, path: str, rules: tuple[Rules, ...]) -> bool:
+        """Whether git keeps what one of some rules names: asked where the outermost of them stand, and of repositories below."""
+        folders = {r.base for r in rules if r is rules[-1] or os.path.exists(os.path.join(r.base, ".git"))}
+        for folder in folders - self.kept.keys():
+            self.kept[folder] = kept_although_ignored(folder.rstrip(os.sep))
+        return any(path in self.kept[folder] for folder in folders)
 
     def _unwanted_folder(self, entry: os.DirEntry[str]) -> bool:
         name, path = entry.name, entry.path
