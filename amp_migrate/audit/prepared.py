@@ -101,23 +101,23 @@ class Prepared:
                 if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
                     continue
                 after = change.back.get(module.statement(call))
-                if (after is None or self.counterpart_in(after, call) is None) and not self._cast_back(
-                    module, call, func
-                ):
+                gone = after is None or self.counterpart_in(after, call) is None
+                if gone and not self._cast_back(module, call, func.value):
                     found.append(SetUp(module, call, ".half", frozenset({"O3"}), True, (func.value,), None))
         return found
 
-    def _cast_back(self, module: Module, call: ast.Call, half: ast.Attribute) -> bool:
+    def _cast_back(self, module: Module, half: ast.Call, model: ast.expr) -> bool:
         """Whether initialize is given the model further down wherever it was made half: at O0 it made that float32 again, and
         at any other level it refused it."""
-        around, model = module.function_around(call), frozenset(self._objects(module, half.value))
+        around, objects = module.function_around(half), frozenset(self._objects(module, model))
+        asked = conditions(module, module.statement(half))
         return any(
             s.module is module
             and s.name == INITIALIZE
             and module.function_around(s.call) is around
-            and s.call.lineno > call.lineno
-            and {*conditions(module, module.statement(s.call))} <= {*conditions(module, module.statement(call))}
-            and not model.isdisjoint(i for m in s.models for i in self._objects(module, m))
+            and s.call.lineno > half.lineno
+            and {*conditions(module, module.statement(s.call))}.issubset(asked)
+            and not objects.isdisjoint(i for m in s.models for i in self._objects(module, m))
             for s in self.all_setups
         )
 

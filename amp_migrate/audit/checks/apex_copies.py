@@ -105,9 +105,7 @@ class Copies(Passes):
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
         scaled = [b for b in bodies if _any(b, SCALING)]
-        if (
-            scaled
-        ):  # where the other branch goes backward by itself, Apex is off in it; without any, no step writes a thing
+        if scaled:  # Apex is off where the other branch goes backward by itself; without any, no step writes a thing
             bodies = [b for b in bodies if b in scaled or (b and not _any(b, "backward"))]
         super()._either(at, bodies)
 

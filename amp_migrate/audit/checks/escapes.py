@@ -125,9 +125,8 @@ class _Found:
         where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line
         where = detail if kind in ONCE else where
         inside = function.qualname if function is not None and kind not in ONCE else ""
-        origin = (
-            value.origin if kind in RAISING or verdict == "refuse" else ""
-        )  # one .float() serves all that come there
+        apart = kind in RAISING or verdict == "refuse"  # else one .float() serves all that come there
+        origin = value.origin if apart else ""
         key = (module.path, inside, kind, origin, where)
         if message and key not in self.places:
             self.places.add(key)

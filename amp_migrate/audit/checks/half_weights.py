@@ -37,9 +37,8 @@ CODES = (
     ),
 )
 ASKED = frozenset({"to_fp16", "to_half", "half", "fp16_params", "use_half", "convert_to_fp16"})
-FACTORIES = frozenset(
-    f"torch.{n}" for n in "randn rand zeros ones empty normal".split()
-)  # float32 unless told otherwise
+# Of torch's, float32 unless told otherwise, whatever they are given.
+FACTORIES = frozenset(f"torch.{n}" for n in "randn rand zeros ones empty normal".split())
 OF_MODULES = frozenset(
     "parameters named_parameters train eval state_dict load_state_dict named_modules modules zero_grad children".split()
 )

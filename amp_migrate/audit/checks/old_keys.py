@@ -49,18 +49,17 @@ def _asked(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
 
 def _asked_still(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
     """What asks a checkpoint for the old entry elsewhere: around a set-up, for a switch. No new file has it."""
-    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
+    loads = {call for _, call in calls_on_scaler(review, "load_state_dict")}
+    for module in _naming(review, gone):
         for node in syntax.walk(module.tree):
             key = node.value if isinstance(node, ast.Constant) else None
             asks, holder = _asks(module, node)
             if key not in gone or asks is None or holder is None or _for_either(module, asks, saved):
                 continue
-            loads = {c for m, c in calls_on_scaler(review, "load_state_dict") if m is module}
             around = next((a for a in module.ancestors(asks) if isinstance(a, (ast.If, ast.IfExp))), None)
             if around is not None and any(c in loads for c in syntax.walk(around)):
                 continue  # see `_asked`
-            made = {review.values_after.maker(o) for o in review.values_after.of(module, holder)}
-            if "torch.load" in made:
+            if _is_file(review, module, holder):
                 message = f'{syntax.text(asks)} asks for "{key}", which nothing saves any more: no file saved from now on has it'
                 level: Verdict = "refuse" if module.path in review.changes else "review"
                 yield review.doubt(module, asks, "AMP431", "amp.state_dict", message, level)
@@ -88,15 +87,14 @@ def _for_either(module: Module, asks: ast.expr, saved: set[str]) -> bool:
 
 def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
     """A checkpoint from which the entry is read under the old key, wherever that goes: new files have none."""
-    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
+    for module in _naming(review, gone):
         for node in syntax.walk(module.tree):
             if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
                 continue
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
             if key not in gone or _guarded(module, node, key) or _loaded(module, node):
                 continue
-            made = {review.values_after.maker(o) for o in review.values_after.of(module, node.value)}
-            if "torch.load" in made:
+            if _is_file(review, module, node.value):
                 what = f'{syntax.text(node)} is read here, and checkpoints are saved without "{key}" now: a KeyError'
                 yield review.doubt(module, node, "AMP431", "amp.state_dict", what)
 
@@ -128,7 +126,7 @@ def _removed_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
 
 def _passed_over(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
     """A loop over the entries of a checkpoint that tells one by the old key: the new one goes the way of all others."""
-    for module in (m for m in review.after.modules.values() if any(key in m.text for key in gone)):
+    for module in _naming(review, gone):
         for loop in syntax.every(module.tree, ast.For):
             if not syntax.text(loop.iter).endswith((".items()", ".keys()")):
                 continue
@@ -144,6 +142,16 @@ def _passed_over(review: Review, gone: set[str], saved: set[str]) -> Iterator[Do
                         f"stands under {listed(saved)} now, is taken for another entry. Name that, too"
                     )
                     yield review.doubt(module, test, "AMP431", "amp.state_dict", message, "review")
+
+
+def _naming(review: Review, gone: set[str]) -> Iterator[Module]:
+    """The files after whose text has one of the old keys."""
+    return (m for m in review.after.modules.values() if any(key in m.text for key in gone))
+
+
+def _is_file(review: Review, module: Module, holder: ast.expr) -> bool:
+    """Whether a mapping may be what `torch.load` gave."""
+    return "torch.load" in {review.values_after.maker(o) for o in review.values_after.of(module, holder)}
 
 
 def _loaded(module: Module, node: ast.AST) -> bool:

@@ -27,9 +27,8 @@ class Actions(Losses):
         self.asked = Asked(bodies, machine)
         self._of: dict[tuple[ast.AST, int, frozenset[Ident]], list[Ident]] = {}
         self._divides: dict[ast.AST, bool] = {}
-        self._losses: dict[
-            tuple[ast.expr, frozenset[Ident], int, int], list[Ident]
-        ] = {}  # the optimizers of their models
+        # The optimizers of the models that losses are computed of.
+        self._losses: dict[tuple[ast.expr, frozenset[Ident], int, int], list[Ident]] = {}
 
     def _act(self, env: Env, action: Action, facts: Facts, state: State) -> Iterable[Reached]:
         scope = action.module.scope_of(action.node)

@@ -12,7 +12,7 @@ from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
 from amp_migrate.audit.values.origins import Origin
 
 DEPTH = 4
-DETACHED = frozenset({"detach", "item", "numpy", "tolist"})
+DETACHED = frozenset({"detach", "item", "numpy", "tolist"})  # what hands no gradient on
 
 
 class Parameters:

@@ -13,11 +13,11 @@ from amp_migrate.audit.sites.writers import without_gradients
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.machine import Machine, State
 from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref, one_object
+from amp_migrate.audit.stepping.parameters import DETACHED
 from amp_migrate.audit.values.origins import Origin
 
 Entries = tuple[tuple[Bound, Ref], ...]
 RETURNED = "<returned>"  # the name of what a function gives back
-DETACHED = ("detach", "item")
 _TENSOR = frozenset(
     "sum mean norm pow max min abs exp log sigmoid view reshape item float size detach clone scale".split()
 )

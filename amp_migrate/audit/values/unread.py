@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 
 
@@ -19,7 +20,7 @@ def _unread(module: Module, scope: Scope, tensor: ast.expr) -> bool:
     if not isinstance(tensor, ast.Name) or scope.binder(tensor.id) is not scope:
         return False
     made = [b.value if isinstance(b, ast.Assign) else None for b in scope.bindings[tensor.id]]
-    if not all(isinstance(v, ast.Call) and ast.unparse(v.func).startswith("torch.") for v in made):
+    if not all(isinstance(v, ast.Call) and syntax.text(v.func).startswith("torch.") for v in made):
         return False  # it may be another name for what is read elsewhere
     reads = (n for n in module.loads.get(tensor.id, ()) if isinstance(n, ast.Name))
     own = ((n, module.parents.get(n)) for n in reads if module.scope_of(n).binder(tensor.id) is scope)

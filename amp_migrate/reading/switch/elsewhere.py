@@ -65,14 +65,11 @@ def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[st
     if other.is_module and there.is_function and not owner.is_module and _only_in_main(other, name):
         return False  # whoever imports the function has no such name
     mine_slot, other_slot = _slot(project, owner, name), _slot(project, other, name)
-    if project.origins([mine_slot]) & project.origins([other_slot]):
+    origins = project.origins([mine_slot])
+    if origins & project.origins([other_slot]):
         return True
     handed = run_by_variables.values_of(project, other_slot)  # all that is seen to be handed over
-    if (
-        handed
-        and all(project.origins([mine_slot]) & project.origins([slot]) for slot in handed if slot is not None)
-        and None not in handed
-    ):
+    if handed and all(slot is not None and origins & project.origins([slot]) for slot in handed):
         return True
     uncalled = other.is_function and not project.calls.get(project.functions[other.node])
     return uncalled and name in other.params and name in home.params and _may_have(other.module, name, fields)

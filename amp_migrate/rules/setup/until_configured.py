@@ -128,12 +128,10 @@ def _wanted(m: Migration, plan: ScalerPlan, home: Home, creator: Function) -> bo
     """Whether a method may read what its object keeps before, or without, the one that creates it."""
     if left_out(m.project, home):
         return True
-    methods = (m.project.functions.get(scope.node) for scope in plan.methods)
-    readers = [f for f in methods if f is not None and f.cls is not None and creator.cls is not None]
-    return any(
-        f.cls.shares_instances(creator.cls) and not _after(m, f, creator, frozenset())
+    cls, readers = creator.cls, (m.project.functions.get(scope.node) for scope in plan.methods)
+    return cls is not None and any(
+        f is not None and f.cls is not None and f.cls.shares_instances(cls) and not _after(m, f, creator, frozenset())
         for f in readers
-        if f.cls is not None and creator.cls is not None
     )
 
 
@@ -215,14 +213,8 @@ def _place_for(m: Migration, made: Function, creators: list[Function], own: list
     stored = {s.name for s in m.unit.optimizer_slots}
     body = [s for s in made.scope.body if not isinstance(s, (ast.Return, ast.Raise))] or made.scope.body
     creating = {a for anchor in own for a in (anchor, *made.module.ancestors(anchor))}
-    first = next(
-        (
-            i
-            for i, stmt in enumerate(body)
-            if stmt in creating or any(_leads_to(m, made.module, stmt, creator) for creator in creators)
-        ),
-        len(body),
-    )
+    makes = (s in creating or any(_leads_to(m, made.module, s, creator) for creator in creators) for s in body)
+    first = next((i for i, made_there in enumerate(makes) if made_there), len(body))
     if not first:
         message = "the scaler is created under a condition, and nothing stands before that in the constructor"
         raise Blocked(made.module, body[0], "AMP110", "amp.initialize", message)

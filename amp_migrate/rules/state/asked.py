@@ -69,12 +69,8 @@ def _asked(
 def _of(module: Module, key: ast.Constant) -> tuple[ast.expr | None, ast.expr | None]:
     """The expression that asks for an entry, and the mapping of which it asks."""
     parent = module.parents.get(key)
-    if isinstance(parent, ast.Compare) and parent.left is key:
-        return (
-            (parent, _mapping(parent.comparators[0]))
-            if isinstance(parent.ops[0], (ast.In, ast.NotIn))
-            else (None, None)
-        )
+    if isinstance(parent, ast.Compare) and parent.left is key and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
+        return parent, _mapping(parent.comparators[0])
     if isinstance(parent, ast.Subscript) and _tested(module, parent):
         return parent, parent.value
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "get":
@@ -84,8 +80,9 @@ def _of(module: Module, key: ast.Constant) -> tuple[ast.expr | None, ast.expr | 
 
 def _mapping(node: ast.expr) -> ast.expr:
     """What `checkpoint.keys()` gives the keys of."""
-    keys = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys"
-    return node.func.value if keys and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
+        return node.func.value
+    return node
 
 
 def _tested(module: Module, read: ast.expr) -> bool:
