@@ -28,6 +28,36 @@ scaler.step(optimizer)
 scaler.update()
 """
 
+# A model that is made half before it is set up, `WHERE` that is: what the audit tells of names the caller of `train`.
+HALVED = """
+import torch
+from apex import amp
+
+def train(args, model, optimizer, loader):
+    for x, y in loader:
+        loss = (model(x) - y).pow(2).mean()
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+def main(args, loader):
+    model = torch.nn.Linear(2, 2)
+    if args.fp16:
+        model.half()
+    model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if WHERE:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+    train(args, model, optimizer, loader)
+
+if __name__ == "__main__":
+    main(parse(), batches())
+"""
+
 
 def _script(imports: str, model: str, prepare: str, loop: str, tail: str) -> str:
     def block(text: str) -> str:
