@@ -28,7 +28,7 @@ scaler.step(optimizer)
 scaler.update()
 """
 
-# A model that is made half before it is set up, `WHERE` that is: what the audit tells of names the caller of `train`.
+# A model that is made half, and set up further down `WHERE` something holds; the audit may name who calls `train`.
 HALVED = """
 import torch
 from apex import amp
