@@ -245,3 +245,26 @@ def test_a_helper_that_something_else_calls_too_keeps_its_region() -> None:
     result = rewrite(called)
     assert result.after is not None
     assert f"def distilled(model, teacher, x):\n    {CAST}        soft = teacher(x)\n" in result.after
+
+
+def test_a_loop_over_batches_of_another_network_is_no_region_as_a_whole() -> None:
+    """As of the unit's own models: what it prepares and keeps stays outside."""
+    evaluated = """
+    for batch in evaluated:
+        x = prepare(batch)
+        {outer}scores = teacher(x)
+        kept.append(scores.argmax().item())
+        for part in batch:
+            {inner}found = helper(part)
+            kept.append(found.argmax().item())
+    """
+    model = f"{MODEL}\nteacher = load_teacher()\nteacher.eval()\nhelper = load_helper()\nhelper.eval()\nkept = []"
+    loss = "loss = criterion(model(x), y)\n"
+    region = CAST.strip()
+    before, after = (
+        evaluated.format(outer="", inner=""),
+        evaluated.format(outer=f"{region}\n            ", inner=f"{region}\n                "),
+    )
+    check_rewrite(
+        apex(loss + SCALED, model=model, tail=before), native(f"{CAST}    {loss}{NATIVE}", model=model, tail=after)
+    )

@@ -194,8 +194,9 @@ class RegionReader:
             result.values |= {name for name in defines(n) if "." not in name and name not in ends}
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
         self._ends = ends
-        self._group(module, block, hot, forwards, result)
-        spans = Spans(module, hot, forwards, lambda node: self._barrier(module, node))
+        run = forwards | (companions & hot)
+        self._group(module, block, hot, run, result)
+        spans = Spans(module, hot, run, lambda node: self._barrier(module, node))
         result.found = spans.shaped(block, result.found)
         return result
 
