@@ -93,3 +93,47 @@ def test_a_region_that_is_off_is_there() -> None:
 def test_without_one_there_is_none() -> None:
     (message,) = _said("pass", region="torch.enable_grad()")
     assert "no autocast region is around it" in message
+
+
+def test_the_scaler_is_on_as_the_way_came_by_its_making() -> None:
+    """`main(True)`: what `enabled=fp16` says there, a run with another value is none that is compared."""
+    before = """
+import torch
+from apex import amp
+
+def step(model, optimizer, x, y):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+
+def main(batches, fp16):
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in batches:
+        optimizer.zero_grad()
+        step(model, optimizer, x, y)
+
+main(load(), True)
+"""
+    after = (
+        before.replace("from apex import amp\n", "")
+        .replace(
+            '    if fp16:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n',
+            '    scaler = torch.amp.GradScaler("cuda", enabled=fp16)\n',
+        )
+        .replace("step(model, optimizer, x", "step(model, optimizer, scaler, x")
+        .replace(
+            "    loss = ",
+            '    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n        loss = ',
+        )
+        .replace(
+            "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n    optimizer.step()",
+            "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()",
+        )
+    )
+    assert not doubts(before, after)
+    off = after.replace("scaler.is_enabled()):", "False):")
+    assert [d.code for d in doubts(before, off)] == ["AMP531"]

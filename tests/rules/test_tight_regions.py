@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_files, rewrite_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files
 from tests.rules.programs import MODEL
 from tests.rules.test_autocast import AUTOCAST, check_region
 from tests.rules.trained import check_trained
@@ -337,3 +337,52 @@ def test_a_statement_that_counts_does_not_part_a_loss_from_its_mean(count: str) 
 def test_a_statement_that_reads_numbers_from_the_device_stays_out_of_the_region() -> None:
     after = check_trained(COUNTED.format(count="rows += loss.max().item()"))
     assert "        rows +=" not in after
+
+
+BAG = """
+    {imports}
+    import torch
+    from apex import amp
+
+    class Trainer:
+        def __init__(self, batch_fn):
+            self.model = torch.nn.Linear(2, 2)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+            self.batch_fn = batch_fn
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer)
+
+        def train(self, loader):
+            parts = {made}(model=self.model, optimizer=self.optimizer, batch_fn=self.batch_fn)
+            for batch in loader:
+                self.step(parts, batch)
+
+        def step(self, parts, batch):
+            x, y = parts.batch_fn(batch)
+            x = x + 1
+            out = parts.model(x)
+            loss = torch.nn.functional.cross_entropy(out, y)
+            parts.optimizer.zero_grad()
+            with amp.scale_loss(loss, parts.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            parts.optimizer.step()
+            with torch.no_grad():
+                return parts.model(x + 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "made", "known"),
+    [
+        ("import types", "types.SimpleNamespace", True),
+        ("import munch\n    def bag(**kept):\n        return munch.Munch(dict(**kept))", "bag", True),
+        ("from unseen.parts import bag", "bag", False),
+    ],
+)
+def test_what_is_called_a_model_begins_the_region_not_what_prepares_the_batch(
+    imports: str, made: str, known: bool
+) -> None:
+    text = rewrite(BAG.replace("{imports}", imports).replace("{made}", made)).after or ""
+    region = 'with torch.autocast("cuda", dtype=torch.float16):\n            out = parts.model(x)\n            loss'
+    assert f"x = x + 1\n        {region}" in text
+    # What an object from outside was made with by a name is its attribute of that name: the model, wherever it is run.
+    assert ('torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):' in text) is known

@@ -311,10 +311,15 @@ class Predicates:
                 return unknown
             enabled = argument(origin.node, "enabled", GRAD_SCALER[maker]) or ast.Constant(True)
             if len(origins) == 1:
-                parts.append(self.of(enabled, self.anywhere(origin.module.scope_of(origin.node)), depth + 1))
+                parts.append(self.of(enabled, self._on_the_way(origin.module.scope_of(origin.node), chain), depth + 1))
             elif not isinstance(enabled, ast.Constant) or enabled.value:
                 parts.append(self._made(origin.module, origin.node, enabled, depth, chain))
         return disjunction(parts) if origins else unknown
+
+    def _on_the_way(self, scope: Scope, chain: Chain | None) -> Place:
+        """A scope as a way comes by it, with what the call before filled its parameters with; else on whatever way."""
+        came_by = self.places(chain) if chain is not None else []
+        return next((place for place in came_by if place.scope is scope), self.anywhere(scope))
 
     def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int, chain: Chain | None) -> Formula:
         """Whether a way was gone, before another one, on which a scaler is made that is on, or a field is given something

@@ -315,10 +315,28 @@ class Project(Lookup):
                 self.read_by[source, slot].add(owner)
 
     def _enter(self, module: Module, slot: Slot, value: ast.expr) -> None:
-        """What is put into a mapping is found there under its key; into a list of tuples, in its place of each."""
+        """What is put into a mapping is found there under its key; into a list of tuples, in its place of each; what an
+        object from outside of the program is made with, is its attribute: `Namespace(model=model)`."""
         for key, entry in (*entries(value), *((f"*{place}", entry) for place, entry in in_rows(value))):
             for source in self.sources(module, entry):
                 self.flows[source].add(Slot(slot, f"[{key}]"))
+        for keyword in self._made_of(module, value) if isinstance(value, ast.Call) and value.keywords else ():
+            if keyword.arg is not None:
+                for source in self.sources(module, keyword.value):
+                    self.flows[source].add(Slot(slot, keyword.arg))
+
+    def _made_of(self, module: Module, call: ast.Call) -> Iterator[ast.keyword]:
+        """What an object from outside of the program is made with by name, also by a function that makes one of its
+        `**kwargs`."""
+        if self._is_foreign(module, call):
+            yield from call.keywords
+        for function in self.callees(module, call):
+            for inner, whole in passed_on(function, call):
+                made: ast.AST = inner
+                while isinstance(made, ast.Call) and not self.callees(function.module, made):
+                    made = function.module.parents[made]
+                if isinstance(made, ast.Return):
+                    yield from whole.keywords
 
     def _return(self, module: Module, node: ast.Return) -> None:
         function = self.functions.get(module.scope_of(node).node)

@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards, under_no_grad
+from amp_migrate.reading.units.unit import MODEL_NAMES
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
@@ -218,11 +219,12 @@ def _handed_over(reader: Forwards, module: Module, node: ast.AST) -> bool:
 
 
 def _taken_for_forwards(reader: Forwards, module: Module, nodes: list[Node]) -> list[Node]:
-    """Nothing a loss is computed from is known to be a model: calls of variables are (`net(x)`, `self.net(x)`), or what
-    is handed a model; where only criterions are called so, any real computation."""
+    """Nothing a loss is computed from is known to be a model: calls of variables are (`net(x)`, `self.net(x)`), of what has
+    a model's name (`state.model(x)`), or what is handed a model; where only criterions are called so, any real
+    computation."""
 
     def runs(node: Node) -> bool:
-        calls = [a for a in node.calls if reader.calls_variable(module, a)]
+        calls = [a for a in node.calls if called_name(a) in MODEL_NAMES or reader.calls_variable(module, a)]
         return any(not LOSS_NAMES.search(ast.unparse(call.func)) for call in calls)
 
     return [n for n in nodes if runs(n)] or nodes

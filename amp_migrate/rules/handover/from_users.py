@@ -7,7 +7,6 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
 from __future__ import annotations
 
 import ast
-import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function
@@ -16,6 +15,7 @@ from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flags import distinct, guard_parts
 from amp_migrate.reading.values.bools import as_bool
+from amp_migrate.rules.handover.docstrings import USERS, docstring_of, document
 from amp_migrate.rules.handover.scaler_passing import add_optional
 from amp_migrate.rules.migration import Migration
 
@@ -41,12 +41,6 @@ CODES = (
     ),
 )
 
-TOLD = "torch.amp.GradScaler of a caller that trains in mixed precision; float32 without one"
-# An entry of a docstring for a parameter: `:param optimizer: ...`, `optimizer (Optimizer): ...`, `optimizer : Optimizer`.
-ENTRY = re.compile(
-    r"(?P<indent>[ \t]*)(?P<mark>:param(?: [\w.]+)? |@param |[-*] )?(?P<quote>`*)(?P<name>\w+)(?P=quote)(?P<rest>.*)$"
-)
-
 
 def apply(m: Migration) -> None:
     """Write the parameters, what stands for a scaler that is left out, and the docstrings."""
@@ -66,7 +60,7 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
     if kept is None:
         called = function.name
         body = function.node.body
-        first = body[1] if _docstring(function.node) is not None and len(body) > 1 else body[0]
+        first = body[1] if docstring_of(function.node) is not None and len(body) > 1 else body[0]
         lines = [f"if {name} is None:\n{m.style(module).indent}{name} = {off}"]
         m.edit(module).before.setdefault(first, [])[:0] = lines
     else:
@@ -75,7 +69,7 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         m.edit(module).insert_after(
             _last(function, kept, switch), f"{scope.self_name}.{name} = {off} if {name} is None else {name}"
         )
-    _document(m, function, name)
+    document(m, function, name, USERS)
     without = "it trains in float32"
     if switch is not None:
         without = f"it makes one of its own where {switch}" + (", anew in each call" if kept is None else "")
@@ -115,53 +109,3 @@ def _last(function: Function, kept: ast.stmt, switch: str | None) -> ast.stmt:
             if any(ast.unparse(n) in asked for n in stored):
                 last = stmt
     return last
-
-
-def _docstring(node: ast.AST) -> ast.Constant | None:
-    body = getattr(node, "body", [])
-    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-        return body[0].value if isinstance(body[0].value.value, str) else None
-    return None
-
-
-def _document(m: Migration, function: Function, name: str) -> None:
-    """Tell of the parameter where the others are told of: after the last of them that the docstring lists."""
-    module = function.module
-    for node in (function.node, *([function.cls.node] if function.cls is not None else [])):
-        docstring = _docstring(node)
-        if docstring is None:
-            continue
-        lines = module.source(docstring).split("\n")
-        found = [
-            (i, e) for i, line in enumerate(lines) if (e := ENTRY.match(line)) and e["name"] in function.scope.params
-        ]
-        found = [(i, e) for i, e in found if e["mark"] or e["rest"].lstrip().startswith((":", "("))]
-        if not found:
-            continue
-        at, last = found[-1]
-        entry = found[0][1]
-        end = at + 1
-        while end < len(lines) and lines[end].strip() and _indent(lines[end]) > len(last["indent"].expandtabs()):
-            end += 1
-        if end == len(lines):  # the closing quotes stand on its line
-            continue
-        m.edit(module).replace(
-            docstring, "\n".join([*lines[:end], *_entry(entry, name, lines[at + 1 : end]), *lines[end:]])
-        )
-        return
-
-
-def _entry(like: re.Match[str], name: str, more: list[str]) -> list[str]:
-    head = f"{like['indent']}{re.sub(r' .+ $', ' ', like['mark'] or '')}{like['quote']}{name}{like['quote']}"
-    rest = like["rest"].lstrip()
-    if rest.startswith("("):
-        return [f"{head} (torch.amp.GradScaler, optional): {TOLD.removeprefix('torch.amp.GradScaler ')}"]
-    if like["mark"] or (rest.startswith(":") and not like["rest"].startswith(" ")) or not more:
-        return [f"{head}{' ' if like['rest'].startswith(' ') else ''}: {TOLD}"]
-    inner = more[0][: len(more[0]) - len(more[0].lstrip())]
-    return [f"{head} : torch.amp.GradScaler, optional", f"{inner}{TOLD.removeprefix('torch.amp.GradScaler ')}"]
-
-
-def _indent(line: str) -> int:
-    line = line.expandtabs()
-    return len(line) - len(line.lstrip())

@@ -16,6 +16,7 @@ from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.process_wide import set_in
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.rules.handover.docstrings import SCALER, SWITCH, document
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.setup.initialize import create_switch
 from amp_migrate.rules.setup.until_configured import asked_before
@@ -113,6 +114,8 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     if thread.replaces is not None:
         _take_the_place(m, plan, thread, thread.replaces)
         return
+    if plan in m.scalers:
+        document(m, function, thread.name, SCALER, anchor.arg if anchor is not None else None)
     text = thread.name
     if plan in m.scalers and _typed(function):
         text += f": {m.torch(module, module.root)}.amp.GradScaler"
@@ -177,6 +180,9 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     add_optional(m, function, f"{thread.name}: bool = {thread.default}" if typed else f"{thread.name}={thread.default}")
     if plan.optional:
         m.output.switches[function] = thread.name
+        document(m, function, thread.name, SWITCH)
+    elif plan in m.scalers:
+        document(m, function, thread.name, SCALER)
     for module, call in thread.calls:
         if (call, thread.name) in plan.given:
             continue  # it may run several functions
@@ -266,6 +272,7 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     parameter = function.parameter(old)
     assert parameter is not None
     m.edit(function.module).replace(parameter, thread.name)
+    document(m, function, thread.name, SCALER, old=old)
     for module, call in thread.calls:
         sites = [call]
         if m.project.partial_of(module, call):  # `partial(train, model)(loader, amp)`
