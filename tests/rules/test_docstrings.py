@@ -51,7 +51,7 @@ MANNERS = {
 
         Returns: nothing.
         """,
-        "            scaler (torch.amp.GradScaler): scales the loss and steps the optimizer",
+        "            scaler (torch.amp.GradScaler): the loss scaler, disabled without mixed precision",
         "                each time",
     ),
     "Sphinx": (
@@ -64,7 +64,7 @@ MANNERS = {
         :type optimizer: Optimizer
         :return: nothing
         """,
-        "        :param scaler: torch.amp.GradScaler that scales the loss and steps the optimizer",
+        "        :param scaler: the torch.amp.GradScaler, disabled without mixed precision",
         "        :type optimizer: Optimizer",
     ),
     "NumPy": (
@@ -78,7 +78,7 @@ MANNERS = {
         x : Tensor
             the inputs
         """,
-        "        scaler : torch.amp.GradScaler\n            scales the loss and steps the optimizer",
+        "        scaler : torch.amp.GradScaler\n            the loss scaler, disabled without mixed precision",
         "            what steps it",
     ),
 }
@@ -137,8 +137,5 @@ def test_what_takes_the_place_of_amp_takes_its_entry() -> None:
         or ""
     )
     assert "def save(model, optimizer, scaler, path):" in text
-    assert (
-        "        scaler: torch.amp.GradScaler that scales the loss and steps the optimizer\n        path: where\n"
-        in text
-    )
+    assert "        scaler: the torch.amp.GradScaler, disabled without mixed precision\n        path: where\n" in text
     assert "the module of Apex" not in text

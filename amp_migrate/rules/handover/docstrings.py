@@ -31,8 +31,8 @@ USERS = Told(
 )
 SCALER = Told(
     "torch.amp.GradScaler",
-    "scales the loss and steps the optimizer",
-    "torch.amp.GradScaler that scales the loss and steps the optimizer",
+    "the loss scaler, disabled without mixed precision",
+    "the torch.amp.GradScaler, disabled without mixed precision",
 )
 SWITCH = Told("bool, optional", "whether to run under autocast", "whether to run under autocast")
 
