@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import ast
 
-import libcst as cst
-from libcst import matchers
+import libcst as cst  # not its matchers: importing them takes longer than rewriting a file
 
 
 def joined(outer: cst.If, columns: int) -> cst.If:
@@ -39,11 +38,14 @@ def branch_of_equals(node: cst.CSTNode) -> cst.BaseSuite | None:
     if not isinstance(node, cst.If) or not isinstance(node.orelse, cst.Else):
         return None
     one, other = node.body, node.orelse.body
-    said = {c.value for c in matchers.findall(node.orelse, matchers.Comment()) if isinstance(c, cst.Comment)}
-    kept = {c.value for c in matchers.findall(one, matchers.Comment()) if isinstance(c, cst.Comment)}
-    if said - kept or (isinstance(one, cst.IndentedBlock) and one.header.comment is not None):
+    if _comments(node.orelse) - _comments(one) or (isinstance(one, cst.IndentedBlock) and one.header.comment is not None):
         return None
     return one if _says(one) == _says(other) else None
+
+
+def _comments(node: cst.CSTNode) -> set[str]:
+    own = {node.value} if isinstance(node, cst.Comment) else set[str]()
+    return own.union(*map(_comments, node.children))
 
 
 def _says(suite: cst.BaseSuite) -> str:
