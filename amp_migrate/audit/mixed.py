@@ -16,6 +16,7 @@ from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
+from amp_migrate.audit.ways.accepted import refused
 from amp_migrate.audit.ways.chains import Chain, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.ways.latest import another, perhaps_another
@@ -253,8 +254,9 @@ class Mixed(Prepared):
 
     @cached_property
     def levels_asked(self) -> Formula:
-        """What holds in every run of levels that are constants of other places, or choices of an option, without O0."""
-        parts: list[Formula] = []
+        """What holds in every run of levels that are constants of other places, or choices of an option, without O0; of
+        what the program takes no more."""
+        parts = [refused(self.review.changes.values())]
         for setup in self.removed:
             level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
             if level is None or isinstance(level, ast.Constant) or not setup.known or "O0" in setup.levels:

@@ -38,7 +38,9 @@ def branch_of_equals(node: cst.CSTNode) -> cst.BaseSuite | None:
     if not isinstance(node, cst.If) or not isinstance(node.orelse, cst.Else):
         return None
     one, other = node.body, node.orelse.body
-    if _comments(node.orelse) - _comments(one) or (isinstance(one, cst.IndentedBlock) and one.header.comment is not None):
+    if _comments(node.orelse) - _comments(one) or (
+        isinstance(one, cst.IndentedBlock) and one.header.comment is not None
+    ):
         return None
     return one if _says(one) == _says(other) else None
 

@@ -137,3 +137,46 @@ main(load(), True)
     assert not doubts(before, after)
     off = after.replace("scaler.is_enabled()):", "False):")
     assert [d.code for d in doubts(before, off)] == ["AMP531"]
+
+
+@pytest.mark.parametrize(
+    ("check", "shorter"),
+    [
+        ('assert kind in ["none", "apex", "native"]', 'assert kind in ["none", "native"]'),
+        (
+            'if kind not in ("none", "apex", "native"):\n        raise ValueError',
+            'if kind not in ("none", "native"):\n        raise ValueError',
+        ),
+    ],
+)
+def test_a_value_that_the_program_takes_no_more_is_asked_for_by_no_run(check: str, shorter: str) -> None:
+    before = """
+import torch
+from apex import amp
+
+def main(kind, batches):
+    CHECK
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if kind == "apex":
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in batches:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", enabled=kind == "native"):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        if kind == "apex":
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+""".replace("CHECK", check)
+    after = before.replace("from apex import amp\n", "")
+    for line in before.splitlines():
+        if "amp." in line or "scaled_loss" in line:
+            after = after.replace(f"{line}\n", "")
+    after = after.replace('    if kind == "apex":\n    for', "    for").replace(
+        '        if kind == "apex":\n        else:\n            loss.backward()', "        loss.backward()"
+    )
+    assert [d.code for d in doubts(before, after)] == ["AMP531"]
+    assert not doubts(before, after.replace(check, shorter))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -173,18 +174,55 @@ OPTION = """
     ],
 )
 def test_a_run_that_asks_for_apex_by_an_option_is_told_what_comes_of_it(last: str, outcome: str) -> None:
-    result = rewrite_files({"train.py": OPTION.replace("LAST", last)})["train.py"]
+    source = OPTION.replace("LAST", last).replace(', choices=["full", "apex", "native"]', "")
+    result = rewrite_files({"train.py": source})["train.py"]
     (told,) = [f.message for f in found(result, "AMP120") if f.review == "review"]
     assert "(`args.precision == 'apex'`) and not for the native one (`args.precision == 'native'`)" in told
     assert told.endswith(outcome)
-    (option,) = found(result, "AMP119")
-    assert "in its place" not in option.message
     (region,) = found(result, "AMP531")
     assert "the autocast region around it is off there now" in region.message
 
 
+CHECKED = [
+    ("", ', choices=["full", "native"])'),
+    ('assert args.precision in (None, "apex", "native")', 'assert args.precision in (None, "native")'),
+    (
+        'if args.precision not in ["apex", "native", "full"]:\n            raise ValueError(args.precision)',
+        'if args.precision not in ["native", "full"]:\n        raise ValueError(args.precision)',
+    ),
+    ('assert args.precision in ("apex", "native")', 'assert args.precision in ("native",)'),
+]
+
+
+@pytest.mark.parametrize(("check", "left"), CHECKED)
+def test_what_checks_the_choice_takes_apex_no_more(check: str, left: str) -> None:
+    source = OPTION.replace("LAST", "loss.backward()\n                optimizer.step()")
+    if check:
+        source = source.replace(', choices=["full", "apex", "native"]', "")
+        source = source.replace("args = parser.parse_args()\n", f"args = parser.parse_args()\n        {check}\n")
+    result = rewrite_files({"train.py": source})["train.py"]
+    assert left in (result.after or "")
+    (told,) = [f.message for f in found(result, "AMP120") if f.review == "review"]
+    assert re.search(r"is refused in train\.py:\d+, which takes it no more$", told)
+    # No run asks for it: there is none in another precision, and the option offers it no more.
+    assert not found(result, "AMP531")
+    assert not found(result, "AMP119")
+
+
+def test_a_choice_that_stands_without_being_asked_for_stays_accepted() -> None:
+    source = OPTION.replace("LAST", "loss.backward()\n                optimizer.step()")
+    result = rewrite_files({"train.py": source.replace('default="full"', 'default="apex"')})["train.py"]
+    assert 'choices=["full", "apex", "native"]' in (result.after or "")
+    (told,) = [f.message for f in found(result, "AMP120") if f.review == "review"]
+    assert told.endswith("trains in float32 now, and no error says so")
+    (option,) = found(result, "AMP119")
+    assert "still takes 'apex'" in option.message
+
+
 def test_without_a_last_branch_nothing_is_trained() -> None:
-    source = OPTION.replace("            else:\n                LAST\n", "")
+    source = OPTION.replace("            else:\n                LAST\n", "").replace(
+        ', choices=["full", "apex", "native"]', ""
+    )
     result = rewrite_files({"train.py": source})["train.py"]
     (told,) = [f.message for f in found(result, "AMP120") if f.review == "review"]
     assert told.endswith("runs no backward here now")

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
+from amp_migrate.writing.edits import Edits
 
 CODES = (
     Code(
@@ -58,7 +59,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
             if (
                 not (gone or stays)
-                and _offers_apex(call)
+                and _offers_apex(call, output.edits.get(module))
                 and not any(_asks_for_apex(m, output) for m in project.modules)
             ):
                 message = f"{option} still takes 'apex', and nothing asks for that any more"
@@ -74,10 +75,11 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 )
 
 
-def _offers_apex(call: ast.Call) -> bool:
-    """Whether Apex is one of the values that an option is declared with."""
+def _offers_apex(call: ast.Call, edits: Edits | None) -> bool:
+    """Whether Apex is one of the values that an option is declared with, and stays one."""
     given = (n for k in call.keywords if k.arg in ("choices", "default") for n in walk(k.value))
-    return any(isinstance(n, ast.Constant) and n.value == "apex" for n in given)
+    apex = (n for n in given if isinstance(n, ast.Constant) and n.value == "apex")
+    return any(edits is None or not edits.gone(n) for n in apex)
 
 
 def _asks_for_apex(module: Module, output: Output) -> bool:

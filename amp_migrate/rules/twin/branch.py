@@ -17,6 +17,7 @@ from amp_migrate.reading.twin.sides import NativeTwin, flat
 from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
 from amp_migrate.rules.twin.remains import scaled_readers
@@ -112,6 +113,8 @@ def _left_without(m: Migration, twin: NativeTwin) -> str | None:
             outcome = "stops here now"
         elif any(isinstance(n, ast.Attribute) and n.attr == "backward" for s in last.body for n in walk(s)):
             outcome = "trains in float32 now, and no error says so"
+    if (checked := accept_no_more(m, twin)) is not None:
+        outcome = f"is refused in {checked}, which takes it no more"
     text = ast.unparse(branch.test)
     computed = [s.value for _, s in twin.given(text) if not isinstance(s.value, ast.Constant)]
     asked = f"`{text}`" + (f", which is `{ast.unparse(computed[0])}`" if len(computed) == 1 else "")
