@@ -19,6 +19,8 @@ MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
 # Files of Apex's that implement it: what a program takes from them no rule knows.
 INNER = tuple(f"apex.amp.{name}." for name in ("scaler", "wrap", "utils", "opt", "compat", "rnn_compat"))
 NO_RULE = "has no rule; see what it does and replace it by hand"
+SHIPPED = {"amp_C", "apex_C"}  # extensions that today's Apex still builds
+KERNELS = "kept: Apex still ships its kernels and they need no apex.amp, so Apex stays installed, built with --cuda_ext"
 
 
 def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
@@ -88,13 +90,9 @@ def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             message = "tells which Apex is installed, and that none is where it is not: it may stay"
             output.note(module, site.node, "AMP101", site.construct, message, "as-is")
             continue
-        output.manual(
-            module,
-            site.node,
-            "AMP102",
-            site.construct,
-            f"{site.name} {NO_RULE}",
-        )
+        if site.name.partition(".")[0] in SHIPPED:
+            continue  # its import is told of
+        output.manual(module, site.node, "AMP102", site.construct, f"{site.name} {NO_RULE}")
     left = [f for f in output.findings[module] if f.status == "manual"]
     if not left and not any(m is module for m, _ in output.left):
         kept = {n.id for node in output.kept for n in ast.walk(node) if isinstance(n, ast.Name)}
@@ -102,7 +100,10 @@ def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
             bound = {(a.asname or a.name).split(".")[0] for a in node.names}
             marked = output.wishes.marked(module.display, node.lineno, "AMP101")
             if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
-                if (asked := still_asks(module, edits, node)) is not None:
+                if bound <= SHIPPED:
+                    if not any(f.code == "AMP642" for f in findings):  # said where its operations are applied
+                        output.note(module, node, "AMP642", "import amp_C", KERNELS, "review")
+                elif (asked := still_asks(module, edits, node)) is not None:
                     output.note(module, node, "AMP101", "import apex", asked)
                 else:
                     output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))

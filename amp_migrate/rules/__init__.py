@@ -18,7 +18,7 @@ from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning,
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
 from amp_migrate.rules.handover import carried_amp, from_users, process_wide, scaler_passing
 from amp_migrate.rules.migration import Migration, Output
-from amp_migrate.rules.older import fp16_optimizer, fp16_utils, inner_clip
+from amp_migrate.rules.older import fp16_optimizer, fp16_utils, inner_clip, never_made
 from amp_migrate.rules.older import handle as legacy_handle
 from amp_migrate.rules.parts import carried_out as native_parts
 from amp_migrate.rules.regions import autocast, batches, bce, captured, op_lists, outputs
@@ -95,6 +95,7 @@ FILE_RULES: tuple[FileRule, ...] = (
     old_torch.apply,
     dynamic.apply,
     fp16_utils.apply,
+    never_made.apply,
     torch_cuda_amp.apply,
     multi_tensor.apply,
     lightning.apply,

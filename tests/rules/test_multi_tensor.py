@@ -69,6 +69,13 @@ def check_kept(source: str) -> None:
     assert told
     assert {(f.status, f.review) for f in told} == {("note", "review")}
     assert all("Apex stays installed" in f.message for f in told)
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+def test_a_kernel_that_is_called_by_itself_is_kept_and_told() -> None:
+    check_kept(
+        "import amp_C  # of apex\n\n\ndef norm(buf, grads):\n    return amp_C.multi_tensor_l2norm(65536, buf, [grads], False)\n"
+    )
 
 
 def test_a_clipper_is_rewritten_in_place() -> None:

@@ -236,3 +236,56 @@ def test_a_function_that_takes_nothing_by_name_finds_the_scaler_at_module_level(
     (told,) = found(result, "AMP227")
     assert "run takes nothing by name" in told.message
     assert "    global scaler\n    scaler = torch.amp.GradScaler" in (result.after or "")
+
+
+STUBBED = """
+    import torch
+    from apex import amp
+
+
+    class Regularizer:
+        def update(self):
+            \"\"\"To be overridden.\"\"\"
+            raise NotImplementedError
+
+        def name(self):
+            return "none"
+
+
+    class Fisher(Regularizer):
+        def __init__(self, model):
+            self.model, self.fisher = model, 0.0
+
+        def update(self):
+            for p in self.model.parameters():
+                self.fisher += (p.grad ** 2).sum().item()
+
+
+    def make(model, kind):
+        return Fisher(model) if kind == "fisher" else None
+
+
+    def main(batches, kind="fisher"):
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model, optimizer = amp.initialize(model, optimizer)
+        regularizer = make(model, kind)
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            regularizer.update()
+            with amp.scale_loss(model(x).pow(2).mean(), optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        return regularizer.fisher
+"""
+
+
+def test_what_declares_a_method_takes_what_its_overrides_take() -> None:
+    result = rewrite_files({"train.py": STUBBED})["train.py"]
+    assert result.after is not None
+    assert result.after.count("def update(self, scaler):") == 2
+    assert "regularizer.update(scaler=scaler)" in result.after
+    assert not [f for f in result.findings if "nothing in sight calls it" in f.message]

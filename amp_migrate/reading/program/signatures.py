@@ -20,13 +20,22 @@ def all_calls(project: Project, function: Function) -> list[tuple[Module, ast.Ca
 
 def alike(project: Project, function: Function) -> list[Function]:
     """A function and all that its calls may run instead: a method that overrides it, a copy under another condition. What
-    is passed to one is passed to all."""
+    is passed to one is passed to all. With methods goes what declares them: a stub of a base."""
     found = [function]
     for current in found:
         for module, call in all_calls(project, current):
             run = project.resolved.get(call) or project.partial_of(module, call)
             found += [other for other in run if other not in found]
-    return found
+    declared = [b.methods[f.name] for f in found if f.cls is not None for b in f.cls.ancestry() if f.name in b.methods]
+    return list(dict.fromkeys([*found, *(f for f in declared if _only_declares(f))]))
+
+
+def _only_declares(function: Function) -> bool:
+    """Whether a function has no body but a docstring, `pass`, or an error that it is to be overridden."""
+    return all(
+        isinstance(s, (ast.Pass, ast.Raise)) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+        for s in function.node.body
+    )
 
 
 def is_public(project: Project, function: Function) -> bool:

@@ -121,8 +121,24 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
         halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
         unit.sites += [s for s in halved if _belongs(unit, units, s)]
         seed(unit)
-    unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s)]
+    asked = only_asked(sites)
+    unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s) and s not in asked]
     return [*units, *unreadable]
+
+
+def only_asked(sites: Sequence[Site]) -> list[Site]:
+    """Where `isinstance(optimizer, FP16_Optimizer)` is asked in a program that makes none, nor a class of it."""
+    found = [s for s in sites if _is_legacy_call(s) and s.short == "FP16_Optimizer"]
+    return found if all(s.call is None and asks_class(s.module, s.node) is not None for s in found) else []
+
+
+def asks_class(module: Module, node: ast.AST) -> ast.Call | None:
+    """The `isinstance` that asks for a class, alone or among others."""
+    above = module.parents.get(node)
+    asked = node if not isinstance(above, ast.Tuple) else above
+    call = module.parents.get(asked)
+    is_asked = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "isinstance"
+    return call if is_asked and isinstance(call, ast.Call) and call.args[1:] == [asked] else None
 
 
 def _is_legacy_call(site: Site) -> bool:

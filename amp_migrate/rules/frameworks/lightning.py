@@ -94,7 +94,14 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
             _trainer(project, module, made, options, output)
     holders = {node for call in trainers for node in unpacked(module, call)}
     for node, name in named_settings(module, SETTINGS[:2], holders):
-        if not edits.gone(node):
+        if edits.gone(node):
+            continue
+        stmt = _set_for(module, node, trainers)
+        if stmt is not None:
+            edits.delete(stmt)
+            message = f"{name} went with Lightning 2.0; precision decides alone (O0 was float32: no precision is, too)"
+            output.done(module, node, "AMP801", name, message, "look")
+        else:
             output.manual(
                 module,
                 node,
@@ -166,6 +173,19 @@ def _spelled_apart(module: Module, call: ast.Call, trainers: list[ast.Call]) -> 
         ):
             return None
     return made
+
+
+def _set_for(module: Module, target: ast.AST, trainers: list[ast.Call]) -> ast.Assign | None:
+    """The statement that sets a key of a dictionary which is only filled, and unpacked for Trainers."""
+    stmt = module.parents.get(target)
+    if not isinstance(target, ast.Subscript) or not isinstance(stmt, ast.Assign) or len(stmt.targets) > 1:
+        return None
+    if not isinstance(target.value, ast.Name):
+        return None
+    parents = [module.parents.get(use) for use in (target.value, *other_uses(module, target.value))]
+    unpacks = [p for p in parents if isinstance(p, ast.keyword) and p.arg is None and module.parents[p] in trainers]
+    fills = [p for p in parents if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
+    return stmt if unpacks and len(unpacks) + len(fills) == len(parents) else None
 
 
 def _alternatives(node: ast.expr) -> list[ast.expr]:

@@ -149,10 +149,10 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     if apart:
         _left_to_others(m, plan, function, thread)
         return
-    if thread.calls and (_public_method(function) or is_public(m.project, function)):
+    if calls and (_public_method(function) or is_public(m.project, function)):
         message += ", which every call in sight hands over; any other must too"
         m.output.note(module, function.node, "AMP220", "GradScaler", message, about=function.name)
-    elif thread.calls:
+    elif calls:
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
     else:
         message += "; nothing in sight calls it, so whoever does must hand it over"
