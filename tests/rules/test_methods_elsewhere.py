@@ -100,3 +100,44 @@ def test_a_trainer_of_another_framework_needs_no_scaler(framework: str) -> None:
     assert results["train.py"].after is not None
     assert results["other.py"].after is None
     assert not results["other.py"].findings
+
+
+def test_branches_that_step_through_a_method_of_a_longer_file() -> None:
+    """The optimizer is compared as it reads where the step is seen from, not by a line of the file that holds the step."""
+    base = """
+        import torch
+        from apex import amp
+
+        LINES
+
+        class Base:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = amp.initialize(model, optimizer)
+
+            def advance(self):
+                self.optimizer.step()
+    """.replace("LINES", "\n".join(f"        LINE_{i} = {i}" for i in range(60)).strip())
+    train = """
+        import torch
+        from apex import amp
+        from base import Base
+
+        class Trainer(Base):
+            def run(self, batches, last):
+                for x, y in batches:
+                    self.optimizer.zero_grad()
+                    loss = torch.nn.functional.cross_entropy(self.model(x), y)
+                    with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    if last:
+                        torch.nn.utils.clip_grad_norm_(amp.master_params(self.optimizer), 1.0)
+                        self.advance()
+                    else:
+                        self.advance()
+    """
+    results = rewrite_files({"base.py": base, "train.py": train})
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    text = results["train.py"].after or ""
+    assert (
+        "            if last:\n                self.scaler.unscale_(self.optimizer)\n                torch.nn" in text
+    )

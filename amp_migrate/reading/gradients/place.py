@@ -286,14 +286,13 @@ class GradientReader(Readers):
 
     def _steps_anyway(self, branch: Node, step: Step, live: list[tuple[Step, Node]]) -> bool:
         """Whether both branches of an `if` step the same optimizer: it does not decide on the step."""
-        source = step.module.source(step.optimizer)
-        nodes = {n for other, n in live if other.module.source(other.optimizer) == source}
+        nodes = {n for other, n in live if other.name == step.name}
 
         def stepping(node: Node) -> bool:
             """Also through what the program has for another back end: `scaler.step(optimizer)`, `xm.optimizer_step(optimizer)`."""
             steps = ("step", "optimizer_step")
             handed = (a.args[:1] for a in node.calls if called_name(a) in steps)
-            return node in nodes or any(step.module.source(o) == source for given in handed for o in given)
+            return node in nodes or any(step.module.source(o) == step.name for given in handed for o in given)
 
         return len(branch.blocks) == 2 and all(any(map(stepping, block.walk())) for block in branch.blocks)
 
