@@ -228,10 +228,10 @@ _PATH = re.compile(r"[\w./-]+\.(?:py|ipynb)\b")
 
 
 def _shown(doubt: Doubt, shown: Mapping[str, str]) -> Doubt:
-    remedy = doubt.remedy and (shown[doubt.remedy[0]], doubt.remedy[1])
+    remedy, given = (place and (shown[place[0]], place[1]) for place in (doubt.remedy, doubt.given))
     # `called from pkg/train.py:7`
     message, alike = (_PATH.sub(lambda p: shown.get(p[0], p[0]), text) for text in (doubt.message, doubt.alike))
-    return replace(doubt, path=shown[doubt.path], message=message, remedy=remedy, alike=alike)
+    return replace(doubt, path=shown[doubt.path], message=message, remedy=remedy, given=given, alike=alike)
 
 
 def _tied(program: Program, read: Read) -> Iterator[list[Module]]:

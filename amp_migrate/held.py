@@ -44,6 +44,7 @@ class Held:
             set()
         )  # what is tried for the first time: what else is said of it may go, too
         for doubt in doubts:
+            more |= self._cast(doubt, output)
             place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
             if doubt.remedy in now and doubt.code == "AMP535":
                 continue
@@ -53,6 +54,17 @@ class Held:
             elif doubt.verdict == "refuse" and doubt.path in modules:
                 more |= self._hold(doubt, modules[doubt.path], output)
         return more
+
+    def _cast(self, doubt: Doubt, output: Output) -> bool:
+        """Have a half value cast where it is given, if that is one tensor for sure, else where it is used; once."""
+        if doubt.given in output.castable:
+            place, code = doubt.given, "AMP503"
+        else:
+            place, code = (doubt.path, doubt.line), doubt.by
+        tried = not code or code in self.mended.get(place, ())
+        if not tried:
+            self.mended.setdefault(place, set()).add(code)
+        return not tried
 
     def _mend(self, doubt: Doubt, module: Module, output: Output) -> bool:
         """Have a rule write otherwise what a doubt is about, which is tried once."""

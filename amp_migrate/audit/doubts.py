@@ -16,7 +16,8 @@ class Doubt:
     the migration unit that wrote there with Apex; "review" and "look" are told beside the migration, which stands.
     `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
     between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
-    a rule may write otherwise, for the doubt to go. `alike`: what of the message is said of other places as well.
+    a rule may write otherwise, for the doubt to go; of a half value, `given` is where a forward gives it as a whole, and `by`
+    the code of the rule that casts it where it is used. `alike`: what of the message is said of other places as well.
     """
 
     path: str
@@ -29,6 +30,8 @@ class Doubt:
     near: tuple[int, int] | None = None
     remedy: tuple[str, int] | None = None
     alike: str = ""
+    given: tuple[str, int] | None = None
+    by: str = ""
 
     @property
     def refusal(self) -> str:

@@ -21,7 +21,7 @@ from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import fp16_optimizer, fp16_utils, inner_clip, never_made
 from amp_migrate.rules.older import handle as legacy_handle
 from amp_migrate.rules.parts import carried_out as native_parts
-from amp_migrate.rules.regions import autocast, batches, bce, captured, op_lists, outputs
+from amp_migrate.rules.regions import autocast, batches, bce, captured, float_operations, op_lists, outputs
 from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
 from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, old_torch, settle, until_configured
 from amp_migrate.rules.state import asked
@@ -73,6 +73,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     autocast.apply,
     casts.regions,
     outputs.apply,
+    float_operations.where_seen,
     bce.apply,
     in_place.apply,
     op_lists.apply,

@@ -38,6 +38,9 @@ class Output:
     written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
     refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
     mended: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # those it wants written otherwise
+    castable: set[tuple[str, int]] = field(
+        default_factory=set
+    )  # forwards that give one tensor for sure, to cast if asked
     unbound: set[Module] = field(default_factory=set)  # files with uses of Apex that no import reaches
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
     _lines: dict[Module, set[int]] = field(default_factory=dict)  # where findings may be
@@ -122,6 +125,7 @@ class Output:
         self.kept |= other.kept
         self.taken |= other.taken
         self.clipped |= other.clipped
+        self.castable |= other.castable
         self.global_names |= other.global_names
         self.wide |= other.wide
         for module, edits in other.edits.items():

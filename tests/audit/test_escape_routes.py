@@ -246,3 +246,51 @@ def test_a_function_that_a_name_stands_for() -> None:
     more = "\ndef probabilities(logits):\n    return F.softmax(logits, dim=1)\n"
     (doubt,) = found("O1", "_, out, _ = model(x)", "measure = probabilities\np = measure(out)", more)
     assert "softmax" in doubt.message
+
+
+def test_what_a_part_of_a_network_gave_inside_of_it_was_half() -> None:
+    """O2 cast what the model's own forward gave, and no layer's."""
+    before = """
+import torch
+from apex import amp
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = make()
+        self.bce = torch.nn.BCELoss()
+
+    def forward(self, x, y):
+        guess = self.body(x)
+        return self.bce(guess.sigmoid(), y)
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = model(x, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+    after = (
+        before.replace("from apex import amp\n", "")
+        .replace(
+            "        return self.bce(guess.sigmoid(), y)",
+            '        with torch.autocast("cuda", enabled=False):\n            return self.bce(guess.sigmoid().float(), y)',
+        )
+        .replace(
+            'model, optimizer = amp.initialize(model, optimizer, opt_level="O2")',
+            'scaler = torch.amp.GradScaler("cuda")',
+        )
+        .replace(
+            "    loss = model(x, y)",
+            '    with torch.autocast("cuda", dtype=torch.float16):\n        loss = model(x, y)',
+        )
+        .replace(
+            "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n    optimizer.step()",
+            "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()",
+        )
+    )
+    assert not [d for d in doubts(before, after) if d.code == "AMP535"]

@@ -162,3 +162,75 @@ def test_what_o1_made_alike_is_told_and_what_o2_gave_is_as_it_was() -> None:
     assert reviews("print(torch.einsum('nc,kc->nk', every, bank))", "O1") == []  # not patched: bank is half as well
     assert reviews("print(bank @ bank.t())", "O1") == []
     assert reviews("print(every * bank, torch.maximum(every, bank))", "O2") == []  # which promote
+
+
+ELSEWHERE = """
+import torch.nn.functional as F
+
+
+def score(rows):
+    return F.softmax(rows, 1).sum()
+
+
+def scores(kept):
+    return score(torch.cat(kept["rows"]))
+
+
+class Meter:
+    def __init__(self):
+        self.rows = []
+
+    def keep(self, rows):
+        self.rows.append(rows)
+
+    def total(self):
+        return score(torch.cat(self.rows))
+
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    with amp.scale_loss(criterion(model(x), y), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 10.0))
+    optimizer.step()
+meter = Meter()
+with torch.no_grad():
+    for x, y in loader:
+        GIVEN
+        seen.append(USED)
+"""
+UNSEEN = """
+import torch
+from apex import amp
+from project import loader, criterion, seen, clip_grad_norm_
+
+model = torch.hub.load("owner/name", "network").cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+"""
+WHOLE = ("scores({'rows': [output]})", "(meter.keep(output), meter.total())[1]")
+
+
+@pytest.mark.parametrize("used", WHOLE)
+def test_what_another_function_computes_from_is_cast_where_the_model_gives_it(used: str) -> None:
+    text = check_trained(ELSEWHERE.replace("GIVEN", "output = model(x)").replace("USED", used))
+    assert "output = model(x).float()\n" in text
+    assert "F.softmax(rows, 1).sum()" in text
+
+
+def test_what_may_be_a_tuple_is_cast_where_it_is_used() -> None:
+    source = ELSEWHERE.replace("GIVEN", "output = model(x)").replace("USED", "scores({'rows': [output[0]]})")
+    result = rewrite(UNSEEN + source)
+    assert "F.softmax(rows.float(), 1).sum()" in (result.after or "")
+    assert ".float()\n" not in (result.after or "")
+    assert {f.code for f in result.findings} >= {"AMP522"}
+    assert not found(result, "AMP535")
+
+
+@pytest.mark.parametrize("counted", ["rows.sum()", "rows.pow(2)", "rows.cumsum(0)"])
+def test_what_whole_numbers_have_too_is_told_and_not_cast(counted: str) -> None:
+    source = ELSEWHERE.replace("F.softmax(rows, 1).sum()", counted)
+    source = source.replace("GIVEN", "output = model(x)").replace("USED", "scores({'rows': [output[0]]})")
+    result = rewrite(UNSEEN + source)
+    assert f"return {counted}" in (result.after or "")
+    assert [f.review for f in found(result, "AMP535")] == ["review"]

@@ -511,7 +511,7 @@ LEAVING = """
         with amp.scale_loss(criterion(out, y), optimizer) as scaled_loss:
             scaled_loss.backward()
         optimizer.step()
-        kept = {{"first": out, "second": out}}
+        kept = {{"first": out, "second": out, "again": out[0]}}
         print(total(kept["first"]), count(kept["second"]))
     """
 
@@ -520,7 +520,7 @@ LEAVING = """
     ("first", "second", "lines"),
     [
         ("x.sum()", "torch.sum(rows, 0)", 1),
-        ("x.sum()", "rows.exp().cpu().numpy()", 1),
+        ("x.sum()", "rows.cumsum(0).cpu().numpy()", 1),
         ("x.sum()", "rows.half().sum()", 2),
     ],
 )

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import WRITES
 from amp_migrate.audit.halves.follow import Halves
-from amp_migrate.audit.halves.tensors import CAST, Place, Value
+from amp_migrate.audit.halves.tensors import CAST, Came, Place, Value
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
@@ -140,10 +140,17 @@ class _Found:
             code, remedy = ("AMP542", own) if kind == "inplace" else ("AMP535", None)
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
+            given, by = None, ""
+            if kind in COMING and verdict == "review":
+                by = "AMP522" if kind == "operation" else ""
+                if isinstance(value.origin, Came):
+                    given = value.origin.place[0].path, review.line(*value.origin.place)
             alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
             alike += " at O2 or O3" * self.asked
             what = "a value of an autocast region"
-            self.doubts.append(Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike))
+            self.doubts.append(
+                Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by)
+            )
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
         text = quoted(node)

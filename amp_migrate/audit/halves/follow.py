@@ -18,6 +18,7 @@ from amp_migrate.audit.halves.tensors import (
     INTEGER,
     NOT_TOLD,
     UNKNOWN,
+    Came,
     Dtype,
     Env,
     Place,
@@ -284,17 +285,27 @@ class Halves:
         if layer in known.HALF_LAYERS or (layer in known.ENCODERS and forward.method is None):
             found = [HALF if layer in known.HALF_LAYERS else ENCODED]
         if not found and forward.method in HEADLESS:
-            return Value("float", "?", origin=syntax.text(forward.call.func))
+            return Value("float", "?", origin=Came.of(forward.module, forward.call))
         value = join(ways(found)) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
         if (forward.method or "").startswith("generate"):
             value = _tokens(value)
         patched = not found or forward.method in (None, "forward") or any(map(_calls_itself, runs))
-        return self._as_apex(value, syntax.text(forward.call.func), self.gave_floats(forward.module) and patched)
+        patched = patched and not self._is_layer(forward)
+        came = Came.of(forward.module, forward.call)
+        return self._as_apex(value, came, self.gave_floats(forward.module) and patched)
+
+    def _is_layer(self, forward: Forward) -> bool:
+        """Whether a network runs a part of its own, whose forward Apex patched for no level."""
+        model = forward.model
+        owner = self.program.is_self(forward.scope, model.value) if isinstance(model, ast.Attribute) else None
+        if owner is None or not self.program.is_network(owner):
+            return False
+        return not self.both.after.forwards.identities(forward) & self.both.initialized
 
     def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
-        items = tuple(self._as_apex(i, origin, floats) for i in value.items) if value.items is not None else None
+        items = tuple(self._as_apex(i, str(origin), floats) for i in value.items) if value.items is not None else None
         if value == UNKNOWN:
             value = Value("maybe", "maybe")
         # What is a float now was one, whichever: O2 and O3 cast what a model gives.

@@ -6,11 +6,24 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
 # "partly": half on one way, something else or unseen on another; "nothing": None, an empty list.
 Dtype = Literal["half", "partly", "maybe", "float", "int", "number", "nothing", "?"]
 HALVES = ("half", "partly", "maybe")
+
+
+class Came(str):
+    """A forward as it is written, and where that stands: of what it gives as a whole."""
+
+    place: Place
+
+    @classmethod
+    def of(cls, module: Module, call: ast.Call) -> Came:
+        came = cls(syntax.text(call.func))
+        came.place = module, call
+        return came
 
 
 class Value(NamedTuple):

@@ -10,13 +10,14 @@ import ast
 from typing import TypeGuard
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.values.operations import FUNCTIONAL_IN_APEX, TORCH_IN_APEX
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.casting import ROUNDING, apart, passed_on, write_float
+from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
@@ -91,6 +92,19 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
             given = " and ".join(module.source(v) for v in values)
             message = f"{func} computes from {given} in float32, as it did under Apex"
             m.output.note(module, node, "AMP522", ast.unparse(node.func), message, "as-is")
+
+
+def where_seen(m: Migration) -> None:
+    """Cast what operations are given in whichever function, where the audit saw that to be half, and they take floats alone."""
+    for module in m.project.modules:
+        lines = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP522" in codes}
+        for call, _ in module.calls if lines else ():
+            given = _computed_from(module, call, promised=True) if call.lineno in lines else []
+            value = next((v for v in given if isinstance(v, CASTABLE) and v not in m.edit(module).insertions), None)
+            if value is not None and called_name(call) not in COUNTING:
+                m.edit(module).insert("after", value, ".float()")
+                message = f"{called_name(call)} computes from {module.source(value)} in float32, as it did under Apex"
+                m.output.note(module, call, "AMP522", ast.unparse(call.func), message, "as-is")
 
 
 def _is_product(node: ast.AST) -> TypeGuard[ast.BinOp]:

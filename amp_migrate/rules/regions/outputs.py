@@ -79,6 +79,8 @@ def _outputs(
     """`output = model(x)` whose value is used as a tensor outside the region. Returns the names made float32."""
     scope = found.scope
     cast: set[str] = set()
+    # Where the audit saw what is given come to what Apex ran in float32, in whichever function.
+    seen = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP503" in codes}
     for stmt in (n for s in inside for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
@@ -103,6 +105,13 @@ def _outputs(
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         told = sure and not all(only_described(module, n) or _is_cast(module, n) for n in outside if n in first_uses)
+        if (
+            not promised
+            and all(_tensor_use(module, n) or _is_handed_on(module, n) for n in uses)
+            and _is_tensor(m, module, value, uses)
+        ):
+            m.output.castable.add((module.display, value.lineno))
+            sure = promised = told = value.lineno in seen
         if not in_island and not told and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if not sure and any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
@@ -166,6 +175,11 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
     if isinstance(parent, ast.Subscript) and parent.value is node:
         return isinstance(parent.slice, ast.Tuple)  # `output[:, 0]`: no list and no dictionary of a model's
     return isinstance(parent, (ast.Compare, ast.BinOp))
+
+
+def _is_handed_on(module: Module, node: ast.Name) -> bool:
+    """Whether a value is put into a list, or handed on or back, as it is."""
+    return isinstance(module.parents.get(node), (ast.List, ast.Tuple, ast.Dict, ast.keyword, ast.Return))
 
 
 def _is_cast(module: Module, node: ast.Name) -> bool:
