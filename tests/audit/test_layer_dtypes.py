@@ -231,7 +231,7 @@ def test_a_buffer_was_half_under_o2_and_makes_what_it_meets_float32_now(buffer: 
         region='with torch.autocast("cuda", dtype=torch.float16):',
         step="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
     )
-    found = [d for d in doubts(textwrap.dedent(before), textwrap.dedent(after)) if d.code == "AMP535"]
+    found = [d for d in doubts(textwrap.dedent(before), textwrap.dedent(after)) if d.code == "AMP542"]
     assert [d.verdict for d in found] == ["refuse"] * told
     assert all("a masked assignment takes no part in autocast" in d.message for d in found)
 

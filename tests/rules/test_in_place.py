@@ -91,3 +91,56 @@ def test_a_loss_of_another_file_is_cast_there() -> None:
     (told,) = [f for f in results["losses.py"].findings if f.code == "AMP542"]
     assert told.status == "done"
     assert results["train.py"].after is not None
+
+
+MASKED = """
+class Margin(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = build()
+        self.register_buffer("shift", torch.zeros(1))
+
+    def forward(self, x):
+        cosine = self.out(x)
+        hard = cosine > 0.0
+        HARD
+        return cosine
+
+    def volume(self, x):
+        kept = torch.zeros(len(x), 1)
+        mask = x.pow(2).sum(dim=1) > 1
+        kept[mask] = self.out(x[mask]).cpu()
+        return kept
+
+model = Margin()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0))
+    optimizer.step()
+    with torch.no_grad():
+        VOLUME
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "hard", "volume", "written"),
+    [
+        ("O1", "pass", "seen.append(model.volume(x).sum())", "kept[mask] = self.out(x[mask]).cpu().to(kept.dtype)"),
+        (
+            "O2",
+            "cosine[hard] = cosine[hard] * (self.shift + cosine[hard])",
+            "pass",
+            "cosine[hard] = (cosine[hard] * (self.shift + cosine[hard])).to(cosine.dtype)",
+        ),
+    ],
+)
+def test_what_a_masked_assignment_writes_is_of_the_dtype_it_is_written_into(
+    level: str, hard: str, volume: str, written: str
+) -> None:
+    text = check_trained(MASKED.replace("LEVEL", level).replace("HARD", hard).replace("VOLUME", volume))
+    assert written in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite, rewrite_files
+from tests.rules.helpers import check_untouched, rewrite, rewrite_files
 
 TWO = """
 import torch
@@ -101,3 +101,22 @@ def test_a_bound_that_goes_lets_nothing_in() -> None:
     assert not [f for f in result.findings if f.code == "AMP904"]
     (left,) = [f for f in result.findings if f.code == "AMP124" and f.status == "note"]
     assert left.message == "amp is None on every run now: take out what is left of it (line 12)"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "if is_pytorch_at_least_2_3():\n    make = torch.GradScaler\nelse:\n    make = torch.cuda.amp.GradScaler\n",
+        'make = torch.amp.GradScaler if is_torch_version(">=", "2.3") else torch.cuda.amp.GradScaler\n',
+        "if not torch_lt_2_3:\n    scaler = torch.amp.GradScaler('cuda')\nelse:\n    scaler = torch.cuda.amp.GradScaler()\n",
+    ],
+)
+def test_the_deprecated_name_beside_its_successor_stays_where_a_version_is_asked_out_of_sight(choice: str) -> None:
+    check_untouched(
+        f"import torch\nfrom lib import is_pytorch_at_least_2_3, is_torch_version, torch_lt_2_3\n\n{choice}"
+    )
+
+
+def test_beside_another_device_it_is_no_fallback() -> None:
+    result = rewrite("import torch\n\nregion = torch.autocast('cpu') if cpu else torch.cuda.amp.autocast()\n")
+    assert result.after == "import torch\n\nregion = torch.autocast('cpu') if cpu else torch.autocast('cuda')\n"

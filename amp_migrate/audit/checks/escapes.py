@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import WRITES
 from amp_migrate.audit.halves.follow import Halves
-from amp_migrate.audit.halves.tensors import CAST, Came, Place, Value
+from amp_migrate.audit.halves.tensors import CAST, MASKED, Came, Place, Value
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
@@ -137,7 +137,8 @@ class _Found:
                 module, line = at[0], review.line(*at)
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
-            code, remedy = ("AMP542", own) if kind == "inplace" else ("AMP535", None)
+            in_place = kind == "inplace" or (kind == "write" and detail == MASKED)
+            code, remedy = ("AMP542", own) if in_place else ("AMP535", None)
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
             given, by = None, ""

@@ -9,6 +9,7 @@ from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import (
     INTEGER,
+    MASKED,
     NOTHING,
     NUMBER,
     UNKNOWN,
@@ -68,7 +69,7 @@ class Body(Calls):
             value = self.of(stmt.value)
             for target in stmt.targets:
                 if isinstance(target, ast.Subscript) and self.of(target.slice).mask and not _one_number(stmt.value):
-                    self.write(target, "a masked assignment", self.of(target.value), value)
+                    self.write(target, MASKED, self.of(target.value), value)
                 self.bind(target, value)
         elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
             self.bind(stmt.target, self.of(stmt.value))
@@ -214,7 +215,8 @@ class Body(Calls):
             return UNKNOWN if isinstance(expr.op, ast.Not) else value
         if isinstance(expr, ast.Compare):
             parts = [self.of(part) for part in (expr.left, *expr.comparators)]
-            return INTEGER._replace(mask=any(p.half or p.now == "float" for p in parts))
+            along = any(isinstance(p, ast.Call) and has_axis(p) for p in (expr.left, *expr.comparators))
+            return INTEGER._replace(mask=along or any(p.half or p.now == "float" for p in parts))
         if isinstance(expr, ast.BoolOp):
             return join([self.of(v) for v in expr.values])
         if isinstance(expr, ast.IfExp):

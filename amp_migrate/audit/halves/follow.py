@@ -334,16 +334,21 @@ class Halves:
         return Mentioned(self.program, [self.program.modules[p] for p in sorted(paths) if p in self.program.modules])
 
     def below_regions(self, words: Set[str] | None = None) -> None:
-        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries; with
-        `words`, those of files that have one of them."""
+        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries, and
+        what a region runs of one by a method's name; with `words`, those of files that have one of them."""
         self.unseen = True
-        for module in self.both.after.modules:
+        after = self.both.after
+        every = (f for m in after.modules if "autocast" in m.words for f in after.forwards.of(m))
+        unseen = (f for f in every if after.regions.nearest(f.module, f.call) and not after.forwards.runs(f))
+        run = {"forward", *(last_name(f.call.func) or "" for f in unseen)}
+        for module in after.modules:
             if words is not None and module.words.isdisjoint(words):
                 continue
             for cls in module.classes:
-                if "forward" in cls.methods and self.program.is_network(cls) and self.mentioned.cls(cls):
-                    for function in cls.methods["forward"]:
-                        self._output(function)
+                if not run.isdisjoint(cls.methods) and self.program.is_network(cls) and self.mentioned.cls(cls):
+                    for name in sorted(run & cls.methods.keys()):
+                        for function in cls.methods[name]:
+                            self._output(function)
         self.unseen = False
 
     def layer(self, scope: Scope, func: ast.expr) -> str | Class | None:

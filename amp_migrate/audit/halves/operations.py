@@ -284,7 +284,7 @@ class Operations:
     def write(self, expr: ast.AST, name: str, into: Value, value: Value) -> None:
         """A write of values into a tensor, which takes those of its own dtype alone, in a region too."""
         apart = {into.now, value.now} == {"half", "float"}
-        if apart and self.inside and into.was == value.was and self.halves.floats(self.module):
+        if apart and into.was == value.was and (value.host or (self.inside and self.halves.floats(self.module))):
             self.tell("write", expr, value._replace(now="half"), name)
 
     def plain(self, given: list[Dtype]) -> Dtype:

@@ -83,6 +83,7 @@ NOT_TOLD: Final = 0
 PRODUCTS: Final = 1
 ALL_TOLD: Final = 2
 ENCODED = Value("?", "?", (FLOAT, HALF), keys=("last_hidden_state", "pooler_output"))  # and what else it is asked for
+MASKED = "a masked assignment"  # what writes so
 CAST = ".half()"  # the origin of a value that the program makes half itself
 
 Place = tuple[Module, ast.AST]

@@ -28,12 +28,27 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    """Cast what such products are given, where the audit saw them get float16 beside float32."""
+    """Cast what such products are given, and what a masked assignment writes, where the audit saw float16 beside float32."""
     for module in m.project.modules:
         lines = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP542" in codes}
         for call, _ in module.calls if lines else ():
             if call.lineno in lines and isinstance(call.func, ast.Attribute):
                 _cast(m, module, call, call.func)
+        for stmt in module.of(ast.Assign) if lines else ():
+            if stmt.lineno in lines and isinstance(stmt.targets[0], ast.Subscript):
+                _write(m, module, stmt, stmt.targets[0].value)
+
+
+def _write(m: Migration, module: Module, stmt: ast.Assign, into: ast.expr) -> None:
+    edits, value = m.edit(module), stmt.value
+    if not isinstance(into, (ast.Name, ast.Attribute)) or isinstance(value, ast.Constant) or value in edits.insertions:
+        return
+    if not isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        edits.insert("before", value, "(")
+        edits.insert("after", value, ")")
+    edits.insert("after", value, f".to({module.source(into)}.dtype)")
+    message = f"what a masked assignment writes is of the dtype of {module.source(into)}: no other is taken"
+    m.output.done(module, stmt, "AMP542", "tensor.__setitem__", message)
 
 
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions
 from amp_migrate.writing.edits import Edits
 
+SUCCESSORS = frozenset(f"torch.{name}" for name in ("GradScaler", "amp.GradScaler", "autocast", "amp.autocast"))
+VERSIONED = re.compile(r"torch\w*(?:version|_at_least|_(?:ge|gt|lt|le)_|_?\d)", re.IGNORECASE)
 Asked = tuple[TorchVersions, dict[str, ast.expr]]
 
 LAST_WITHOUT = (2, 2)  # the last torch whose torch.amp has no GradScaler
@@ -17,7 +21,24 @@ LAST_WITHOUT = (2, 2)  # the last torch whose torch.amp has no GradScaler
 
 def for_old_torch(project: Project, module: Module, node: ast.AST) -> bool:
     """Whether only a torch older than any that runs what is written comes to a node."""
-    return any(value is not taken for value, taken in _asked(project, module, node, _versions))
+    return any(value is not taken for value, taken in _asked(project, module, node, _versions)) or any(
+        _speaks_of_torch(outer.test) and _has_successor(module, outer, child)
+        for child, outer in pairwise((node, *module.ancestors(node)))
+        if isinstance(outer, ast.If | ast.IfExp) and child is not outer.test
+    )
+
+
+def _speaks_of_torch(test: ast.expr) -> bool:
+    """Whether a test asks by its name for a version, `is_torch_at_least_2_3()`, whose answer is not in sight."""
+    return bool(VERSIONED.search(ast.unparse(test)))
+
+
+def _has_successor(module: Module, choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
+    """Whether the branch beside the one that holds a child has a name of torch's that took the deprecated one's place."""
+    branches = [b if isinstance(b, list) else [b] for b in (choice.body, choice.orelse)]
+    others = [n for branch in branches if not any(child is n for n in branch) for n in branch]
+    names = (module.qualify(n) for o in others for n in ast.walk(o) if isinstance(n, ast.Attribute | ast.Name))
+    return any(name in SUCCESSORS for name in names)
 
 
 def lets_older_in(project: Project, module: Module, node: ast.AST, edits: Edits) -> bool:
