@@ -581,3 +581,59 @@ def test_what_is_handed_to_several_functions_and_made_anew_for_them_takes_one_li
         assert len({f.alike for f in found}) == 1
         shown = text.render(Report(list(results.values()), 2), "rewritten").splitlines()
         assert len([line for line in shown if f" {code} " in line]) == 1, code
+
+
+TRAINS = """
+    import torch
+    from apex import amp
+    from nets import Net
+    from project import criterion, loader, plot
+
+    net = Net().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = amp.initialize(net, optimizer, opt_level="O1")
+    for x, y in loader:
+        optimizer.zero_grad()
+        with amp.scale_loss(criterion(net(x), y), optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            out = net(x)
+            plot(out[0, 0, ...].detach().cpu().numpy())
+
+    def test():
+        plot(loader)
+
+    test()
+"""
+NETWORK = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Conv2d(3, 3, 3)
+
+        def forward(self, x):
+            return self.body(x)
+
+    def test(SIGNATURE):
+        MADE
+        print(net(torch.randn(1, 3, 8, 8)).size())
+"""
+
+
+@pytest.mark.parametrize(("signature", "made", "told"), [("", "net = Net()", 0), ("net", "pass", 1)])
+def test_a_function_below_a_network_that_tries_one_of_its_own_is_no_way_of_the_program(
+    signature: str, made: str, told: int
+) -> None:
+    network = NETWORK.replace("SIGNATURE", signature).replace("MADE", made)
+    results = rewrite_files({"train.py": TRAINS, "nets.py": network})
+    assert len([f for f in results["nets.py"].findings if f.code == "AMP531"]) == told
+
+
+def test_what_goes_to_numpy_in_float32_is_not_doubted_as_well() -> None:
+    unseen = TRAINS.replace("from nets import Net\n", "from far.away import Net\n")
+    result = rewrite_files({"train.py": unseen})["train.py"]
+    assert "plot(out[0, 0, ...].detach().float().cpu().numpy())" in (result.after or "")
+    assert [f.review for f in result.findings if f.code == "AMP504"] == ["as-is"]

@@ -209,7 +209,7 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
     for forward, model in named(both):
         place = both.now(forward.module, forward.call)
         function = forward.module.function_around(forward.call)
-        if place is None or function is None or _told("lost", forward) in told:
+        if place is None or function is None or _told("lost", forward) in told or _tries_its_own(function, model):
             continue
         if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
             continue  # said of this file, or no O1 near
@@ -239,6 +239,13 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
             add(forward, place, [w.start.function for w in ways_there])
     for places in found.values():
         yield _not_seen(both, places)
+
+
+def _tries_its_own(function: Function, model: frozenset[Identity]) -> bool:
+    """Whether a function that is given nothing makes the network that it runs: `def test(): net = Net(); print(net(x).shape)`
+    below a network, which nothing in sight calls."""
+    inside = set(syntax.walk(function.node))
+    return not function.parameters and bool(model) and all(node in inside for node, *_ in model)
 
 
 def _may_be_run(both: Mixed) -> Mentioned | None:

@@ -143,12 +143,20 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
                 if isinstance(stmt, ast.Assign) and kept_from(stmt.value) is node:
                     half.float_stmts.add(stmt)
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
-        elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(kept_from(value), ast.Name)):
+        elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(_whole(value), ast.Name)):
             message = f"{_level(m)} made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
             handed = read != "numpy" and half.may_be_whole(root)
             if handed:
                 message += ", unless it holds whole numbers; code that reads memory as float32 fails silently on halves"
             m.output.note(module, node, "AMP504", "Tensor.cpu", message, "review" if handed else "look", root)
+
+
+def _whole(value: ast.expr) -> ast.expr:
+    """What a value is a part of: `output` of `output[0, :, 1].detach()`; see `_arrays`."""
+    current = kept_from(value)
+    while isinstance(current, ast.Subscript) and isinstance(current.slice, (ast.Tuple, ast.Slice)):
+        current = kept_from(current.value)
+    return current
 
 
 def read_as(module: Module, node: ast.expr) -> str:
