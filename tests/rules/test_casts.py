@@ -436,6 +436,38 @@ def test_a_function_that_autocast_leaves_alone_is_cast_at_its_calls() -> None:
     assert [t.dtype for t in in_autocast(names["Head"](), HALF)] == [torch.float32] * 3
 
 
+def test_layers_that_a_container_calls_cast_what_comes_into_them() -> None:
+    source = """
+        amp.register_float_function(torch, "sigmoid")
+        Gate = torch.nn.Sigmoid
+
+
+        class Head(torch.nn.Module):
+            def __init__(self, act=torch.nn.Sigmoid):
+                super().__init__()
+                self.map = torch.nn.Sequential(torch.nn.Flatten(), Gate())
+                self.acts = torch.nn.ModuleDict({"a": torch.nn.Sigmoid(), "b": torch.nn.Tanh()})
+                self.act = act()
+
+            def forward(self, x):
+                assert all(isinstance(m, torch.nn.Sigmoid) for m in (self.map[1], self.acts["a"], self.act))
+                return self.map(x @ x), self.acts["a"](x @ x), self.act(x @ x), self.acts["b"](x @ x)
+        """
+    names = run(source)
+    assert [t.dtype for t in in_autocast(names["Head"](), HALF)] == [torch.float32] * 3 + [torch.bfloat16]
+
+
+def test_a_layer_that_casts_is_written_once_however_many_programs_ask_for_it() -> None:
+    train = f'{IMPORTS}import net\n\namp.register_float_function(torch, "sigmoid")\n{LOOP}'
+    net = "import torch\n\nFloatSigmoid = 1\n\n\ndef head(x):\n    return torch.nn.Sequential(torch.nn.Sigmoid())(x)\n"
+    results = files({"train.py": train, "again.py": train, "net.py": net})
+    assert results["net.py"].after == (
+        "import torch\n\nFloatSigmoid = 1\n\n\nclass FloatSigmoid_2(torch.nn.Sigmoid):\n    def forward(self, input):\n"
+        "        return super().forward(input.float())\n\n\n"
+        "def head(x):\n    return torch.nn.Sequential(FloatSigmoid_2())(x)\n"
+    )
+
+
 def test_casts_at_calls_are_written_once() -> None:
     check_becomes(
         """
@@ -583,7 +615,6 @@ def test_unrelated_names_stay(source: str) -> None:
         'amp.register_float_function(_C, "nms")\n_C.nms(a, b)\n',
         'amp.register_half_function(torch, "sigmoid")\ntorch.sigmoid(x)\n',
         'amp.register_promote_function(torch, "sigmoid")\n',
-        'amp.register_float_function(torch, "sigmoid")\nnet = torch.nn.Sequential(torch.nn.Sigmoid())\n',
         'amp.register_float_function(torch, "sigmoid")\ntorch.sigmoid(*a)\n',
     ],
 )

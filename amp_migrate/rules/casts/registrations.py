@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from amp_migrate.findings import Review
@@ -11,9 +10,11 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.casts import NATIVE, REGISTRATIONS, is_cast
-from amp_migrate.reading.units.unit import Blocked, only_asks
+from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.unit import only_asks
 from amp_migrate.rules.casts.functions import Cast, always_on, cast_definition, method_of
 from amp_migrate.rules.migration import Migration
+from amp_migrate.writing.names import native_name
 
 TORCH = ("torch", "torch.nn.functional", "torch.Tensor")
 # Modules whose forward calls the function of torch that is registered.
@@ -174,10 +175,10 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> Said:
         )
     if full.startswith("torch.Tensor."):
         raise cast.refuse(f"methods of tensors cannot be told from others; cast the input of {name} where it is called")
-    calls = list(_calls(m, full))
-    if not calls and not m.unit.inits:
+    calls, layers = _calls(m, full)
+    if not calls and not layers and not m.unit.inits:
         raise cast.refuse(f"no call of {full} is in sight: cast its input where it is called, as in {full}(x.float())")
-    if not calls:
+    if not calls and not layers:
         return Said(f"nothing in sight calls {full}; where a library does, it runs as autocast has it", "review")
     method = method_of(m, cast.to)
     for module, call, count in calls:
@@ -185,7 +186,13 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> Said:
             raise cast.refuse(f"the inputs of {full} cannot be told apart: cast them at {module.display}:{call.lineno}")
         for value in call.args[:count]:
             _cast(m, module, value, method)
-    places = ", ".join(sorted({f"{module.display}:{call.lineno}" for module, call, _ in calls}))
+    for module, nodes in layers.items():
+        _cast_inside(m, module, nodes, LAYERS[full], method)
+    sites = [
+        *((module, call) for module, call, _ in calls),
+        *((module, n) for module in layers for n in layers[module]),
+    ]
+    places = ", ".join(sorted({f"{module.display}:{node.lineno}" for module, node in sites}))
     return Said(f"the input of {full} is cast at {places}; calls inside of libraries are not")
 
 
@@ -201,31 +208,39 @@ def _cast(m: Migration, module: Module, value: ast.expr, method: str) -> None:
     edits.insert("after", value, f".{method}()")
 
 
-def _calls(m: Migration, full: str) -> Iterator[tuple[Module, ast.Call, int]]:
-    """Calls of a function of torch by the unit's program, those of its layers among them; how many inputs each has.
-
-    Raises Blocked for a layer whose calls are not in sight.
-    """
+def _calls(m: Migration, full: str) -> tuple[list[tuple[Module, ast.Call, int]], dict[Module, list[ast.expr]]]:
+    """Calls of a function of torch by the unit's program, those of its layers among them, and how many inputs each has;
+    by file, the layers whose calls are not in sight, and classes of such layers that are passed on."""
     last = full.rpartition(".")[2]
     layer = LAYERS.get(full)
+    calls: list[tuple[Module, ast.Call, int]] = []
+    layers: dict[Module, list[ast.expr]] = {}
     for module in _program(m):
         if last.lower() not in module.text.lower():
             continue
         for node in walk(module.tree):
-            if not isinstance(node, ast.Call):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
                 continue
-            name = m.project.qualify(module, node.func)
-            if name == full and m.live(module, node):
-                yield module, node, INPUTS.get(last, 1)
-            elif layer is not None and name == layer:
-                yield from ((module, call, 1) for call in _layer_calls(m, module, node, layer, full))
+            name = m.project.qualify(module, node)
+            if name is None or name not in (full, layer) or not m.live(module, node):
+                continue
+            parent = module.parents[node]
+            called = isinstance(parent, ast.Call) and parent.func is node
+            if name == full:
+                if called and isinstance(parent, ast.Call):
+                    calls.append((module, parent, INPUTS.get(last, 1)))
+            elif called and isinstance(parent, ast.Call) and (seen := _layer_calls(m, module, parent)):
+                calls += ((module, call, 1) for call in seen)
+            elif called or _passed_on(parent):
+                layers.setdefault(module, []).append(node)
+    return calls, layers
 
 
-def _layer_calls(m: Migration, module: Module, made: ast.Call, layer: str, full: str) -> list[ast.Call]:
-    """The calls of `self.act = nn.Sigmoid()`."""
+def _layer_calls(m: Migration, module: Module, made: ast.Call) -> list[ast.Call]:
+    """The calls of `self.act = nn.Sigmoid()`; none where what calls the layer is not in sight."""
     stmt = module.parents.get(made)
     slot = m.project.slot(module, stmt.targets[0]) if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
-    calls = [
+    return [
         node
         for node in walk(module.tree)
         if isinstance(node, ast.Call)
@@ -233,15 +248,30 @@ def _layer_calls(m: Migration, module: Module, made: ast.Call, layer: str, full:
         and slot is not None
         and m.project.slot(module, node.func) == slot
     ]
-    if not calls:
-        raise Blocked(
-            module,
-            made,
-            "AMP516",
-            layer.removeprefix("torch."),
-            f"this layer calls {full}, which was registered to be cast: cast the tensor that goes into it",
-        )
-    return calls
+
+
+def _passed_on(holder: ast.AST) -> bool:
+    """Whether a class that stands in there will be made something of: `{"sigmoid": nn.Sigmoid}`, `Head(act=nn.Sigmoid)`."""
+    if isinstance(holder, ast.Call):
+        return not (isinstance(holder.func, ast.Name) and holder.func.id in ("isinstance", "issubclass"))
+    return isinstance(holder, (ast.keyword, ast.arguments, ast.Dict, ast.IfExp, ast.Return, ast.Assign))
+
+
+def _cast_inside(m: Migration, module: Module, layers: list[ast.expr], layer: str, method: str) -> None:
+    """Give a container, or whoever else calls these layers, a class of them that casts what comes in."""
+    ours = unbound(module.root, [f"{method.capitalize()}{layer.rpartition('.')[2]}"])
+    body = module.tree.body
+    first = next(s for node in layers for s in (module.statement(node), *module.ancestors(node)) if s in body)
+    base = native_name(module, layer, module.root, first.lineno)
+    base = base or f"{m.torch(module, module.root)}.{layer.partition('.')[2]}"
+    indent = m.style(module).indent
+    m.edit(module).insert_before(
+        first,
+        f"class {ours}({base}):\n{indent}def forward(self, input):\n"
+        f"{indent}{indent}return super().forward(input.{method}())",
+    )
+    for node in layers:
+        m.edit(module).replace(node, ours)
 
 
 def _program(m: Migration) -> list[Module]:
