@@ -130,3 +130,16 @@ def test_a_complaint_that_does_not_name_apex(complaint: str) -> None:
     after = f"def backward(args, scaler, loss):\n    {complaint}\n    scaler.scale(loss).backward()\n"
     found = [d for d in doubts(top + before, top + after) if "fails without Apex" in d.message]
     assert [d.verdict for d in found] == ["refuse"]
+
+
+def test_a_complaint_after_one_that_apex_is_missing() -> None:
+    """Runs that the first complaint ended come to the second, and fail as they did; after a `return`, they went on."""
+    top = "try:\n    from apex import amp\n    HAS = True\nexcept ImportError:\n    HAS = False\n\n"
+    first = '    if fp16 and not HAS:\n        raise RuntimeError("install Apex")\n'
+    after = 'def check(fp16, tpu):\n    if fp16 and tpu:\n        raise RuntimeError("no Apex on a TPU")\n'
+    head, _, rest = after.partition("\n")
+    assert not doubts(f"{top}{head}\n{first}{rest}", after)
+    returns = first.replace('raise RuntimeError("install Apex")', "return")
+    assert [d.code for d in doubts(f"{top}{head}\n{returns}{rest}", after) if "fails without" in d.message] == [
+        "AMP133"
+    ]

@@ -1,8 +1,8 @@
 """What needed Apex only under a test does not need it in every run now.
 
 Proved, for each import of Apex that stays and for each `raise` or `assert` that speaks of it: it still stands under the tests
-of its function that it stood under, those that leave before it included, or under another one in their place. An import whose
-failure the program catches and outlives is not asked about.
+of its function that it stood under, those that return before it included, or under another one in their place. An import whose
+failure the program catches and outlives is not asked about, nor a test whose other runs failed before.
 
 Cannot prove that a test in the place of another asks the same, nor that who calls the function still asks what it did.
 """
@@ -19,7 +19,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.ways.chains import Tests
+from amp_migrate.audit.ways.chains import raises_else
 from amp_migrate.audit.ways.installed import asks, catches_import, ends
 from amp_migrate.audit.ways.says_apex import imports_apex
 from amp_migrate.findings import Code
@@ -36,8 +36,8 @@ def check(review: Review) -> Iterable[Doubt]:
             old = change.was(new)
             if old is None or not _fails(both.after, change.after, new) or not _fails(both.before, change.before, old):
                 continue
-            was = _asked(both.before.chains.tests(change.before, old))
-            now = _asked(both.after.chains.tests(change.after, new))
+            was = _asked(both.before, change.before, old)
+            now = _asked(both.after, change.after, new)
             lost = [test for test in was if test not in now]
             if lost and all(test in was for test in now):
                 text, came_out = lost[0]
@@ -68,10 +68,13 @@ def _fails(side: Side, module: Module, stmt: ast.stmt) -> bool:
     return True
 
 
-def _asked(tests: Tests) -> list[tuple[str, bool]]:
-    """Tests as they are written, without their `not`."""
+def _asked(side: Side, module: Module, stmt: ast.stmt) -> list[tuple[str, bool]]:
+    """The tests a statement stands under, as they are written without their `not`, less those that raise where they come out
+    otherwise: such a run failed as well."""
     found: list[tuple[str, bool]] = []
-    for test, came_out in tests:
+    for test, came_out in side.chains.tests(module, stmt):
+        if raises_else(module, test, came_out):
+            continue
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, came_out = test.operand, not came_out
         found.append((syntax.text(test), came_out))
