@@ -80,6 +80,8 @@ CODES = (
 NATIVE = frozenset({"GradScaler", "unscale_"})  # what tells of a scaler of the program's own, made in sight or not
 _ACTS = re.compile(r"\b(backward|step|unscale_|update|scale|zero_grad|clip_grad\w*)\(|\bscale_loss\b|\bmaster_params\b")
 
+_OF_A_SCALER = re.compile(r"\b(unscale_|update|scale)\(|scaler\.step\(", re.IGNORECASE)
+
 
 def check(review: Review) -> Iterable[Doubt]:
     if review.wish.dtype == "bfloat16" or not any("GradScaler" in m.text for m in review.after.modules.values()):
@@ -93,9 +95,11 @@ def check(review: Review) -> Iterable[Doubt]:
     faults = list(_faults(review, machine))
     if faults and any(m.words & NATIVE for m in review.before.modules.values()):
         was = Bodies(Objects(review.values_before))
-        old, _ = follow(was, frozenset(), {c.before for c in review.changes.values()})
+        old, missed = follow(was, frozenset(), {c.before for c in review.changes.values()})
         had = {(d.line, d.path, d.message) for d in _faults(review, old, before=True)}
         faults = [d for d in faults if (d.line, d.path, d.message) not in had]
+        if missed and lost and not any(map(_scales_otherwise, review.changes.values())):
+            faults = []  # told as what was not followed: only Apex went, and less of the same paths was walked before
     yield from faults
     starts: dict[Module, Owner] = {}
     for owner in lost if any(map(_steps_change, review.changes.values())) else ():
@@ -114,6 +118,17 @@ def _steps_change(change: Change) -> bool:
     """Whether a migration writes or takes away anything that acts on gradients: other names for the same things do not."""
     touched = (*change.removed, *change.added, *change.rewritten, *change.rewritten.values())
     return any(_ACTS.search(head(s)) for s in touched)
+
+
+def _scales_otherwise(change: Change) -> bool:
+    """Whether a migration writes anything that acts on gradients, or takes away what a scaler of the program's own did: where
+    only Apex's branches go, what stays does what it did."""
+    rewritten = [
+        (old, new) for new, old in change.rewritten.items() if _ACTS.findall(head(old)) != _ACTS.findall(head(new))
+    ]
+    written = [*change.added, *(new for _, new in rewritten)]
+    gone = [*change.removed, *(old for old, _ in rewritten)]
+    return any(_ACTS.search(head(s)) for s in written) or any(_OF_A_SCALER.search(head(s)) for s in gone)
 
 
 def follow(bodies: Bodies, managed: frozenset[str], changed: set[Module]) -> tuple[Machine, list[Owner]]:
