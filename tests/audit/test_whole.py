@@ -554,3 +554,39 @@ def test_scripts_of_two_processes_share_no_model_that_one_function_makes(
         {**files, "train.py": SHARING.replace("IMPORTS", imports)}, {"train.py": SHARED.replace("IMPORTS", imports)}
     )
     assert any(d.code == "AMP135" and "wraps is still handed" in d.message for d in found) == refused
+
+
+SCRIPT = """
+from apex import amp
+from common import build, criterion, loader
+
+def train(model, optimizer):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    model, optimizer = build()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    train(model, optimizer)
+"""
+UNPREPARED = SCRIPT.partition("if __name__")[0] + 'if __name__ == "__main__":\n    print(len(loader))\n'
+
+
+@pytest.mark.parametrize(
+    ("other", "left"),
+    [(UNPREPARED, None), ("import main\n" + UNPREPARED, "other.py:9"), (SCRIPT, "main.py:7")],
+    ids=["another-script", "imports-it", "one-that-stays"],
+)
+def test_scale_loss_without_initialize_is_asked_of_each_process(other: str, left: str | None) -> None:
+    """Another script's is no reason to leave a program with Apex, nor is its initialize one to take this one's away."""
+    main = SCRIPT.replace('    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', "")
+    if other != SCRIPT:
+        main = main.replace("from apex import amp", "import torch\nscaler = torch.amp.GradScaler()")
+        main = main.replace("amp.scale_loss(loss, optimizer)", "scaler.scaled(loss)")
+    common = {"common.py": "from model import build, criterion, loader\n"}
+    found = doubts_of({**common, "main.py": SCRIPT, "other.py": other}, {"main.py": main})
+    told_of = [d.message.partition(", and")[0] for d in found if d.code == "AMP135"]
+    assert told_of == ([f"left with Apex: scale_loss is still used, at {left}"] if left else [])

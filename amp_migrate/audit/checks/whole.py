@@ -179,19 +179,23 @@ def _initialized(review: Review) -> Iterator[object]:
 
 
 def _left_behind(review: Review) -> Iterator[Doubt]:
-    """`scale_loss` that is still called, under whatever name, where every `initialize` went: it raises without one."""
-    if any(review.calls_after("apex.amp.initialize")) or any(review.calls_after("apex.amp.init")):
-        return
+    """`scale_loss` that is still called, under whatever name, where every `initialize` of its process went: it raises then."""
     gone = sorted(review.calls_before("apex.amp.initialize"), key=lambda c: (c[0].path, c[1].lineno))
     if not gone:
         return
-    place = next(_scaled(review), None)
-    if place is not None:
-        message = f"left with Apex: scale_loss is still used, at {place}, and raises where nothing was initialized"
-        yield from (Doubt(m.path, c.lineno, "AMP135", "amp.initialize", message) for m, c, _ in gone)
+    near, files = mixed(review).nearness, review.before.modules
+    stay = {files[m.path] for m, *_ in review.calls_after("apex.amp.initialize", "apex.amp.init")}
+    left = list(_scaled(review))
+    for module, call, _ in gone if left else ():
+        if any(near.together(module, other) for other in stay):
+            continue
+        place = next((f"{m.path}:{line}" for m, line in left if near.together(module, files[m.path])), None)
+        if place is not None:
+            message = f"left with Apex: scale_loss is still used, at {place}, and raises where nothing was initialized"
+            yield Doubt(module.path, call.lineno, "AMP135", "amp.initialize", message)
 
 
-def _scaled(review: Review) -> Iterator[str]:
+def _scaled(review: Review) -> Iterator[tuple[Module, int]]:
     """Where the program after uses `scale_loss`: called on whatever is Apex's module, or kept as a value. Not where it raised
     before as well, for nothing prepared its optimizer."""
     raising = _never_prepared(review)
@@ -202,10 +206,10 @@ def _scaled(review: Review) -> Iterator[str]:
                 if module.statement(node) in raising:
                     continue
                 if name == "apex.amp.scale_loss" and not _never_made(review, module, node):
-                    yield f"{module.path}:{review.line(module, node)}"
+                    yield module, review.line(module, node)
     for module, call, _ in review.calls_after("apex.amp.scale_loss"):
         if not _never_made(review, module, call) and module.statement(call) not in raising:
-            yield f"{module.path}:{review.line(module, call)}"
+            yield module, review.line(module, call)
 
 
 def _never_prepared(review: Review) -> set[ast.stmt]:
