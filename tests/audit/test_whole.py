@@ -590,3 +590,29 @@ def test_scale_loss_without_initialize_is_asked_of_each_process(other: str, left
     found = doubts_of({**common, "main.py": SCRIPT, "other.py": other}, {"main.py": main})
     told_of = [d.message.partition(", and")[0] for d in found if d.code == "AMP135"]
     assert told_of == ([f"left with Apex: scale_loss is still used, at {left}"] if left else [])
+
+
+@pytest.mark.parametrize("given", ["[getattr(self, name) for name in self.names]", "self.steppers"])
+def test_optimizers_out_of_sight_may_be_those_that_a_loss_is_scaled_for(given: str) -> None:
+    before = f"""
+        import torch
+        from apex import amp
+
+        class Trainer:
+            def __init__(self, model, names, steppers):
+                self.model, self.names, self.steppers = model, names, steppers
+                self.one = torch.optim.SGD(model.parameters(), lr=0.1)
+
+            def prepare(self):
+                optimizers = {given}
+                amp.initialize(self.model, optimizers, opt_level="O1")
+
+            def step(self, x):
+                with amp.scale_loss(self.model(x).mean(), self.one) as scaled_loss:
+                    scaled_loss.backward()
+                self.one.step()
+
+        Trainer(model, names, steppers).prepare()
+        """
+    after = before.replace('amp.initialize(self.model, optimizers, opt_level="O1")', "pass")
+    assert told(doubts(before, after), "AMP135") == [(11, "refuse")]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.helpers import check_files
+from tests.rules.helpers import check_files, run_files
 
 TRAINER = """
 import torch
@@ -88,3 +90,76 @@ def test_a_field_of_another_name_is_none_of_them() -> None:
     other = EVALUATOR.replace("trainer.net", "trainer.table")
     after = check_files({"trainer.py": text, "evaluator.py": other, "main.py": MAIN})
     assert "evaluator.py" not in after or "autocast" not in after["evaluator.py"]
+
+
+BASE = """
+from apex import amp
+
+class Base:
+    def __init__(self, fp16):
+        self.fp16 = fp16
+
+    def set_up(self):
+        nets, solvers = [], []
+        for name in self.nets:
+            nets.append(getattr(self, name))
+        SOLVERS
+        amp.initialize(nets, solvers, opt_level="O1")
+"""
+PAIR = """
+import torch
+from apex import amp
+from base import Base
+
+class Pair(Base):
+    def __init__(self, fp16, names):
+        super().__init__(fp16)
+        torch.manual_seed(0)
+        self.first, self.second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+        self.one = torch.optim.SGD(self.first.parameters(), lr=10.0)
+        self.two = torch.optim.SGD(self.second.parameters(), lr=10.0)
+        self.nets = ["first", "second"]
+        self.names = NAMES
+        if self.fp16:
+            self.set_up()
+
+    def train(self, x):
+        for step in range(2):
+            for solver in (self.one, self.two):
+                solver.zero_grad()
+            loss = torch.nn.functional.mse_loss(self.second(self.first(x)), x[:, :1]) / 100
+            if self.fp16:
+                with amp.scale_loss(loss, [self.one, self.two]) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.one.step()
+            self.two.step()
+        return [p.item() for p in self.second.parameters() for p in p.flatten()]
+"""
+RUN = """
+import json
+import torch
+from pair import Pair
+
+print(json.dumps([Pair(fp16, ["one", "two"]).train(torch.ones(4, 2)) for fp16 in (True, False)]))
+"""
+APPENDED = "for name in self.names:\n            solvers.append(getattr(self, name))"
+
+
+@pytest.mark.parametrize(
+    ("solvers", "names"),
+    [
+        (APPENDED, '["one", "two"]'),
+        ("solvers = [getattr(self, name) for name in self.names]", '["one", "two"]'),
+        ("for solver in (self.one, self.two):\n            solvers.append(solver)", "names"),
+        (APPENDED, "names"),  # known when it runs
+    ],
+)
+def test_optimizers_that_are_collected_for_initialize(tmp_path: Path, solvers: str, names: str) -> None:
+    """Apex prepares them where they are, under whatever name the steps have them."""
+    files = {"base.py": BASE.replace("SOLVERS", solvers), "pair.py": PAIR.replace("NAMES", names), "run.py": RUN}
+    after = check_files(files, device="cpu")
+    assert "self.scaler.step(self.one)" in after["pair.py"]
+    mixed, plain = run_files(tmp_path, after, "run.py")
+    assert mixed == pytest.approx(plain, rel=1e-2)

@@ -218,9 +218,15 @@ def _never_prepared(review: Review) -> set[ast.stmt]:
     def made(calls: Iterator[tuple[Module, ast.Call, str]]) -> Iterator[tuple[Module, ast.Call, set[ast.AST]]]:
         for module, call, _ in calls:
             given = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "optimizers")]
+            given = [e for x in given for e in (x.elts if isinstance(x, (ast.List, ast.Tuple)) else [x])]
             yield module, call, {o.node for e in given for o in review.values_before.of(module, e)}
 
     prepared = {n for *_, nodes in made(review.calls_before("apex.amp.initialize")) for n in nodes}
+    made_in_sight = (
+        isinstance(n, ast.Constant) or (isinstance(n, ast.Call) and syntax.text(n.func) != "getattr") for n in prepared
+    )
+    if not all(made_in_sight):  # lists that are filled, parameters, fields by name: any optimizer may be among them
+        return set()
     found: set[ast.stmt] = set()
     for module, call, nodes in made(review.calls_before("apex.amp.scale_loss")):
         if nodes and nodes.isdisjoint(prepared) and all(isinstance(n, ast.Call) for n in nodes):

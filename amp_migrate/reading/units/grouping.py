@@ -161,7 +161,10 @@ def _never_given(project: Project, inits: list[Init], loss: Loss) -> bool:
     if not inits:
         return False
     named = {w for i in inits for n in walk(i.call) if (w := getattr(n, "attr", None) or getattr(n, "id", None))}
-    if not named.isdisjoint(s.name for s in slots):
+    together = in_process(project, [loss.module])
+    if not named.isdisjoint(s.name for s in slots) or not all(
+        _followed(project, i) for i in inits if i.module in together
+    ):
         return False
     stores = [
         (module, given.value)
@@ -172,6 +175,12 @@ def _never_given(project: Project, inits: list[Init], loss: Loss) -> bool:
     return {project.slot(m, t) for s in slots for m, t, _ in project.once(Sources).stored(s.name)} >= slots and all(
         isinstance(value, ast.Call) and not project.resolved.get(value) for _, value in stores
     )
+
+
+def _followed(project: Project, init: Init) -> bool:
+    """Whether it is seen what makes the optimizers that `initialize` is given, if any: not where they are found by names."""
+    slots = project.origins(s for node in init.optimizers for s in project.sources(init.module, node))
+    return not slots or any(True in project.foreign.get(s, ()) or project.instances.get(s) for s in slots)
 
 
 def _apart(units: list[Unit], libraries: Collection[Module], module: Module) -> bool:

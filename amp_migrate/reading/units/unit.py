@@ -65,8 +65,7 @@ class Unit:
         for init in self.inits:
             for node in (*init.optimizers, *init.optimizer_targets):
                 seeds.update(self.project.sources(init.module, node))
-            for node in init.optimizers:
-                seeds |= self._aliased(init.module, node)
+            seeds |= self._aliased({s for node in init.optimizers for s in self.project.sources(init.module, node)})
         for loss in self.losses:
             for node in loss.optimizers:
                 slot = self.project.slot(loss.module, node)
@@ -80,16 +79,10 @@ class Unit:
         holders = {s.holder for s in found if isinstance(s.holder, Slot)}
         return found | self._by_name(OPTIMIZER_NAMES, holders)
 
-    def _aliased(self, module: Module, node: ast.expr) -> set[Slot]:
-        """The attribute that a local name was given before `initialize`, which hands the same optimizer back:
-        `optimizer = self.optimizer`."""
-        owner = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
-        if owner is None or not owner.is_function or not isinstance(node, ast.Name):
-            return set()
-        stmts = [module.parents.get(binding) for binding in owner.bindings.get(node.id, ())]
-        values = [s.value for s in stmts if isinstance(s, ast.Assign) and isinstance(s.value, ast.Attribute)]
-        slots = (self.project.slot(module, value) for value in values)
-        return {slot for slot in slots if slot is not None}
+    def _aliased(self, seeds: set[Slot]) -> set[Slot]:
+        """The fields that hold what `initialize` is given, which it prepares where it is: `optimizer = self.optimizer`,
+        `optimizers = [getattr(self, name) for name in self.names]`."""
+        return {s for s in self.project.origins(seeds) if isinstance(s.holder, ClassInfo)}
 
     @cached_property
     def handle_slots(self) -> set[Slot]:
