@@ -267,3 +267,43 @@ class Agent:
 def test_torch_that_comes_by_a_star_is_not_imported_again(header: str, imported: int) -> None:
     texts = check_files({"agent.py": AGENT, "header.py": header, "base.py": "import torch\n"})
     assert texts["agent.py"].count("import torch\n") == imported
+
+
+OFFERED = """
+import warnings
+
+try:
+    from apex.normalization import FusedLayerNorm as LayerNorm
+    from apex.parallel import SyncBatchNorm
+except ImportError as error:
+    warnings.warn(f"no Apex: {error}")
+    from torch.nn import LayerNorm, SyncBatchNorm
+
+__all__ = ["LayerNorm", "SyncBatchNorm"]
+"""
+
+
+@pytest.mark.parametrize("root", ["", "parts/"])
+def test_what_a_package_offers_is_torchs_where_apex_was_missing(root: str) -> None:
+    """Whoever imports it has it by then, in a package below a folder of its name, too."""
+    users = {
+        f"{root}net.py": "from parts.norms import LayerNorm\n\nnorm = LayerNorm(4)\n",
+        f"{root}parts/__init__.py": "",
+    }
+    after = check_files({f"{root}parts/norms.py": OFFERED, **users})
+    assert "apex" not in after[f"{root}parts/norms.py"].lower()
+    assert "from torch.nn import LayerNorm, SyncBatchNorm\n" in after[f"{root}parts/norms.py"]
+
+
+def test_what_is_offered_without_another_is_left_to_its_users() -> None:
+    """Only who uses the class knows whether torch's takes the arguments: `channel_last=True`."""
+    text = 'from apex.parallel import SyncBatchNorm\n\n__all__ = ["SyncBatchNorm"]\n'
+    (left,) = rewrite_files({"norms.py": text})["norms.py"].findings
+    assert (left.code, left.status) == ("AMP102", "manual")
+
+
+def test_a_name_is_handed_on_below_a_folder_of_the_same_name() -> None:
+    norms = OFFERED.partition("__all__")[0].replace("    from apex.parallel import SyncBatchNorm\n", "")
+    user = "from parts.norms import LayerNorm\n\nNORMS = {'layer': LayerNorm}\n"
+    after = check_files({"parts/parts/norms.py": norms, "parts/parts/__init__.py": "", "parts/tests/net.py": user})
+    assert after["parts/parts/norms.py"].strip() == "from torch.nn import LayerNorm, SyncBatchNorm"

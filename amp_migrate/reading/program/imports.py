@@ -85,10 +85,12 @@ class Imports:
 
     def hands_on(self, module: Module, name: str) -> bool:
         """Whether another file of the project takes a name from a module."""
-        dotted = f"{module.name}.{name}"
         others = [m for m in self.modules if m is not module and name in m.text]
         return any(
-            any(target == dotted for _, target in other.imported)
+            any(
+                target.endswith(f".{name}") and module in self.meant(other, target.rpartition(".")[0])
+                for _, target in other.imported
+            )
             or (module.name in other.star_imports and name in other.loads)
             or any(isinstance(n, ast.Attribute) and self._is(other, n.value, module) for n in other.named.get(name, ()))
             for other in others
@@ -96,7 +98,8 @@ class Imports:
 
     def _is(self, importer: Module, node: ast.expr, module: Module) -> bool:
         """Whether an expression is a module of the project: `fusing` of `fusing.Adam`."""
-        return importer.qualify(node) == module.name
+        name = importer.qualify(node)
+        return name is not None and module in self.meant(importer, name)
 
     @cached_property
     def programs(self) -> dict[Module, Module]:

@@ -260,7 +260,8 @@ class _Parts:
         if not group:
             return None
         if not sites:
-            return CLASSES.get(group[0].target) if self._reexported(group[0]) else None
+            native = CLASSES.get(group[0].target)
+            return native if native is not None and self._reexported(group[0], native) else None
         names = {n for _, d in sites for n in (d.names if isinstance(d, Native) and d.whole is None else ("", ""))}
         return names.pop() if len(names) == 1 and names <= set(CLASSES.values()) else None
 
@@ -463,9 +464,11 @@ class _Parts:
         """Whether a name is still read in this file."""
         return any(not self.edits.gone(n) for n in self.module.loads.get(name, ()))
 
-    def _reexported(self, binding: Binding) -> bool:
-        """Whether another file of the project imports the name from here."""
-        return binding.scope.is_module and self.project.hands_on(self.module, binding.name)
+    def _reexported(self, binding: Binding, native: str) -> bool:
+        """Whether another file of the project imports the name from here, or `__all__` offers it and it is torch's already
+        where Apex is missing."""
+        offered = binding.name in (self.module.listed or ()) and self._fallback(binding, native) is not None
+        return offered or (binding.scope.is_module and self.project.hands_on(self.module, binding.name))
 
     def _done(self, site: Site, code: str, message: str, review: str) -> None:
         node = site.call or site.node
