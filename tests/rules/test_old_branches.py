@@ -29,6 +29,9 @@ FIRST, SECOND = 'autocast("cuda", enabled=enabled):', 'autocast("cuda", enabled=
         ('digits("1.5.0") <= digits(TORCH_VERSION) < digits("1.10.0")', [SECOND]),
         ('digits("1.10.0") <= digits(TORCH_VERSION)', [FIRST]),
         ('torch.__version__ < "1.10"', [SECOND]),
+        ('hasattr(torch, "autocast")', [FIRST]),
+        ('not hasattr(torch.amp, "autocast")', [SECOND]),
+        ('hasattr(torch, "compile")', [FIRST, SECOND]),
         ('digits("1.5.0") <= digits(TORCH_VERSION) < digits("2.9.0")', [FIRST, SECOND]),
         ("digits(TORCH_VERSION) < limit", [FIRST, SECOND]),
         ("enabled", [FIRST, SECOND]),
@@ -53,6 +56,45 @@ def test_an_expression_chosen_by_the_version() -> None:
         "made = torch.cuda.amp.autocast() if new else torch.cuda.amp.autocast(True)\n"
     )
     assert 'made = torch.autocast("cuda") if new else torch.cuda.amp.autocast(True)\n' in (result.after or "")
+
+
+ASKED = """
+import torch
+
+NEW = hasattr(torch.amp, "GradScaler")
+
+
+def scaler():
+    if {test}:
+        {first}
+    {second}
+
+
+def late():
+    return torch.cuda.amp.GradScaler()
+"""
+NEWER, OLDER = 'return torch.amp.GradScaler("cuda")', "return torch.cuda.amp.GradScaler()"
+
+
+@pytest.mark.parametrize(
+    ("test", "first", "second"),
+    [
+        ("NEW", NEWER, OLDER),
+        ("not NEW", OLDER, NEWER),
+        ('hasattr(torch.amp, "GradScaler")', NEWER, "else:\n        " + OLDER),
+        ('hasattr(torch.amp, "GradScaler")', NEWER, OLDER),
+    ],
+)
+def test_what_is_written_for_a_torch_without_the_name_holds_nothing_back(test: str, first: str, second: str) -> None:
+    """The name is right there: what tests for its successor must not be given that in the other branch."""
+    text = ASKED.format(test=test, first=first, second=second)
+    result = rewrite(text)
+    assert not [f for f in result.findings if f.status == "manual"]
+    kept, _, late = text.partition("def late")
+    assert (
+        result.after
+        == (kept + "def late" + late.replace("torch.cuda.amp.GradScaler()", 'torch.amp.GradScaler("cuda")')).lstrip()
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,12 @@ from amp_migrate.reading.program.tree import children, walk
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
 OLDEST = (2, 3)
+# What tests ask of it in other words: `hasattr(torch.amp, "GradScaler")`.
+NAMES = {
+    "torch": frozenset({"amp", "autocast"}),
+    "torch.cuda": frozenset({"amp"}),
+    "torch.amp": frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
+}
 COMPARE: dict[type[ast.cmpop], Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -90,6 +96,10 @@ class TorchVersions:
             sides = [test.left, *test.comparators]
             links = [self._compared(sides[i], op, sides[i + 1]) for i, op in enumerate(test.ops)]
             return False if False in links else None if None in links else True
+        if isinstance(test, ast.Call) and ast.unparse(test.func) == "hasattr" and len(test.args) == 2:
+            holder, name = ast.unparse(test.args[0]), getattr(test.args[1], "value", None)
+            if name in NAMES.get(holder, ()):
+                return self.torch >= OLDEST or name in ("amp", "autocast")
         return None
 
     def comes_to(self, test: ast.expr, constants: Mapping[str, ast.expr]) -> bool | None:

@@ -51,15 +51,29 @@ def _asked(
     project: Project, module: Module, node: ast.AST, read: Callable[..., Asked], edits: Edits | None = None
 ) -> Iterator[tuple[bool, bool]]:
     """What the tests of the version around a node come to, but for those that go, and which branch it stands in."""
-    child = node
-    for outer in module.ancestors(node) if "version" in module.text.lower() else ():
-        went = edits is not None and (outer in edits.statements or outer in edits.expressions)
-        if isinstance(outer, (ast.If, ast.IfExp)) and child is not outer.test and not went:
+    asks = "version" in module.text.lower() or "hasattr" in module.text
+    for test, taken, outer in _around(module, node, above=edits is None) if asks else ():
+        if edits is None or not (outer in edits.statements or outer in edits.expressions):
             versions, constants = project.once(read, module)
-            value = versions.comes_to(outer.test, constants)
-            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            value = versions.comes_to(test, constants)
             if value is not None:
-                yield value, any(child is s for s in body)
+                yield value, taken
+
+
+def _around(module: Module, node: ast.AST, *, above: bool) -> Iterator[tuple[ast.expr, bool, ast.AST]]:
+    """The tests that a run has passed by when it comes to a node, what they came to, and where they stand: those around it;
+    `above`: those above it that leave, too."""
+    child = node
+    for outer in module.ancestors(node):
+        if isinstance(outer, (ast.If, ast.IfExp)) and child is not outer.test:
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            yield outer.test, any(child is s for s in body), outer
+        if above and isinstance(child, ast.stmt):
+            for stmt in module.block(child):
+                if stmt is child:
+                    break
+                if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], (ast.Return, ast.Raise, ast.Continue)):
+                    yield stmt.test, False, stmt
         child = outer
 
 
