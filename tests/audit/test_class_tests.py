@@ -90,6 +90,14 @@ def test_weights_that_are_set_to_what_they_are_made_as_are_not_told(body: str) -
     assert not found("if isinstance(module, nn.LayerNorm)", body)
 
 
+def test_a_tuple_that_may_be_its_own_element_is_asked_once() -> None:
+    """`kinds = (kinds,)`, where one class is given."""
+    other = "self.select(KINDS)\n\n    def select(self, kinds):\n        if not isinstance(kinds, tuple):\n"
+    other += "            kinds = (kinds,)\n        return [m for m in self.modules() if isinstance(m, kinds)]"
+    (doubt,) = found("if module.training", other=other)
+    assert doubt.message.startswith("isinstance(m, kinds)")
+
+
 @pytest.mark.parametrize("body", ["module.weight.data.fill_(0.5)", "module.weight.data.zero_()", "module.eps = 1e-3"])
 def test_weights_that_are_set_to_something_else_are(body: str) -> None:
     assert found("if isinstance(module, nn.LayerNorm)", body)

@@ -184,12 +184,15 @@ def _classes(node: ast.Call | ast.Compare) -> ast.expr | None:
     return None
 
 
-def _names(program: Program, values: Values, scope: Scope, expr: ast.expr) -> set[str]:
-    """The classes of torch's and Apex's as `torch.Name` and `apex.Name`, and names in quotes."""
+def _names(
+    program: Program, values: Values, scope: Scope, expr: ast.expr, seen: frozenset[ast.AST] = frozenset()
+) -> set[str]:
+    """The classes of torch's and Apex's as `torch.Name` and `apex.Name`, and names in quotes. `seen`: the lists that the
+    expression stands in, of which it may be one: `kinds = (kinds,)`."""
     if isinstance(expr, (ast.Tuple, ast.List, ast.Set)):
-        return {name for e in expr.elts for name in _names(program, values, scope, e)}
+        return {name for e in expr.elts for name in _names(program, values, scope, e, seen | {expr})}
     if isinstance(expr, ast.BinOp):
-        return _names(program, values, scope, expr.left) | _names(program, values, scope, expr.right)
+        return _names(program, values, scope, expr.left, seen) | _names(program, values, scope, expr.right, seen)
     if isinstance(expr, ast.Constant):
         return {expr.value} if isinstance(expr.value, str) else set()
     name = program.dotted(scope, expr)
@@ -198,8 +201,8 @@ def _names(program: Program, values: Values, scope: Scope, expr: ast.expr) -> se
     found: set[str] = set()
     if isinstance(expr, (ast.Name, ast.Attribute)):
         for origin in values.origins(scope, expr):
-            if isinstance(origin.node, (ast.Tuple, ast.List, ast.Set)):
-                found |= _names(program, values, origin.module.scope_of(origin.node), origin.node)
+            if isinstance(origin.node, (ast.Tuple, ast.List, ast.Set)) and origin.node not in seen:
+                found |= _names(program, values, origin.module.scope_of(origin.node), origin.node, seen)
     return found
 
 
