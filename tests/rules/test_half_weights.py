@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite
+from tests.rules.helpers import check_rewrite, rewrite, rewrite_files, run_files
 from tests.rules.programs import MODEL, apex, found, initialize, native
 from tests.rules.test_initialize import SWITCH, loop, scaler
 
@@ -132,3 +134,82 @@ def test_a_list_of_models_is_no_model_that_is_trained_on(back: str, told: bool) 
     evaluate = evaluate.format(back=f"    {back}") + "evaluate([model], True)\n"
     result = rewrite(apex(tail=evaluate))
     assert bool(found(result, "AMP118")) is told
+
+
+HALVES = """
+    from torch import nn
+
+
+    def make_half(network):
+        return nn.Sequential(network.half())
+    """
+TWO_MODES = """
+    import argparse
+    import json
+
+    import torch
+    from apex import amp
+
+    from halves import make_half
+
+
+    def run(args):
+        half = args.half
+        mixed = args.mixed
+        model = torch.nn.Linear(2, 2)
+        if {test}:
+            model = make_half(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if mixed:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        x = torch.ones(1, 2)
+        if half:
+            x = x.half()
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            if mixed:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        print(json.dumps(str(next(model.parameters()).dtype)))
+
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--half", action="store_true")
+    parser.add_argument("--mixed", action="store_true")
+    run(parser.parse_args(["--half"]))
+    """
+
+
+def test_a_mode_that_apex_has_no_part_in_keeps_its_half_weights(tmp_path: Path) -> None:
+    files = {"halves.py": HALVES, "train.py": TWO_MODES.format(test="half")}
+    results = rewrite_files(files)
+    assert results["halves.py"].after is None
+    assert not {f.code for r in results.values() for f in r.findings} & {"AMP531", "AMP532", "AMP720"}
+    after = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    assert run_files(tmp_path, after, "train.py") == "torch.float16"
+
+
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [("mixed", False), ("args.mixed", False), ("not mixed", True), ("half or mixed", True), ("True", True)],
+)
+def test_what_a_helper_makes_half_is_asked_where_it_is_called(test: str, kept: bool) -> None:
+    halves = rewrite_files({"halves.py": HALVES, "train.py": TWO_MODES.format(test=test)})["halves.py"]
+    assert (halves.after is None) is kept
+
+
+def test_a_helper_that_two_calls_make_half_by_keeps_doing_so_for_either() -> None:
+    train = TWO_MODES.format(test="mixed").replace("x = x.half()", "make_half(torch.nn.Linear(2, 2))")
+    files = {"halves.py": HALVES, "train.py": train.replace("make_half(torch.nn.Linear(2, 2))", "make_half(model)")}
+    assert rewrite_files(files)["halves.py"].after is None
+
+
+def test_half_weights_of_every_run_are_not_those_of_mixed_precision_alone() -> None:
+    model = f"model = build()\nmodel.half()\n{SGD}"
+    prepare = "if args.mixed:\n    " + initialize('opt_level="O2"')
+    result = rewrite(apex(prepare=prepare, model=model, imports="from apex import amp\n" + SWITCH))
+    assert not found(result, "AMP720")

@@ -13,11 +13,12 @@ from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.switch.flags import guard_parts, init_flag
+from amp_migrate.reading.switch.elsewhere import expanded
+from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.older.fp16_utils import cast_to_half, is_model, keep_float32
-from amp_migrate.rules.setup.when_on import never_on
+from amp_migrate.rules.setup.when_on import asked_at, never_on, ways_to
 
 CODES = (
     Code(
@@ -175,13 +176,20 @@ def _may_leave(module: Module, first: ast.AST, then: ast.AST) -> bool:
 
 
 def _same_switch(m: Migration, module: Module, call: ast.Call) -> bool:
-    """Whether the model becomes half only where mixed precision is on: that is then what it was for."""
+    """Whether the model becomes half just where mixed precision is on, on every way there: that is then what it was for."""
     asked: set[str] = set()
+    guards: list[set[str]] = []  # around each initialize
     for init in m.unit.inits:
-        for _, parts in guard_parts(m.project, init.module, init.stmt):
-            asked.update(parts or ())
-        asked.update(init_flag(m.project, init).parts or ())
+        around = asked_at(m, init.module, init.stmt)
+        guards.append({s for p in around for s in (p, expanded(init.site.scope, p))})
+        asked |= guards[-1] | set(init_flag(m.project, init).parts or ())
         level = init.arguments.get("opt_level")
         asked.update([init.module.source(level)] if isinstance(level, (ast.Name, ast.Attribute)) else [])
-    own = {p for _, parts in guard_parts(m.project, module, module.statement(call)) for p in parts or ["?"]}
-    return all(any(part in (a, f"bool({a})") or part.startswith(f"{a} ==") for a in asked) for part in own)
+    return all(
+        all(any(_one_of(part, asked) for part in own) for own in way) and (bool(way) or not any(guards))
+        for way in ways_to(m, module, call)
+    )
+
+
+def _one_of(part: str, asked: set[str]) -> bool:
+    return any(part in (a, f"bool({a})") or part.startswith(f"{a} ==") for a in asked)
