@@ -81,7 +81,7 @@ class Forwards:
             named = func.attr.startswith(NOT_FORWARD_PREFIXES) and not (methods and func.attr.startswith("get_"))
             if (
                 func.attr not in NOT_FORWARD
-                and not func.attr[:1].isupper()  # a class of a module that has the model's name
+                and (not func.attr[:1].isupper() or self._keeps(module, func))  # else a class of a module of that name
                 and (self.is_model(module, func.value) or self._is_part(module, func.value))
                 and not named
             ):
@@ -93,6 +93,10 @@ class Forwards:
         if name in ("data_parallel", "checkpoint") and len(node.args) + len(node.keywords) > 1:
             return bool(node.args) and self.is_model(module, node.args[0]) and not self._keeps_model(module, node)
         return self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node)
+
+    def _keeps(self, module: Module, field: ast.Attribute) -> bool:
+        """Whether a network is seen to keep something under a name: `self.Es = encoder` of a model's class."""
+        return any(c.is_module and _holds(c, field.attr) for c in self.project.classes_of(module, field.value))
 
     def _keeps_model(self, module: Module, call: ast.Call) -> bool:
         """Whether what a call gives is kept as a model: it wrapped one, and ran nothing."""
