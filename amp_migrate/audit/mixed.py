@@ -18,7 +18,7 @@ from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
 from amp_migrate.audit.ways.accepted import refused
 from amp_migrate.audit.ways.chains import Chain, Step, comes_after
-from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.latest import another, perhaps_another
 from amp_migrate.audit.ways.predicates import Place
 
@@ -332,15 +332,18 @@ class Mixed(Prepared):
     def _region_formula(self, side: Side, chain: Chain) -> Formula:
         places = side.predicates.places(chain)
         run: Function | None = None
+        parts: list[Formula] = []
         for step, place in zip(reversed(chain.steps), reversed(places), strict=True):
             if step.value:
                 found = self._where_called(side, run) if run is not None else []
                 if found:
-                    return disjunction(found)
-            if (region := self._standing(side, step)) is not None:
-                return self._enabled(side, region, place)
+                    return disjunction([*parts, *found])
+            for region in side.regions.around(step.module, step.node) if not step.value else ():
+                parts.append(self._enabled(side, region, place))
+                if not region.switch[1] and region.choice is None:
+                    return disjunction(parts)
             run = step.function
-        return False
+        return disjunction(parts)
 
     @staticmethod
     def _standing(side: Side, step: Step) -> Region | None:
@@ -369,11 +372,15 @@ class Mixed(Prepared):
     def _enabled(self, side: Side, region: Region, place: Place) -> Formula:
         if region.unseen:
             return f"{syntax.text(region.call)} {'after' if side is self.after else 'before'}"
-        if region.enabled is None:
-            return True
         if region.module is not place.scope.module:
             place = side.predicates.anywhere(region.module.scope_of(region.call))
-        return side.predicates.of(region.enabled, place)
+        asked = [side.predicates.of(part, place) for part in region.switch[0]]
+        on = True if region.enabled is None else disjunction(asked)
+        if region.choice is None:
+            return on
+        test, came = region.choice
+        chosen = side.predicates.of(test, place)
+        return conjunction([chosen if came else negation(chosen), on])
 
     @cached_property
     def running(self) -> dict[ast.Call, Forward]:

@@ -423,6 +423,7 @@ STEP_AFTER = """with torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED
         ('torch.autocast("cuda", enabled=args.native)', "args.fp16", True),
         ("torch.cuda.amp.autocast(args.native)", "args.fp16", True),
         ('torch.autocast("cuda", enabled=args.native)', "args.fp16 or args.native", False),  # the same is asked
+        ('torch.autocast("cuda", enabled=args.native)', 'args.fp16 or torch.is_autocast_enabled("cuda")', False),
         ('torch.autocast("cuda", enabled=args.native == "yes")', 'args.fp16 == "yes"', True),
         ('torch.autocast("cuda", enabled=False)', "args.fp16", False),
         ("contextlib.nullcontext()", "args.fp16", False),

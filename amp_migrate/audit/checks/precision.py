@@ -168,9 +168,10 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
 
 def _off_without(both: Mixed, region: Region) -> bool:
     """Whether a region asks scalers that are off until code which set Apex up before makes others: it is off without that."""
-    parts = region.enabled.values if isinstance(region.enabled, ast.BoolOp) else [region.enabled]
-    if isinstance(region.enabled, ast.BoolOp) and not isinstance(region.enabled.op, ast.And):
+    asked, _ = region.switch
+    if len(asked) != 1:
         return False
+    parts = asked[0].values if isinstance(asked[0], ast.BoolOp) else asked
     return any(_scaler_off_without(both, region.module, part) for part in parts)
 
 
@@ -342,7 +343,11 @@ def _compared(
             if not wrapped:
                 when = _when(both, chain, old, given, was.going_reached, now)
                 when = matter(minimal(lost, found), was.reached, now) if when is None else when
-                yield "lost", _doubt(both, forward, chain, "lost", when)
+                apex = example(conjunction([lost, negation(both.own_region(old))])) is not None
+                yield (
+                    "lost",
+                    _doubt(both, forward, chain, "lost", when, "under Apex" if apex else "in the program's own region"),
+                )
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
@@ -405,18 +410,20 @@ def _text_around(forward: Forward) -> str:
     return syntax.text(function.node) if function is not None else forward.module.text
 
 
-def _doubt(both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool]) -> Doubt:
+def _doubt(
+    both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool], ran: str = "under Apex"
+) -> Doubt:
     came = way(both, chain)
     where = spelled(when)
     around = both.region_around(chain) if kind == "lost" else None
     if around is not None and around.enabled is not None:
         message = (
-            f"{forward.text} ran in half precision under Apex{where}; {came}, the autocast region around it is off there now "
+            f"{forward.text} ran in half precision {ran}{where}; {came}, the autocast region around it is off there now "
             f"({syntax.text(around.enabled)}): it runs in float32. Have that on there to keep its precision, speed and memory"
         )
     elif kind == "lost":
         message = (
-            f"{forward.text} ran in half precision under Apex{where}; {came}, no autocast region is around it now: it runs "
+            f"{forward.text} ran in half precision {ran}{where}; {came}, no autocast region is around it now: it runs "
             "in float32. Put it in a region to keep its precision, speed and memory"
         )
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -126,9 +127,10 @@ def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
 
 def _inside(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:
     """A region inside one that the program had: where its switch is off, it switches that one off."""
-    if isinstance(enabled, ast.Constant):
-        return
     side, asked = both.after, syntax.text(enabled)
+    own = side.regions.opened(module, call)
+    if own is None or isinstance(enabled, ast.Constant) or own.switch[1]:
+        return
     for chain in side.chains.to(module, call):
         below: set[str] = set()  # what is asked between an outer region and this one
         for step in reversed(chain.steps):
@@ -138,20 +140,35 @@ def _inside(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> I
                     continue
                 before = side.chains.tests(outer.module, outer.call)
                 within = {n for test in tests if test not in before for n in _names(test[0])}
-                choice = outer.module.parents.get(outer.call)
-                switches = [outer.enabled, choice.test if isinstance(choice, ast.IfExp) else None]
+                switches = [outer.enabled, outer.choice[0] if outer.choice is not None else None]
                 deciding = {n for s in switches if s is not None for n in _names(s)}
                 if deciding & (below | within | _names(enabled)):
                     continue
                 device = syntax.text(call.args[0]) if call.args else "'cuda'"
                 at = f"{outer.module.path}:{both.review.line(outer.module, outer.call)}"
+                opened = module.statement(call)
+                alike = isinstance(opened, (ast.With, ast.AsyncWith)) and _dtype(outer) == _dtype(own)
+                remedy = (
+                    f"Write {asked} or torch.is_autocast_enabled({device})"
+                    if alike
+                    else "Enter none where that one is on"
+                )
                 message = (
                     f"this region is run inside the program's own ({at}): where {asked} is off it switches that one off, "
-                    f"and what ran in it runs in float32. Write {asked} or torch.is_autocast_enabled({device})"
+                    f"and what ran in it runs in float32. {remedy}"
                 )
-                yield both.review.doubt(module, call, "AMP532", "enabled=", message, "review")
+                doubt = both.review.doubt(module, call, "AMP532", "enabled=", message, "review")
+                if alike and isinstance(opened, (ast.With, ast.AsyncWith)):
+                    doubt = replace(doubt, remedy=(doubt.path, both.review.line(module, opened.body[0])))
+                yield doubt
                 return
             below |= {n for test, _ in tests for n in _names(test)}
+
+
+def _dtype(region: Region) -> str:
+    """The type that a region casts to, where it says so; else CUDA's."""
+    given = argument(region.call, "dtype", 1)
+    return "float16" if given is None else syntax.text(given).rpartition(".")[2]
 
 
 def _there_before(review: Review, region: Region) -> bool:

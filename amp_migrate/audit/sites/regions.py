@@ -37,6 +37,27 @@ class Region:
     def off(self) -> bool:
         return isinstance(self.enabled, ast.Constant) and not self.enabled.value
 
+    @property
+    def choice(self) -> tuple[ast.expr, bool] | None:
+        """The test that chooses between the region and something else, and how it comes out for the region:
+        `with torch.autocast("cuda") if mixed else nullcontext():`."""
+        choice = self.module.parents.get(self.call)
+        return (choice.test, choice.body is self.call) if isinstance(choice, ast.IfExp) else None
+
+    @property
+    def switch(self) -> tuple[list[ast.expr], bool]:
+        """What switches the region on, each by itself, and whether a region around it does as well:
+        `enabled=mixed or torch.is_autocast_enabled("cuda")`."""
+        either = isinstance(self.enabled, ast.BoolOp) and isinstance(self.enabled.op, ast.Or)
+        parts = self.enabled.values if either and isinstance(self.enabled, ast.BoolOp) else [self.enabled]
+        own = [p for p in parts if p is not None and not _asks_around(p)]
+        return own, self.enabled is not None and len(own) < len(parts)
+
+
+def _asks_around(expr: ast.expr) -> bool:
+    called = expr.func if isinstance(expr, ast.Call) else None
+    return isinstance(called, (ast.Name, ast.Attribute)) and syntax.text(called).endswith("is_autocast_enabled")
+
 
 class Regions:
     """The regions of one state of a program."""

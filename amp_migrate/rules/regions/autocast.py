@@ -112,7 +112,11 @@ def apply(m: Migration) -> None:
                     outside.append((module, region))
                 continue
             written = True
-            uncached = "AMP536" in m.unit.mended.get((module.display, region.first.lineno), ())
+            begins = region.first if region.join is None else region.join.body[0]
+            mended = m.unit.mended.get((module.display, begins.lineno), ())
+            if "AMP532" in mended:
+                header = _or_around(m, scope, header)
+            uncached = "AMP536" in mended
             if uncached:
                 header = f"{header[:-1]}, cache_enabled=False)"
             if m.regions.read(scope).trained:
@@ -153,6 +157,17 @@ def apply(m: Migration) -> None:
         elif not wrapped or _methods(m, [(module, region)]):  # not by a forward that takes its region along
             m.float32.add(region.first)
             _left_out(m, module, region.first)
+
+
+def _or_around(m: Migration, scope: Scope, header: str) -> str:
+    """An autocast call that leaves on what a region of the program's own around it switched on."""
+    start, _, enabled = header[:-1].rpartition(" enabled=")
+    if not start or enabled == "False":
+        return header
+    enabled = f"({enabled})" if isinstance(ast.parse(enabled, mode="eval").body, ast.IfExp) else enabled
+    quote = m.style(scope.module).quote
+    around = f"{m.torch(scope.module, scope)}.is_autocast_enabled({quote}{m.options.device}{quote})"
+    return f"{start} enabled={enabled} or {around})"
 
 
 def _only_in_framework(m: Migration) -> bool:
