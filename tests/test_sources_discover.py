@@ -42,6 +42,8 @@ def test_each_file_once() -> None:
     os.symlink("b.py", "a/link.py")
     assert shown(discover([".", "a", "a/b.py", "./a/../a/b.py"])) == ["a/b.py"]
     assert shown(discover(["a/link.py", "."])) == ["a/link.py"]
+    os.symlink("a/b.py", "run")
+    assert shown(discover(["run", "."])) == ["run"]
 
 
 def test_named_files_need_no_suffix_and_are_never_skipped() -> None:
@@ -200,6 +202,13 @@ class TestLinks:
         os.symlink("../real", "project/link")
         assert shown(discover(["project"])) == ["project/b.py"]
         assert shown(discover(["project/link"])) == ["project/link/a.py"]
+
+    def test_a_name_of_another_kind_hides_no_program(self) -> None:
+        tree("train.py")
+        os.symlink("train.py", "notes.md")
+        os.symlink("train.py", "all.json")
+        found = discover(["."], wanted=lambda path: path.endswith((".py", ".json", ".md")))
+        assert shown(found) == ["all.json", "notes.md", "train.py"]
 
     def test_to_nothing_is_a_failure(self) -> None:
         os.symlink("gone.py", "link.py")

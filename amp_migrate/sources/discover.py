@@ -62,7 +62,7 @@ def discover(
     """All files below `paths` that are `wanted`, by their path, and every file named itself; each once. What lies in the
     folders `apart`, by their real paths, is left out."""
     found = Discovery()
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     below = [real + os.sep if not real.endswith(os.sep) else real for real in map(os.path.realpath, paths)]
     for path in paths:
         try:
@@ -79,9 +79,9 @@ def discover(
             _Walk(path, exclude, wanted, seen, found, below, apart).run()
         else:
             absolute = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
-            real = os.path.realpath(path)
-            if real not in seen and not is_ignored(exclude, absolute, False):
-                seen.add(real)
+            key = _key(path, os.path.realpath(path))
+            if key not in seen and not is_ignored(exclude, absolute, False):
+                seen.add(key)
                 found.folders.append(os.path.dirname(absolute))
                 found.files.append(Found(absolute, shown(path), named=True))
     return found
@@ -165,7 +165,7 @@ class _Walk:
         root: str,
         exclude: Sequence[Rules],
         wanted: Callable[[str], bool],
-        seen: set[str],
+        seen: set[tuple[str, str]],
         found: Discovery,
         below: Sequence[str],
         apart: frozenset[str] = frozenset(),
@@ -243,13 +243,13 @@ class _Walk:
             self.found.failures.append(os_failure(display, refused))
             return
         real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-        if real in self.seen:
+        if _key(entry.name, real) in self.seen:
             return
         written = entry.name.endswith((*PYTHON_SUFFIXES, *SETTINGS_SUFFIXES))  # others are read at most
         if entry.is_symlink() and written and not self._leads_below(real):
             self.found.outside.append(Found(entry.path, display))
             return
-        self.seen.add(real)
+        self.seen.add(_key(entry.name, real))
         self.found.files.append(Found(entry.path, display))
 
     def _leads_below(self, real: str) -> bool:
@@ -289,6 +289,13 @@ class _Walk:
         if name.endswith((".egg-info", ".egg")) or name == "__pycache__":
             return True
         return not self.in_vendored and is_vendored(path)
+
+
+def _key(name: str, real: str) -> tuple[str, str]:
+    """What makes a file the same as one that was found: where it really lies, and what its name has it read as. A program
+    is one under its own name, whatever else a link to it is called."""
+    read_as = name if os.path.splitext(name)[1] else real
+    return real, next((kind[0] for kind in (PYTHON_SUFFIXES, SETTINGS_SUFFIXES) if read_as.endswith(kind)), "")
 
 
 def _holds_code(folder: str) -> bool:
