@@ -99,6 +99,20 @@ class TestDeepSpeed:
         assert not found.findings
         assert not found.listed
 
+    @pytest.mark.parametrize(
+        "amp",
+        ['{"enabled": true}', '{\n  "opt_level": "O1",\n  "enabled": {{ fp16 }}\n}', '{"enabled": true, "n": [[}'],
+    )
+    def test_a_file_that_cannot_be_read_is_told_of(self, amp: str) -> None:
+        found = result('{\n  "train_batch_size": {{ size }},\n  "amp": ' + amp + "\n}\n", named=("opt_level",))
+        assert found.after is None
+        assert manual(found) == [(3, "AMP804")]
+
+    @pytest.mark.parametrize("amp", ['{"enabled": false}', '{"on": true}', "3"])
+    def test_and_left_alone_where_it_does_not_choose_apex(self, amp: str) -> None:
+        assert not result('{\n  "train_batch_size": {{ size }},\n  "amp": ' + amp + "\n}\n").findings
+        assert not result('{\n  "size": {{ size }},\n  "amp": {"enabled": true}\n}\n').findings
+
 
 class TestLightning:
     def test_yaml(self) -> None:

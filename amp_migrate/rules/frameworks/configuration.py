@@ -27,6 +27,8 @@ _LINE = re.compile(
     r"[\"']?(?:apex|native|O[0-3])\b"
 )
 
+_SECTION = re.compile(r"(?<![\w\"'])[\"']?amp[\"']?\s*:\s*\{[^}]*?\benabled[\"']?\s*:(?!\s*false)[^}]*")
+
 
 @dataclass(frozen=True)
 class Change:
@@ -174,8 +176,18 @@ class File:
                     yield self.manual(entry, "AMP809", f"{entry.key} chooses Apex: set it to the native kind")
 
     def _unread(self) -> Iterator[Change]:
+        section = _SECTION.search(self.text) if any(key in self.text for key in deepspeed.SIBLINGS) else None
+        told = range(0)
+        if section is not None:
+            above = self.text[: section.start()]
+            column = len(above) - (above.rfind("\n") + 1) + 1
+            told = range(first := above.count("\n") + 1, first + section[0].count("\n") + 1)
+            message = (
+                'the file cannot be read: put "torch_autocast" (O1) or "fp16" (O2) in its place (`explain AMP804`)'
+            )
+            yield Change(Finding(first, column, "AMP804", "amp", "manual", "review", message))
         for number, line in enumerate(re.split(r"\r\n|\r|\n", self.text), 1):
-            match = _LINE.search(line)
+            match = _LINE.search(line) if number not in told else None
             if match is None or line.lstrip().startswith(("#", "//")):
                 continue
             if self.named(match["key"]):
