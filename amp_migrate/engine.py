@@ -17,7 +17,7 @@ from amp_migrate.findings import Cause, FileResult, Finding
 from amp_migrate.options import Options, Wishes
 from amp_migrate.program import Program as Program
 from amp_migrate.program import Read, read
-from amp_migrate.sources.failures import SYNTAX, SourceError
+from amp_migrate.sources.failures import STAYS, SYNTAX, SourceError
 from amp_migrate.sources.ignores import ignored_lines
 from amp_migrate.untaken import MODULES, extensions, leftovers, refuse, unimported, unit_sites, whole
 
@@ -171,7 +171,8 @@ def _decide(
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):
         if (unread := read.unread.get(source.path)) is not None:
-            result.status, result.findings = "failed", [unread.finding()]
+            lost = STAYS if "apex" in source.text.lower() else ""
+            result.status, result.findings = "failed", [SourceError(unread.code, unread.message + lost).finding()]
         if source.path in read.by_path:
             _result(read.by_path[source.path], output, result, texts)
             if (doubt := held.files.get(result.path)) is not None:

@@ -231,6 +231,10 @@ class TestInterrupted:
         assert {file["status"] for file in report["files"]} == {"failed"}
         assert self.texts() == UNIT
         assert not hidden()
+        told = run("rewrite", ".").stdout
+        assert "steps.py:1:1 AMP006 not written" in told or "steps.py:1:1 AMP006 cannot be written" in told
+        assert "more site" in told  # which each file would have had migrated
+        assert "like it" not in told
 
     def test_half_of_a_unit_is_told_and_finished(self) -> None:
         killed_after(1)

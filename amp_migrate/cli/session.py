@@ -299,8 +299,9 @@ def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[File
 
 def _unwritten(result: FileResult, error: SourceError) -> FileResult:
     """The sites of a file that was to be migrated and was not are still to be migrated; there is no change to note."""
+    told = Cause(result.path, error.line, error.code)
     remaining = [
-        replace(f, status="manual", message=f"not written; {f.message}") if f.status == "done" else f
+        replace(f, status="manual", message=f"not written; {f.message}", cause=told) if f.status == "done" else f
         for f in result.findings
         if f.status != "note"
     ]

@@ -54,7 +54,7 @@ def once(found: Iterable[Found]) -> Iterator[Found]:
 def unread(found: Iterable[Found]) -> Iterator[Found]:
     """Findings in order, files that cannot be read and have nothing of Apex said of the first: they are no loss."""
     listed = list(found)
-    idle = [f for r, f in listed if r.status == "failed" and f.review != "review"]
+    idle = [f for r, f in listed if r.status == "failed" and f.construct == "file" and f.review != "review"]
     for result, finding in listed:
         if not any(finding is f for f in idle):
             yield result, finding

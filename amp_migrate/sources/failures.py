@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from amp_migrate.findings import Code, FileResult, Finding
 
+STAYS = "; what it has of Apex stays as it is"  # said of a file that could not be read
+
 PEP_263 = "https://peps.python.org/pep-0263/"
 
 UNREADABLE = "AMP001"

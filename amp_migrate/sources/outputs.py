@@ -19,10 +19,10 @@ def problem(path: str | os.PathLike[str]) -> str | None:
         if os.path.islink(path):
             return "is a symbolic link to nothing"
         if not os.path.isdir(folder):
-            return "its folder does not exist"
-        return None if os.access(folder, os.W_OK | os.X_OK) else "its folder cannot be written"
+            return "stands in a folder that does not exist"
+        return None if os.access(folder, os.W_OK | os.X_OK) else "stands in a folder that cannot be written"
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return f"cannot be written: {(error.strerror or str(error)).lower()}"
     if stat.S_ISDIR(info.st_mode):
         return "is a folder"
     if not stat.S_ISREG(info.st_mode):
@@ -31,7 +31,7 @@ def problem(path: str | os.PathLike[str]) -> str | None:
         with open(path, "rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return f"cannot be read: {(error.strerror or str(error)).lower()}"
     if head and MARK.encode() not in head:
         return "is there already and is no report of amp-migrate"
     return None if os.access(path, os.W_OK) else "cannot be written"

@@ -17,7 +17,7 @@ from typing import overload
 
 from amp_migrate.findings import FileResult, Finding, Review
 from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Discovery, Found, discover, project_root, shown
-from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, SYNTAX, SourceError, failure, os_failure
+from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, STAYS, SYNTAX, SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error
@@ -276,7 +276,7 @@ def _weighed(problem: Finding, data: bytes, path: Path) -> Finding:
         return problem
     if _code_mentions(data, path):
         named = b"apex" in data.lower()
-        return replace(problem, message=f"{problem.message}; what it has of Apex stays as it is") if named else problem
+        return replace(problem, message=f"{problem.message}{STAYS}") if named else problem
     level: Review = "as-is" if problem.code == PYTHON_2 else "look"
     return replace(problem, review=level, message=f"{problem.message}; it names nothing of Apex")
 
