@@ -161,6 +161,8 @@ def test_a_type_that_apexs_objects_are_told_by_stays_while_they_are_made() -> No
     assert [(d.path, d.line, d.verdict) for d in found] == [("wrapped.py", 5, "refuse")]
     more = before | {"untouched.py": TYPES}  # where nothing changes they are told as they were
     assert [d for d in doubts_of(more, {"wrapped.py": TYPES_NOW}) if d.code == "AMP135"] == found
+    changed = {"wrapped.py": TYPES + "\nVERSION = 2\n"}  # what changes around it leaves the type what it was
+    assert not [d for d in doubts_of(before, changed) if d.code == "AMP135"]
     both = {"wrapped.py": TYPES_NOW, "build.py": MAKES.replace("apex.parallel", "torch.nn.parallel")}
     assert not [d for d in doubts_of(before, both) if d.code == "AMP135"]
 
@@ -253,6 +255,26 @@ def test_scale_loss_of_a_class_that_nobody_makes_holds_no_program_back() -> None
     for used in ("", "trainer = Adversarial()\n"):
         refused = told(doubts(UNMADE + used, after + used), "AMP135")
         assert bool(refused) is bool(used)
+
+
+@pytest.mark.parametrize("made", ["torch.optim.SGD(model.parameters(), lr=0.1)", "optimizer"])
+def test_scale_loss_for_an_optimizer_that_no_initialize_was_given_belongs_to_none(made: str) -> None:
+    before = f"""
+        import torch
+        from apex import amp
+
+        model, other = build()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        third = {made}
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            with amp.scale_loss(model(x).mean(), third) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        """
+    initialize = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    after = before.replace(initialize, 'scaler = torch.amp.GradScaler("cuda")')
+    assert bool(told(doubts(before, after), "AMP135")) is (made == "optimizer")
 
 
 def test_scale_loss_where_another_initialize_stays() -> None:
