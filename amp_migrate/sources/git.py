@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
@@ -9,16 +10,34 @@ from collections.abc import Sequence
 
 def holding(paths: Sequence[str]) -> str | None:
     """The short name of the commit checked out, when it holds every one of `paths` as it is on disk; else None."""
-    folders = {os.path.dirname(os.path.abspath(path)) for path in paths}
-    names = [os.path.abspath(path) for path in paths]
-    if not folders:
+    names = [os.path.realpath(path) for path in paths]
+    if not names:
         return None
-    folder = os.path.commonpath(folders)
-    if _git(folder, "ls-files", "--error-unmatch", "--", *names) is None:
+    folder = os.path.commonpath([os.path.dirname(name) for name in names])
+    listed = _git(folder, "ls-files", "--stage", "-z", "--error-unmatch", "--", *names)
+    if listed is None:
         return None  # no repository, or a file it does not know
-    if _git(folder, "diff", "--quiet", "--no-ext-diff", "--no-textconv", "HEAD", "--", *names) is None:
+    # Git itself compares with what is on disk only through the filters that the repository's configuration names.
+    for entry in filter(None, listed.split("\0")):
+        about, _, name = entry.partition("\t")
+        _, known, stage = about.split(" ")
+        if stage != "0" or not _is_blob(known, os.path.join(folder, name)):
+            return None
+    if _git(folder, "diff-index", "--cached", "--quiet", "HEAD", "--", *names) is None:
         return None
     return _git(folder, "rev-parse", "--short", "HEAD")
+
+
+def _is_blob(known: str, path: str) -> bool:
+    """Whether a file on disk is what git keeps under an id, but for carriage returns that a checkout may have added."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return False
+    kind = "sha1" if len(known) == 40 else "sha256"
+    texts = (data, data.replace(b"\r\n", b"\n"))
+    return any(hashlib.new(kind, b"blob %d\0" % len(t) + t, usedforsecurity=False).hexdigest() == known for t in texts)
 
 
 def kept_although_ignored(folder: str) -> frozenset[str]:
@@ -38,7 +57,8 @@ def _git(folder: str, *arguments: str) -> str | None:
     """What git says; None when it fails or is not there. A repository's configuration is not to start anything by it."""
     command = ["git", "-c", "core.fsmonitor=false", "-C", folder, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, check=False)
+        # Nor is what a partial clone left out fetched: by whom, the repository says.
+        done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "GIT_NO_LAZY_FETCH": "1"})
     except OSError:
         return None
     return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None  # names need not be Unicode
