@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.sources.failures import SourceError
+from amp_migrate.sources.files import read_bytes
+
 SECTION = "amp-migrate"
 
 FORMATS = ("text", "json", "sarif", "github", "html")
@@ -47,8 +50,8 @@ def load(paths: Sequence[str] = ()) -> Config:
     """
     for candidate in _candidates(_shared_folder(paths)):
         try:
-            data = candidate.read_bytes()
-        except OSError:
+            data = read_bytes(candidate)
+        except (OSError, SourceError):
             continue
         if SECTION.encode() not in data:
             continue

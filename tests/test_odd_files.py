@@ -14,6 +14,7 @@ import pytest
 from amp_migrate.engine import Program
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
+from amp_migrate.sources.files import MOST_BYTES
 from amp_migrate.sources.syntax import MAX_DEPTH
 from tests.cli_testing import SITE, engine, fake_engine, run, run_json, write_tree
 from tests.test_precommit import APEX
@@ -144,6 +145,58 @@ def test_json_nested_too_deeply() -> None:
     assert statuses(report)["good.py"] == "migrated"
     assert "the file cannot be read" in said(report, "ds.json")
     assert said(report, "nb.ipynb") == "is not a notebook: nested too deeply; what it has of Apex stays as it is"
+
+
+@pytest.mark.parametrize("codec", ["rot13", "hex", "nonsense"])
+def test_a_codec_that_is_none_of_text(codec: str) -> None:
+    write_tree(Path(), {"odd.py": f"# coding: {codec}\n{APEX}", "good.py": APEX})
+    code, report = run_json("check", ".")
+    assert code == 2
+    assert statuses(report) == {"odd.py": "failed", "good.py": "migrated"}
+    assert said(report, "odd.py").startswith("encoding declaration: ")
+    assert codec in said(report, "odd.py")
+
+
+def test_a_file_of_gigabytes_is_not_read() -> None:
+    write_tree(Path(), {"big.py": "", "good.py": APEX})
+    os.truncate("big.py", MOST_BYTES + 1)  # a hole, on most systems
+    code, report = run_json("check", ".")
+    assert code == 2
+    assert statuses(report) == {"big.py": "failed", "good.py": "migrated"}
+    assert said(report, "big.py") == "268 MB is too large to read; the limit is 268 MB"
+
+
+def test_lines_of_an_ignore_file_that_are_no_patterns_are_passed_over() -> None:
+    write_tree(Path(), {".git/HEAD": "", ".gitignore": "!\nold.py\n", "old.py": APEX, "good.py": APEX})
+    code, report = run_json("check", ".")
+    assert code == 1
+    assert statuses(report) == {"good.py": "migrated"}
+    refused = run("check", "--exclude", "!", ".")
+    assert refused.exit_code == 2
+    assert "--exclude: " in refused.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such pipes there")
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", ".gitignore", ".git/info/exclude", "apex/setup.py", "requirements.txt"]
+)
+def test_no_pipe_is_waited_for(name: str) -> None:
+    write_tree(Path(), {".git/HEAD": "", "good.py": APEX})
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(name)
+    started = subprocess.run(
+        [sys.executable, "-m", "amp_migrate", "check", "."], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert started.returncode in (1, 2), started.stderr
+    assert "good.py" in started.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder that is in use cannot be removed there")
+def test_the_folder_that_we_stand_in_was_removed() -> None:
+    gone = "import os, sys; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-c", gone, sys.executable, "-m", "amp_migrate", "check", "."]
+    started = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (started.returncode, started.stderr) == (2, "amp-migrate: [Errno 2] No such file or directory\n")
 
 
 @pytest.mark.parametrize(

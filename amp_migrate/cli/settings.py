@@ -154,7 +154,10 @@ def _rules(base: str, patterns: Sequence[str]) -> tuple[Rules, ...]:
 
     from amp_migrate.sources.gitignore import Rules
 
-    return (Rules(base, patterns),)
+    try:
+        return (Rules(base, patterns),)
+    except ValueError as error:
+        raise click.UsageError(f"--exclude: {error}.") from None
 
 
 def _codes(ctx: click.Context, option: str, listed: Sequence[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from amp_migrate.findings import FileResult, Finding
 from amp_migrate.sources.failures import LEADS_OUT, UNREADABLE, SourceError, failure, os_failure
+from amp_migrate.sources.files import read_bytes
 from amp_migrate.sources.git import kept_although_ignored
 from amp_migrate.sources.gitignore import Rules, is_ignored, read_rules
 from amp_migrate.sources.journal import SUFFIX, is_journal
@@ -137,9 +138,8 @@ def is_vendored(folder: str) -> bool:
 def _builds_apex(setup: str) -> bool:
     """Whether a setup script is Apex's own: it alone builds the extension amp_C."""
     try:
-        with open(setup, "rb") as file:
-            return b"amp_C" in file.read()
-    except OSError:
+        return b"amp_C" in read_bytes(setup)
+    except (OSError, SourceError):
         return False
 
 

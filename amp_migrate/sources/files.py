@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amp_migrate.sources.failures import SYNTAX, UNDECODABLE, UNREADABLE, SourceError
+from amp_migrate.sources.failures import SYNTAX, TOO_LARGE, UNDECODABLE, UNREADABLE, SourceError
 
 if TYPE_CHECKING:
     from amp_migrate.sources.notebooks import Notebook
 
 BOM = b"\xef\xbb\xbf"
+# What is larger is not read at all, not to look for Apex either: neither code nor a notebook with its pictures.
+MOST_BYTES = 1 << 28
 
 
 def reading_flags(system: object = os) -> int:
@@ -61,6 +63,9 @@ def read_bytes(path: str | Path) -> bytes:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise SourceError(UNREADABLE, "cannot be read: not a regular file")
+        if info.st_size > MOST_BYTES:
+            size, most = (f"{n / 1e6:,.0f} MB" for n in (info.st_size, MOST_BYTES))
+            raise SourceError(TOO_LARGE, f"{size} is too large to read; the limit is {most}")
         chunks = []
         while chunk := os.read(descriptor, info.st_size + 1 if info.st_size else 1 << 16):
             chunks.append(chunk)
@@ -89,6 +94,8 @@ def decode(data: bytes, path: Path, display: str) -> SourceFile:
         line, column = position(body, offset)
         found = f"byte 0x{body[offset]:02x}" if offset < len(body) else "the file"
         raise SourceError(UNDECODABLE, f"{found} is not valid {encoding}, line {line}", line, column) from None
+    except LookupError:  # a codec, but none of text
+        raise SourceError(SYNTAX, f"encoding declaration: {encoding} is not an encoding of text") from None
     if not same:
         raise SourceError(UNDECODABLE, f"does not survive decoding and encoding as {encoding}")
     if not is_notebook:

@@ -7,6 +7,9 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from amp_migrate.sources.failures import SourceError
+from amp_migrate.sources.files import read_bytes
+
 
 def holding(paths: Sequence[str]) -> str | None:
     """The short name of the commit checked out, when it holds every one of `paths` as it is on disk; else None."""
@@ -31,9 +34,8 @@ def holding(paths: Sequence[str]) -> str | None:
 def _is_blob(known: str, path: str) -> bool:
     """Whether a file on disk is what git keeps under an id, but for carriage returns that a checkout may have added."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
+        data = read_bytes(path)
+    except (OSError, SourceError):
         return False
     kind = "sha1" if len(known) == 40 else "sha256"
     texts = (data, data.replace(b"\r\n", b"\n"))

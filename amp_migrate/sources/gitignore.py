@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING
+
+from amp_migrate.sources.failures import SourceError
+from amp_migrate.sources.files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,13 +52,24 @@ def read_rules(folder: str) -> Rules | None:
     """The rules of the folder's own .gitignore and, at a repository's root, of .git/info/exclude."""
     lines: list[str] = []
     for name in (os.path.join(".git", "info", "exclude"), ".gitignore"):
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                lines += file.read().splitlines()
-        except OSError:
-            continue
+        with contextlib.suppress(OSError, SourceError):
+            lines += read_bytes(os.path.join(folder, name)).decode("utf-8", "replace").splitlines()
     lines = [line for line in lines if line.strip() and not line.startswith("#")]
-    return Rules(folder, lines) if lines else None
+    if not lines:
+        return None
+    try:
+        return Rules(folder, lines)
+    except ValueError:
+        return Rules(folder, [line for line in lines if _is_pattern(line)])
+
+
+def _is_pattern(line: str) -> bool:
+    """Whether a line is a pattern: git passes over one that is none (`!`)."""
+    try:
+        Rules("", [line])
+    except ValueError:
+        return False
+    return True
 
 
 def is_ignored(rules: Iterable[Rules], path: str, is_folder: bool) -> bool:
