@@ -27,7 +27,7 @@ _LINE = re.compile(
     r"[\"']?(?:apex|native|O[0-3])\b"
 )
 
-_SECTION = re.compile(r"(?<![\w\"'])[\"']?amp[\"']?\s*:\s*\{[^}]*?\benabled[\"']?\s*:(?!\s*false)[^}]*")
+_SECTION = re.compile(r"(?<![\w\"'])[\"']?amp[\"']?\s*:\s*\{[^}]{0,500}?\benabled[\"']?\s*:(?!\s*false)[^}]{0,500}")
 
 
 @dataclass(frozen=True)
