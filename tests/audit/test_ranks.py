@@ -416,6 +416,8 @@ def test_parts_of_the_programs_own_classes_and_what_is_frozen_later(changed: dic
         ("Net()", "find_unused_parameters=False", False),
         ("Other()", "find_unused_parameters=True", False),
         ("Net()", "device_ids=[0]", False),
+        ("Net()", "broadcast_buffers=True", False),
+        ("Net()", "broadcast_buffers=False, find_unused_parameters=True", True),
     ],
 )
 def test_another_program_that_wraps_the_same_network_tells(model: str, option: str, told_of: bool) -> None:

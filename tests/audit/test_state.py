@@ -161,6 +161,8 @@ def test_a_key_that_a_variable_is_put_under() -> None:
     after = AFTER.replace('torch.save({"model": model.state_dict(), "scaler": scaler.state_dict()}, path)', "STATE")
     lost = after.replace("STATE", 'state = scaler.state_dict()\n        torch.save({"amp": state}, path)')
     assert told(doubts(before, lost), "AMP431") == [(7, "refuse")]
+    turned = lost.replace("torch.save", "other = state\n        state = other\n        torch.save")
+    assert told(doubts(before, turned), "AMP431") == [(7, "refuse")]  # through two variables, round and round
     kept = after.replace("STATE", 'state = scaler.state_dict()\n        torch.save({"scaler": state}, path)')
     assert not told(doubts(before, kept), "AMP431")
 
@@ -236,6 +238,15 @@ TRAIN, TEST = "train(model, optimizer, loader)", "test(model, optimizer, loader,
 )
 def test_a_scale_that_is_loaded_where_no_loss_is_scaled_after_it_may_go(run: str, wanted: list[str]) -> None:
     found = told(doubts(TWO_WAYS.format(run=run), TWO_WAYS_NOW.format(run=run)), "AMP431")
+    assert [verdict for _, verdict in found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted"), [(f"{TRAIN}\n        {TEST}", []), (f"{TEST}\n        {TRAIN}", ["refuse"])]
+)
+def test_a_loss_that_the_optimizer_itself_scales_is_scaled(run: str, wanted: list[str]) -> None:
+    before = TWO_WAYS.replace("amp.scale_loss(model(x).sum(), optimizer)", "optimizer.scale_loss(model(x).sum())")
+    found = told(doubts(before.format(run=run), TWO_WAYS_NOW.format(run=run)), "AMP431")
     assert [verdict for _, verdict in found] == wanted
 
 

@@ -14,7 +14,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/audit/test_flags_and_keys.py",
         "tests/audit/test_sometimes.py",
     ),
-    f"{AUDIT}checks/calls.py": ("tests/audit/test_calls.py",),
+    f"{AUDIT}checks/calls.py": ("tests/audit/test_calls.py", "tests/audit/test_indirect_calls.py"),
     f"{AUDIT}checks/ranks.py": ("tests/audit/test_ranks.py",),
     f"{AUDIT}checks/state.py": ("tests/audit/test_state.py",),
     f"{AUDIT}checks/stepping.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
