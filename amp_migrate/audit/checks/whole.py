@@ -179,16 +179,14 @@ def _initialized(review: Review) -> Iterator[object]:
 
 
 def _left_behind(review: Review) -> Iterator[Doubt]:
-    """`scale_loss` that is still called, under whatever name, where every `initialize` of its process went: it raises then."""
-    gone = sorted(review.calls_before("apex.amp.initialize"), key=lambda c: (c[0].path, c[1].lineno))
-    if not gone:
+    """`scale_loss` that is still called, under whatever name, where every `initialize` went: it raises without one. Not that of
+    a script which shares no process with the one that set up."""
+    if any(review.calls_after("apex.amp.initialize")) or any(review.calls_after("apex.amp.init")):
         return
+    gone = sorted(review.calls_before("apex.amp.initialize"), key=lambda c: (c[0].path, c[1].lineno))
     near, files = mixed(review).nearness, review.before.modules
-    stay = {files[m.path] for m, *_ in review.calls_after("apex.amp.initialize", "apex.amp.init")}
-    left = list(_scaled(review))
+    left = list(_scaled(review)) if gone else []
     for module, call, _ in gone if left else ():
-        if any(near.together(module, other) for other in stay):
-            continue
         place = next((f"{m.path}:{line}" for m, line in left if near.together(module, files[m.path])), None)
         if place is not None:
             message = f"left with Apex: scale_loss is still used, at {place}, and raises where nothing was initialized"
