@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, rewrite_files, run_files
 
 TRAINER = """
 import torch
@@ -163,3 +163,52 @@ def test_optimizers_that_are_collected_for_initialize(tmp_path: Path, solvers: s
     assert "self.scaler.step(self.one)" in after["pair.py"]
     mixed, plain = run_files(tmp_path, after, "run.py")
     assert mixed == pytest.approx(plain, rel=1e-2)
+
+
+def test_a_field_that_a_function_gives_back_alone_or_with_the_optimizer_is_a_model() -> None:
+    """`prepared(model)` for inference: what comes back whole is no optimizer, though its place is that of both."""
+    trainer = """
+        import torch
+        from apex import amp
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 4)
+
+            def encode(self, x):
+                return self.layer(x)
+
+        def prepared(model, *, level=None, optimizer=None):
+            if level is not None:
+                return amp.initialize(model, optimizer, opt_level=level)
+            return model if optimizer is None else (model, optimizer)
+
+        class Stepper:
+            def __init__(self, size, optimizer):
+                self.size = size
+                self.optimizer = optimizer
+
+            def step(self, loss):
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+
+        class Trainer:
+            def __init__(self, model, level):
+                self.model = model.cuda()
+                base = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                self.model, base = prepared(self.model, optimizer=base, level=level)
+                self.optimizer = Stepper(self.model.size, base)
+
+            def train(self, loader):
+                for x, y in loader:
+                    self.optimizer.step(torch.nn.functional.mse_loss(self.model.encode(x), y))
+
+            def predict(self, x):
+                return self.model.encode(x).argmax(1)
+        """
+    main = "import sys\nfrom trainer import Net, Trainer\n\ntrainer = Trainer(Net(), sys.argv[1])\n"
+    main += "trainer.train(loader)\nprint(trainer.predict(loader[0][0]))\n"
+    after = {name: r.after or r.before for name, r in rewrite_files({"trainer.py": trainer, "main.py": main}).items()}
+    assert after["trainer.py"].count("torch.autocast(") == 2

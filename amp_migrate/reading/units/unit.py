@@ -65,7 +65,7 @@ class Unit:
         for init in self.inits:
             for node in (*init.optimizers, *init.optimizer_targets):
                 seeds.update(self.project.sources(init.module, node))
-            seeds |= self._aliased({s for node in init.optimizers for s in self.project.sources(init.module, node)})
+            seeds |= self._aliased(init)
         for loss in self.losses:
             for node in loss.optimizers:
                 slot = self.project.slot(loss.module, node)
@@ -79,10 +79,14 @@ class Unit:
         holders = {s.holder for s in found if isinstance(s.holder, Slot)}
         return found | self._by_name(OPTIMIZER_NAMES, holders)
 
-    def _aliased(self, seeds: set[Slot]) -> set[Slot]:
+    def _aliased(self, init: Init) -> set[Slot]:
         """The fields that hold what `initialize` is given, which it prepares where it is: `optimizer = self.optimizer`,
-        `optimizers = [getattr(self, name) for name in self.names]`."""
-        return {s for s in self.project.origins(seeds) if isinstance(s.holder, ClassInfo)}
+        `optimizers = [getattr(self, name) for name in self.names]`. Not what may be a model, by the same function."""
+        models, optimizers = (
+            self.project.origins(s for node in nodes for s in self.project.sources(init.module, node))
+            for nodes in (init.models, init.optimizers)
+        )
+        return {s for s in optimizers - models if isinstance(s.holder, ClassInfo)}
 
     @cached_property
     def handle_slots(self) -> set[Slot]:
