@@ -278,3 +278,80 @@ def test_a_field_that_keeps_an_option_which_another_class_sets() -> None:
     after = after.replace('GradScaler("cuda")', """GradScaler("cuda", enabled=args.where == 'server')""")
     after = after.replace("dtype=torch.float16)", "dtype=torch.float16, enabled=self.scaler.is_enabled())")
     assert not [d for d in doubts(before, after) if d.code == "AMP532"]
+
+
+PARAMETER = """
+import sys
+import torch
+
+
+def build(amp=None):
+    model = torch.nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    if {asked}:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+    return model, optimizer
+
+
+def train(fp16, loader):
+    {imported}
+    model, optimizer = build({given})
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+train("--fp16" in sys.argv, loader)
+"""
+SWITCHED = "if fp16:\n        from apex import amp\n    else:\n        amp = None"
+
+
+@pytest.mark.parametrize("asked", ["amp is not None", "amp"])
+@pytest.mark.parametrize(
+    ("imported", "given", "codes"),
+    [
+        (SWITCHED, "amp", set()),
+        ("amp = None\n    if fp16:\n        from apex import amp", "amp=amp", set()),
+        ("from apex import amp", "amp", {"AMP531", "AMP532"}),
+        (SWITCHED, "", set()),  # never
+    ],
+)
+def test_a_parameter_that_is_given_amp(asked: str, imported: str, given: str, codes: set[str]) -> None:
+    """Whether it is None is what the import of its caller stands under."""
+    before = PARAMETER.format(asked=asked, imported=imported, given=given)
+    loop = before[before.index("    for x, y") : before.index("\n\ntrain(")]
+    after = before.replace(
+        loop,
+        """\
+    scaler = torch.amp.GradScaler("cuda", enabled=fp16)
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16, enabled=fp16):
+            loss = torch.nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+""",
+    )
+    after = after.replace(
+        f'    if {asked}:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O2")\n', ""
+    )
+    after = after.replace(imported, "pass").replace(f"build({given})", "build()")
+    assert {d.code for d in doubts(before, after) if d.code in ("AMP531", "AMP532")} == codes
+
+
+def test_a_parameter_that_is_compared_with_what_it_always_is() -> None:
+    """`if fp16 is True:` of a parameter that no call gives another value."""
+    for asked in ("fp16 is True", "fp16 == True", "fp16 is not False"):
+        before = BEFORE.replace("ASKED", "args.fp16").replace("MODELS", 'model, optimizer, opt_level="O2"')
+        before = (
+            before.replace("if fp16:", f"if {asked}:").replace("fp16=False", "fp16=True").replace(", fp16=GIVEN", "")
+        )
+        after = AFTER.replace("ASKED", "args.fp16").replace("fp16=False", "fp16=True").replace(", fp16=GIVEN", "")
+        assert not [d for d in doubts(before, after) if d.code == "AMP532" and "Apex was set up" in d.message]

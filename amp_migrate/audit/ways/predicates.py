@@ -20,7 +20,7 @@ from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, raises_else, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.options import taken_back
-from amp_migrate.audit.ways.says_apex import beside_import, caught, of_apex
+from amp_migrate.audit.ways.says_apex import beside_import, caught, import_or_none, of_apex
 from amp_migrate.audit.ways.texts import in_format
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
@@ -144,6 +144,9 @@ class Predicates:
         if isinstance(expr, ast.Call):
             return self._call(expr, place, depth)
         if isinstance(expr, (ast.Name, ast.Attribute)) and depth < DEPTH:
+            imported = self._imported(expr, place, depth)
+            if imported is not None:
+                return imported
             if self._availability(place.scope, expr):
                 return True
             found = self._value(expr, place)
@@ -198,6 +201,8 @@ class Predicates:
             value = left
         if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             return (value.value == right.value) is isinstance(op, ast.Eq)
+        if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Is, ast.IsNot)):
+            return (value.value is right.value) is isinstance(op, ast.Is)
         known = self._constants(left, place)
         if known and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             if right.value not in known or known == {right.value}:
@@ -209,6 +214,9 @@ class Predicates:
         ):
             if value is not None:
                 return (value.value is None) is isinstance(op, (ast.Is, ast.Eq))
+            imported = self._imported(left, place, depth) if depth < DEPTH else None
+            if imported is not None:
+                return imported if isinstance(op, (ast.IsNot, ast.NotEq)) else negation(imported)
             if isinstance(left, (ast.Name, ast.Attribute)) and self._availability(place.scope, left):
                 return isinstance(op, (ast.IsNot, ast.NotEq))
             return f"{text} is None" if isinstance(op, (ast.Is, ast.Eq)) else ("not", f"{text} is None")
@@ -422,6 +430,25 @@ class Predicates:
             return None
         given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
         return self._switched(scope.module, given, place if scope is place.scope else self.anywhere(scope), depth)
+
+    def _imported(self, expr: ast.expr, place: Place, depth: int) -> Formula | None:
+        """`if fp16: from apex import amp`, else `amp = None`: the conditions under which a name is the module, also under that
+        of a parameter which is given it."""
+        for _ in range(DEPTH):
+            if not isinstance(expr, ast.Name) or expr.id not in place.filled:
+                break
+            if len(place.scope.bindings.get(expr.id, ())) != 1:
+                return None
+            expr, place = place.filled[expr.id]
+        scope = place.scope.binder(expr.id) if isinstance(expr, ast.Name) else None
+        if scope is None or not isinstance(expr, ast.Name):
+            return None
+        node = import_or_none(scope, expr.id)
+        if node is None:
+            return None
+        inside = place if scope is place.scope else self.anywhere(scope)
+        tests = ((self.of(t, inside, depth + 1), came) for t, came in self.chains.tests(scope.module, node))
+        return conjunction([formula if came else negation(formula) for formula, came in tests])
 
     def _field_branches(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """The same of a field of the object, where one method gives it all of its values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Module, Scope
 
 
 def of_apex(name: str) -> bool:
@@ -16,6 +16,16 @@ def of_apex(name: str) -> bool:
 def beside_import(module: Module, node: ast.AST) -> bool:
     """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
     return any(isinstance(at, ast.Try) and any(imports_apex(s) for s in at.body) for at in module.ancestors(node))
+
+
+def import_or_none(scope: Scope, name: str) -> ast.AST | None:
+    """The one import that gives a name its value, where all else gives it None: `if fp16: from apex import amp`; where nothing
+    else does, one of Apex."""
+    imports = [n for n in scope.bindings[name] if isinstance(n, (ast.Import, ast.ImportFrom))]
+    others = [n.value for n in scope.bindings[name] if isinstance(n, ast.Assign)]
+    none = all(isinstance(v, ast.Constant) and v.value is None for v in others)
+    alone = len(imports) == 1 and none and 1 + len(others) == len(scope.bindings[name])
+    return imports[0] if alone and (others or imports_apex(imports[0])) else None
 
 
 def caught(module: Module, node: ast.AST) -> bool:

@@ -25,6 +25,7 @@ from amp_migrate.reading.scaler.home import (
     raised_again,
 )
 from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
+from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.analysis import Values
@@ -296,7 +297,7 @@ class Homes:
         for _, parts in guard_parts(self.project, init.module, init.stmt):
             flag = flag.joined(parts or [])
         users = set() if used_here else {m.scope_of(n) for m, n in outside}
-        self.homes += self._in_callers(init, function, flag, users, busy=frozenset())
+        self.homes += self._in_callers(init, function, flag, users, asked_amp(self.project, init), busy=frozenset())
         return True
 
     def _hands_out(self, function: Function) -> bool:
@@ -304,11 +305,12 @@ class Homes:
         return bool(returned & self.unit.optimizer_slots)
 
     def _in_callers(
-        self, init: Init, function: Function, flag: Flag, users: set[Scope], busy: frozenset[Function]
+        self, init: Init, function: Function, flag: Flag, users: set[Scope], amp: str | None, busy: frozenset[Function]
     ) -> list[Home]:
         """A home at each call of a function; where the caller only hands the optimizer on, at the calls of that one.
 
         `users`: the scopes that use the scaler; none where the function itself does, and so needs it before the call.
+        `amp`: the parameter by which the function is told whether mixed precision is on.
         """
         found: list[Home] = []
         for module, call in self.project.calls.get(function, []):
@@ -316,13 +318,20 @@ class Homes:
             translated = flag_in_call(self.project, flag, function, module, call, scope)
             if translated is None:
                 raise _out_of_reach(init, function, flag)
+            given = amp_given(self.project, function, module, call, amp) if amp is not None else None
+            if isinstance(given, Flag):
+                translated = translated.joined([*given.parts]) if given.parts is not None else given
+            further = given if isinstance(given, str) else None
             outer = self.project.functions.get(scope.node)
             on_self = self._stored_on_self(module, stmt, scope)
             if users and outer is not None and outer not in busy and not on_self:
                 used = any(scope in list(user.chain()) for user in users)
                 if not used and self._hands_out(outer) and self.project.calls.get(outer):
-                    found += self._in_callers(init, outer, translated, users, busy | {function})
+                    found += self._in_callers(init, outer, translated, users, further, busy | {function})
                     continue
+            beside = [c for m, c in self.project.calls[function] if c is not call and m.statement(c) is stmt]
+            if (amp and beside) or (further and outer and given_sometimes(self.project, outer, further)):
+                raise _out_of_reach(init, function, flag.joined([f"{amp} is not None"]))
             if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
                 if users and self._thrown_away(init, module, stmt, call):
                     continue
