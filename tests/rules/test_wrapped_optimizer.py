@@ -282,7 +282,7 @@ def test_a_reader_that_is_handed_on_is_left_to_whoever_calls_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["(lambda: optimizer.step())()", "return optimizer.step() if ready else None", "ready and optimizer.step()"]
+    "step", ["(lambda: optimizer.step())()", "return optimizer.step() if ready else None", "ready or optimizer.step()"]
 )
 def test_a_step_in_an_expression_that_may_leave_it_out_is_refused(step: str) -> None:
     source = FUNCTIONS.replace("def step(optimizer)", "def step(optimizer, ready)").replace("{step}", step)

@@ -19,6 +19,7 @@ from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.stepping import unscale
+from amp_migrate.rules.stepping.chosen import chooses
 from amp_migrate.rules.stepping.closures import closure_argument
 from amp_migrate.rules.stepping.plain_backwards import scale_plain_backwards
 
@@ -240,7 +241,9 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
         message = NEVER_SCALED if unscaled else "left as it is: no scaled backward comes before it"
         m.output.note(module, call, "AMP214", "optimizer.step", message, "review" if unscaled else "look")
         return
-    if any(isinstance(a, (ast.Lambda, ast.IfExp, ast.BoolOp)) for a in module.around(call)):
+    if any(isinstance(a, (ast.Lambda, ast.IfExp, ast.BoolOp)) for a in module.around(call)) and not chooses(
+        module.statement(call), call
+    ):
         raise Blocked(
             module,
             call,

@@ -25,6 +25,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import clamps
 from amp_migrate.rules.scale.held_scale import held_scale
 from amp_migrate.rules.setup.when_on import only_on
+from amp_migrate.rules.stepping.chosen import as_branches, asked_of_each
 
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
 CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
@@ -280,6 +281,11 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
         if isinstance(stmt, ast.Return) and stmt.value is not None:  # `return optimizer.step()`
             name = unbound(module.scope_of(stmt), ("result", "step_result"))
             edits.replace(stmt, (f"{name} = ", stmt.value), *lines, f"return {name}")
+        elif written := as_branches(m, module, stmt, lines):
+            edits.replace(stmt, written)
+        elif asked := asked_of_each(m, module, stmt):
+            indent = m.style(module).indent
+            edits.insert_after(stmt, "".join([f"if {asked}:", *(f"\n{indent}{line}" for line in lines)]))
         else:
             edits.insert_after(stmt, *lines)
         if given_one_of_several(m.unit, step):

@@ -1,0 +1,85 @@
+"""Steps that a test decides on: what must wait for the same test, and expressions that become an `if`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.migration import Migration
+from amp_migrate.writing.edits import Code
+
+
+def chooses(stmt: ast.stmt, call: ast.Call) -> bool:
+    """Whether a statement is a choice of a step: `optimizer.step() if ok else optimizer.zero_grad()`, `ok and
+    optimizer.step()`."""
+    value = stmt.value if isinstance(stmt, ast.Expr) else None
+    if isinstance(value, ast.BoolOp):
+        return isinstance(value.op, ast.And) and value.values[-1] is call
+    return isinstance(value, ast.IfExp) and call in (value.body, value.orelse)
+
+
+def as_branches(m: Migration, module: Module, stmt: ast.stmt, lines: Sequence[str]) -> Code:
+    """Such a statement as an `if`, with the lines that follow its step; empty where it is none."""
+    steps = [s.call for s in m.unit.steps if s.call not in m.plain_steps and chooses(stmt, s.call)]
+    if not steps or not isinstance(stmt, ast.Expr):
+        return ""
+    indent = m.style(module).indent
+
+    def arm(value: ast.expr) -> list[str | ast.expr | ast.stmt]:
+        after = [f"\n{indent}{line}" for line in lines] if value in steps else []
+        return [indent, value, *after]
+
+    chosen = stmt.value
+    if isinstance(chosen, ast.BoolOp):
+        tests = [part for value in chosen.values[:-1] for part in (" and ", value)][1:]
+        return ("if ", *tests, ":\n", *arm(chosen.values[-1]))
+    assert isinstance(chosen, ast.IfExp), "a choice is one of the two"
+    parts = ["if ", chosen.test, ":\n", *arm(chosen.body)]
+    return tuple(parts if isinstance(chosen.orelse, ast.Constant) else [*parts, "\nelse:\n", *arm(chosen.orelse)])
+
+
+def asked_of_each(m: Migration, module: Module, stmt: ast.stmt) -> str:
+    """What decides on every step that a loop makes, where the loop does not change it: without one, update() raises."""
+    if not isinstance(stmt, (ast.For, ast.While)):
+        return ""
+    steps = [s.call for s in m.unit.steps if s.module is module and stmt in module.ancestors(s.call)]
+    ways = [_tests(m, module, call, stmt) for call in steps if m.live(module, call) and call not in m.plain_steps]
+    texts = [[(module.source(test), came_out) for test, came_out in way] for way in ways]
+    if not texts or not texts[0] or any(way != texts[0] for way in texts):
+        return ""
+    bound = {
+        module.source(n)
+        for n in walk(stmt)
+        if isinstance(n, (ast.Name, ast.Attribute)) and not isinstance(n.ctx, ast.Load)
+    }
+    parts: list[str] = []
+    for test, came_out in reversed(ways[0]):
+        for node in walk(test):
+            if isinstance(node, (ast.Call, ast.Subscript, ast.NamedExpr)):
+                return ""
+            if isinstance(node, (ast.Name, ast.Attribute)) and module.source(node) in bound:
+                return ""
+        text = module.source(test)
+        if not isinstance(test, (ast.Name, ast.Attribute)) and (len(ways[0]) > 1 or not came_out):
+            text = f"({text})"
+        parts.append(text if came_out else f"not {text}")
+    return " and ".join(parts)
+
+
+def _tests(m: Migration, module: Module, call: ast.Call, top: ast.stmt) -> list[tuple[ast.expr, bool]]:
+    """The tests that stand around a step up to a statement, and how each came out."""
+    found: list[tuple[ast.expr, bool]] = []
+    child: ast.AST = call
+    for parent in module.ancestors(call):
+        if parent is top:
+            break
+        if isinstance(parent, ast.If) and parent not in m.folds[module].splices:
+            found.append((parent.test, any(child is s for s in parent.body)))
+        elif isinstance(parent, ast.IfExp):
+            found.append((parent.test, child is parent.body))
+        elif isinstance(parent, ast.BoolOp):
+            found += [(value, True) for value in reversed(parent.values[:-1])]
+        child = parent
+    return found
