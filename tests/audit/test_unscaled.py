@@ -63,11 +63,11 @@ train(model, loader, optimizer, scaler, fp16=GIVEN)
 NOTHING, BARE = "left all half weights as they were", "it trained without loss scaling"
 
 
-def told(given: str, asked: str, level: str, *swaps: tuple[str, str]) -> list[Doubt]:
+def told(given: str, asked: str, level: str, *swaps: tuple[str, str], word: str = "fp16") -> list[Doubt]:
     before, after = BEFORE, AFTER
     for old, new in (*swaps, ("MODELS", f"model, optimizer, opt_level={level}"), ("ASKED", asked), ("GIVEN", given)):
         before, after = before.replace(old, new), after.replace(old, new)
-    return [d for d in doubts(before, after) if d.code == "AMP532" and "fp16" in d.message]
+    return [d for d in doubts(before, after) if d.code == "AMP532" and word in d.message]
 
 
 CUDA = "torch.cuda.is_available()"
@@ -105,6 +105,28 @@ def test_only_what_the_function_asks_is_named() -> None:
 
 def test_the_same_flag() -> None:
     assert [d.verdict for d in told("args.fp16", "args.fp16", '"O2"')] == ["look"]
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        'torch.autocast("cuda")',
+        'torch.autocast("cuda", enabled=args.native)',
+        'torch.autocast("cuda") if args.native else contextlib.nullcontext()',
+    ],
+)
+def test_a_region_of_the_programs_own_sets_nothing_up(region: str) -> None:
+    swap = ("\ntrain(model", f"\nwith {region}:\n    train(model")
+    assert [d.verdict for d in told("args.fp16", "args.fp16", '"O2"', swap)] == ["look"]
+    assert [d.verdict for d in told("args.fp16", CUDA, '"O2"', swap)] == ["review"]
+
+
+@pytest.mark.parametrize("test", ["fp16 is True", "fp16 is not False", "True is fp16 or fp16 is True"])
+def test_a_constant_that_every_call_gives_is_compared_as_what_it_is(test: str) -> None:
+    arm = ("        if fp16:", f"        if {test}:")
+    assert [d.verdict for d in told("True", CUDA, '"O2"', arm)] == ["look"]  # no run comes by the plain backward
+    (found,) = told("False", CUDA, '"O2"', arm, word="scaled here")
+    assert "not scaled here: under O2" in found.message
 
 
 def test_a_level_that_the_arm_leaves_out() -> None:

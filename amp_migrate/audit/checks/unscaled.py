@@ -90,9 +90,11 @@ def _locally(side: Side, module: Module, call: ast.Call, place: Place) -> Formul
 def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
     """What the runs were that set Apex up and came to a plain backward."""
     side = both.before
-    near = both.around_of(module)
+    near = [s for s in both.around_of(module) if s.name == INITIALIZE]
+    ways = [(s, way) for s in near for way in side.chains.to(s.module, s.call)]
+    set_up = disjunction([both.on(s, way, stops=False) for s, way in ways])  # no region, nor weights made half by hand
     for chain in side.chains.to(module, call):
-        on = both.under_apex(chain, both.initialized_around(module)).going
+        on = conjunction([set_up, both.under_apex(chain, both.initialized_around(module)).going])
         runs = plain(conjunction([side.predicates.given(chain), on]))
         found = example(runs)
         if found is None:

@@ -177,12 +177,14 @@ class Predicates:
 
     def _compare(self, expr: ast.Compare, place: Place, depth: int) -> Formula:
         op, left, right = expr.ops[0], expr.left, expr.comparators[0]
+        if isinstance(left, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+            left, right = right, left
         chosen = self._chosen(left, place)
         if chosen is not None and depth < DEPTH:  # ("O2" if amp else "O0") != "O0"
             choice, there = chosen
             test = self.of(choice.test, there, depth + 1)
             yes, no = (
-                self._compare(ast.Compare(left=v, ops=expr.ops, comparators=expr.comparators), there, depth + 1)
+                self._compare(ast.Compare(left=v, ops=expr.ops, comparators=[right]), there, depth + 1)
                 for v in (choice.body, choice.orelse)
             )
             return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
