@@ -65,6 +65,8 @@ class Forwards:
         func = node.func
         if makes_itself(module, node):
             return False
+        if self._runs_itself(module, node):
+            return not self.own_region(node)
         if isinstance(func, (ast.Name, ast.Subscript)) or (
             isinstance(func, ast.Attribute) and func.attr in ("module",)
         ):
@@ -97,6 +99,17 @@ class Forwards:
     def _keeps(self, module: Module, field: ast.Attribute) -> bool:
         """Whether a network is seen to keep something under a name: `self.Es = encoder` of a model's class."""
         return any(c.is_module and _holds(c, field.attr) for c in self.project.classes_of(module, field.value))
+
+    def _runs_itself(self, module: Module, call: ast.Call) -> bool:
+        """Whether a network that trains itself runs its own forward: `self.forward(x)`."""
+        func = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "forward" else call.func
+        return self.project.slot(module, func) in self.selves and not self.in_network(module.scope_of(call))
+
+    @cached_property
+    def selves(self) -> set[Slot]:
+        """What the methods of networks that scale their loss themselves call the network."""
+        classes = {c for scope in self._scaling if (c := self.project.class_around(scope)) and c.is_module}
+        return {Slot(f.scope, f.scope.self_name) for c in classes for f in c.methods.values() if f.scope.self_name}
 
     def _keeps_model(self, module: Module, call: ast.Call) -> bool:
         """Whether what a call gives is kept as a model: it wrapped one, and ran nothing."""
