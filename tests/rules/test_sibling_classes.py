@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules.helpers import check_files, rewrite_files, run_files
 
 PROGRAM = """
@@ -253,3 +255,60 @@ def test_an_optimizer_that_steps_after_a_plain_backward_is_told_so() -> None:
         """
     (told,) = [f for f in rewrite_files({"train.py": program})["train.py"].findings if f.status == "manual"]
     assert "which train.py:12 steps after a plain backward" in told.message
+
+
+@pytest.mark.parametrize("kept", ['["steps_a", "steps_b"]', "options.names"])
+@pytest.mark.parametrize("names", [("steps_a", "steps_b"), ("netA_optimizer", "netB_optimizer")])
+def test_a_list_that_getattr_fills_may_hold_the_optimizers_of_a_subclass(kept: str, names: tuple[str, str]) -> None:
+    base = """
+        import options
+        from apex import amp
+
+
+        class Base:
+            def _set_up(self):
+                models, optimizers = [], []
+                for name in self.model_names:
+                    models.append(getattr(self, name))
+                for name in self.optimizer_names:
+                    optimizers.append(getattr(self, name))
+                models, optimizers = amp.initialize(models, optimizers, opt_level="O1", num_losses=2)
+        """
+    train = f"""
+        import options
+        import torch
+        from apex import amp
+        from base import Base
+
+
+        class Pair(Base):
+            def __init__(self):
+                self.a, self.b = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+                self.model_names = ["a", "b"]
+                self.steps_a = torch.optim.SGD(self.a.parameters(), lr=0.1)
+                self.steps_b = torch.optim.SGD(self.b.parameters(), lr=0.1)
+                self.optimizer_names = {kept}
+                self._set_up()
+
+            def step(self, x, y):
+                self.steps_a.zero_grad()
+                loss = (self.a(x) - y).pow(2).mean()
+                with amp.scale_loss(loss, self.steps_a, loss_id=0) as scaled_loss:
+                    scaled_loss.backward()
+                self.steps_a.step()
+                self.steps_b.zero_grad()
+                loss = (self.b(x) - y).pow(2).mean()
+                with amp.scale_loss(loss, self.steps_b, loss_id=1) as scaled_loss:
+                    scaled_loss.backward()
+                self.steps_b.step()
+
+
+        Pair().step(torch.ones(1, 2), torch.ones(1, 1))
+        """
+    for old, new in zip(("steps_a", "steps_b"), names, strict=True):
+        train = train.replace(old, new)
+    texts = check_files(
+        {"base.py": base, "train.py": train, "options.py": "import json\nnames = json.load(open('a'))\n"}
+    )
+    assert "amp.initialize" not in texts["base.py"]
+    assert "self.scaler.scale(loss).backward()" in texts["train.py"]
