@@ -87,8 +87,6 @@ class Regions:
                 return None
             if not self.program.definitions(scope, expr.func, guess=False) and "autocast" in syntax.text(expr.func):
                 return Region(module, expr, None, unseen=True)
-        elif isinstance(expr, ast.IfExp) and (chosen := self._chosen(module, expr)) is not None:
-            return chosen
         elif not isinstance(expr, (ast.Name, ast.Attribute, ast.IfExp)):
             return None
         for origin in in_order(self.values.origins(scope, expr)):  # `ctx = torch.autocast(...)`, `with ctx:`
@@ -97,15 +95,6 @@ class Regions:
                 if found in AUTOCAST:
                     return Region(origin.module, origin.node, argument(origin.node, "enabled", AUTOCAST[found]))
         return None
-
-    def _chosen(self, module: Module, expr: ast.IfExp) -> Region | None:
-        """The region of `autocast() if flag else nullcontext()`: it is on where the test chooses it."""
-        arms = [self.opened(module, arm) for arm in (expr.body, expr.orelse)]
-        found = [arm for arm in arms if arm is not None]
-        if len(found) != 1 or found[0].enabled is not None or found[0].unseen:
-            return None
-        test = expr.test if found[0] is arms[0] else ast.copy_location(ast.UnaryOp(ast.Not(), expr.test), expr.test)
-        return Region(module, found[0].call, test)
 
     def around(self, module: Module, node: ast.AST) -> Iterator[Region]:
         """The regions written around a node within its function, the innermost first; then those on the function."""
