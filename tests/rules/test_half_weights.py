@@ -213,3 +213,30 @@ def test_half_weights_of_every_run_are_not_those_of_mixed_precision_alone() -> N
     prepare = "if args.mixed:\n    " + initialize('opt_level="O2"')
     result = rewrite(apex(prepare=prepare, model=model, imports="from apex import amp\n" + SWITCH))
     assert not found(result, "AMP720")
+
+
+OLDER = (
+    TWO_MODES.replace("from apex import amp", "from apex.fp16_utils import FP16_Optimizer")
+    .replace(
+        'model, optimizer = amp.initialize(model, optimizer, opt_level="O2")', "optimizer = FP16_Optimizer(optimizer)"
+    )
+    .replace(
+        "with amp.scale_loss(loss, optimizer) as scaled_loss:\n                    scaled_loss.backward()",
+        "optimizer.backward(loss)",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("test", "done"), [("mixed", True), ("args.mixed", True), ("half", False), ("half or mixed", False)]
+)
+def test_what_a_helper_makes_half_for_an_fp16_optimizer_stays_float32(test: str, done: bool) -> None:
+    halves = rewrite_files({"halves.py": HALVES, "train.py": OLDER.format(test=test)})["halves.py"]
+    assert ("nn.Sequential(network)" in (halves.after or "")) is done
+    assert [f.status for f in halves.findings if f.code == "AMP720"] == ["done" if done else "manual"]
+
+
+def test_the_mode_without_an_fp16_optimizer_keeps_what_a_helper_makes_half() -> None:
+    results = rewrite_files({"halves.py": HALVES, "train.py": OLDER.format(test="not mixed")})
+    assert results["train.py"].status == "migrated"
+    assert results["halves.py"].after is None

@@ -17,13 +17,14 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.companions import NETWORK_METHODS, STATE_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import sequential_keys
-from amp_migrate.rules.setup.when_on import never_on
+from amp_migrate.rules.setup.when_on import never_on, ways_to
 from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html"
@@ -220,6 +221,8 @@ def _defined_here(m: Migration, module: Module, call: ast.Call) -> bool:
 def is_model(m: Migration, module: Module, node: ast.expr) -> bool:
     """Whether an expression is one of the unit's models, or is assigned to one."""
     slots = set(m.project.sources(module, node))
+    if m.project.function_of(module, node) in m.unit.early:  # whose variables are no longer there once Apex is set up
+        slots = m.project.origins(slots)
     stmt = module.statement(node)
     if not slots and isinstance(stmt, ast.Assign):
         found = (m.project.slot(module, t) for t in _assigned(stmt, node))
@@ -290,18 +293,19 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
     """
     each = [[p for _, parts in guard_parts(m.project, i.module, i.stmt) for p in parts or ()] for i in m.unit.inits]
     each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
-    asked = {part for parts in each for part in parts}
-    guards = guard_parts(m.project, module, module.statement(call))
-    own = {_as_wrapped(m, module, call, p, asked) for _, parts in guards for p in parts or ["?"]}
-    if own - asked and asked and not any(parts and own.issuperset(parts) for parts in each):
-        raise Blocked(
-            module,
-            call,
-            "AMP720",
-            name,
-            f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
-            f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
-        )
+    copied = [[expanded(i.site.scope, p) for p in parts] for i, parts in zip(m.unit.inits, each, strict=False)]
+    asked = {part for parts in (*each, *copied) for part in parts}
+    for way in ways_to(m, module, call):
+        own = {_as_wrapped(m, module, call, next((p for p in read if p in asked), read[0]), asked) for read in way}
+        if own - asked and asked and not any(parts and own.issuperset(parts) for parts in (*each, *copied)):
+            raise Blocked(
+                module,
+                call,
+                "AMP720",
+                name,
+                f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
+                f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
+            )
 
 
 def _as_wrapped(m: Migration, module: Module, call: ast.Call, part: str, asked: set[str]) -> str:
