@@ -94,6 +94,52 @@ def test_a_helper_computes_for_it() -> None:
     assert "custom_bwd" in after
 
 
+INNER = """
+class Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, grad, weight):
+        ctx.save_for_backward(weight)
+        return grad.mm(weight)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weight,) = ctx.saved_tensors
+        return {twice}
+
+
+inner = Inner.apply
+"""
+OUTER = """
+class Outer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(weight)
+        return x.mm(weight.t())
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weight,) = ctx.saved_tensors
+        return {called}(grad, weight), None
+
+
+class Dense(torch.nn.Linear):
+    def forward(self, x):
+        return Outer.apply(x, self.weight) + self.bias
+
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), Dense(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize("called", ["Inner.apply", "inner"])
+@pytest.mark.parametrize(("twice", "both"), [("grad.mm(weight.t()), None", 2), ("None, None", 1)])
+def test_another_function_computes_for_it(called: str, twice: str, both: int) -> None:
+    """The inner forward runs in the outer backward, where nothing is cast unless that runs as its own forward did."""
+    after = check_trained(INNER.format(twice=twice) + OUTER.format(called=called) + TRAIN)
+    assert after.count("custom_fwd") == after.count("custom_bwd") == both
+
+
 SETUP = """
 import torch
 from apex import amp

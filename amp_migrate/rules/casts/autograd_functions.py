@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import Function, single_assignment
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.casts.functions import is_autograd_function
@@ -126,10 +127,22 @@ def _computes(m: Migration, module: Module, function: FunctionNode, depth: int =
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in _CAST or name == "enable_grad" or (name == "set_grad_enabled" and _switches_on(node)):
             return True
-        for callee in m.project.callees(module, node) if depth else ():
+        for callee in [*m.project.callees(module, node), *_applied(m, module, node.func)] if depth else ():
             if isinstance(callee.node, FUNCTION_NODES) and _computes(m, callee.module, callee.node, depth - 1):
                 return True
     return False
+
+
+def _applied(m: Migration, module: Module, called: ast.expr) -> list[Function]:
+    """The forward of another such function that a call runs: `Inner.apply(grad)`, or `inner = Inner.apply` by its name."""
+    if isinstance(called, ast.Name):
+        called = single_assignment(module, called) or called
+    cls = (
+        m.project.find_class(module, called.value)
+        if isinstance(called, ast.Attribute) and called.attr == "apply"
+        else None
+    )
+    return [] if cls is None or "forward" not in cls.methods else [cls.methods["forward"]]
 
 
 def _switches_on(call: ast.Call) -> bool:
