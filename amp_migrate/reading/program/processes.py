@@ -50,10 +50,20 @@ def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module
 FRAMEWORKS = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:tensorflow|mindspore|paddle|mxnet|jax|flax)\b", re.MULTILINE)
 TORCH = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:torch|apex)\b", re.MULTILINE)
 
+LOADS_TORCH = re.compile(r"^[ \t]*(?:import|from)\b[^#\n]*torch", re.MULTILINE)  # torchvision and the like, too
+
 
 def of_another_framework(project: Project) -> set[Module]:
     """The files that work with another framework than torch, and not with torch; see `Project.once`."""
     return {m for m in project.modules if FRAMEWORKS.search(m.text) is not None and TORCH.search(m.text) is None}
+
+
+def framework_of(project: Project, start: Module) -> str | None:
+    """The other framework that a file works with, where neither it nor what it imports loads torch but through Apex."""
+    named = FRAMEWORKS.search(start.text)
+    if named is None or any(LOADS_TORCH.search(m.text) for m in imported(project, start)):
+        return None
+    return named[0].split()[-1]
 
 
 def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:

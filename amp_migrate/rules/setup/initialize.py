@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.processes import framework_of
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home, covers
@@ -23,7 +24,7 @@ from amp_migrate.rules.scale.clamp import first_scale
 from amp_migrate.rules.scale.initial_scale import initial_setting
 from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
-from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss
+from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss, other_framework
 from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, leave_loop, not_given_back, rebindings
 from amp_migrate.writing.edits import joined
 
@@ -154,6 +155,9 @@ def apply(m: Migration) -> None:
 def _complete(m: Migration) -> None:
     """A unit needs both ends: something that initializes and, unless for inference, something that scales."""
     unit = m.unit
+    for site in [*(i.site for i in unit.inits), *(x.site for x in unit.losses)]:
+        if (framework := framework_of(m.project, site.module)) is not None:
+            raise Blocked.at(site, "AMP116", other_framework(framework))
     if unit.unreadable:
         raise unit.unreadable[0]
     if not unit.inits and unit.losses and not isinstance(m.scaler, FromUsers):

@@ -66,6 +66,14 @@ def no_initialize(m: Migration, site: Site) -> str:
     )
 
 
+def other_framework(name: str) -> str:
+    """Why what is no torch program is left as it is."""
+    return (
+        f"this program trains with {name} and imports no torch, so that Apex raises here and torch's mixed precision has nothing to "
+        f"work on: delete what it has of Apex, or use the mixed precision of {name}"
+    )
+
+
 def no_loss(m: Migration) -> str:
     """Why no scaled loss is known for an optimizer that is initialized."""
     plain = [s for s in m.unit.steps if _runs_backward(s.scope)]
