@@ -26,6 +26,8 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.networks import KEEPERS
+from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.unread import goes_nowhere
 from amp_migrate.findings import Code
 
@@ -153,6 +155,11 @@ class _Found:
                 Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by)
             )
 
+    def _may_have_weights(self, module: Module, called: ast.expr) -> bool:
+        """Whether what is called is held in a variable whose name is not that of a loss, a metric and the like."""
+        imported = self.both.review.after.dotted(module.scope_of(called), called)
+        return imported is None and not KEEPERS.search(last_name(called) or "")
+
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
         text = quoted(node)
         if kind == "below":
@@ -242,7 +249,11 @@ class _Found:
         if kind == "unseen":
             was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
             was = "O2 gave it in float32" if self.both.floats(module) else was
-            return f"{text}: {comes}, and {detail} is out of sight: {was}. Write .float() where it computes", "review"
+            if isinstance(node, ast.Call) and self._may_have_weights(module, node.func):
+                was = f"a network with float32 weights raises on it there, which Apex cast; {was}. Write .float() first"
+            else:
+                was += ". Write .float() where it computes"
+            return f"{text}: {comes}, and {detail} is out of sight: {was}", "review"
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"
         is_half = "is" if value.now == "half" else "may be"
