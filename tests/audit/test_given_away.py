@@ -141,6 +141,8 @@ Mine({}).step(load(), load())
     (message,) = said("self.transform(out)", "self.transform(out)")
     assert "self.transform is out of sight" in message
     assert "a network with float32 weights raises on it there" in message
+    (message,) = said("self.measure(out, y)", "self.measure(out, y)")  # of two it measures something
+    assert "weights" not in message
     (message,) = said("self.criterion(out)", "self.criterion(out)")
     assert "out of sight" in message
     assert "weights" not in message

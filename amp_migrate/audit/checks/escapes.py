@@ -249,7 +249,7 @@ class _Found:
         if kind == "unseen":
             was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
             was = "O2 gave it in float32" if self.both.floats(module) else was
-            if isinstance(node, ast.Call) and self._may_have_weights(module, node.func):
+            if isinstance(node, ast.Call) and len(node.args) == 1 and self._may_have_weights(module, node.func):
                 was = f"a network with float32 weights raises on it there, which Apex cast; {was}. Write .float() first"
             else:
                 was += ". Write .float() where it computes"
