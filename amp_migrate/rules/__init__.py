@@ -13,7 +13,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.casts import autograd_functions, half_weights, in_place, level_tests
 from amp_migrate.rules.casts import registered as casts
-from amp_migrate.rules.cleanup import commands, idle_options, imports, option_texts, skipped_tests
+from amp_migrate.rules.cleanup import commands, idle_options, idle_parameters, imports, option_texts, skipped_tests
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
 from amp_migrate.rules.handover import carried_amp, from_users, process_wide, scaler_passing
@@ -115,6 +115,7 @@ fold, clean = imports.fold, imports.clean
 def finish(project: Project, targets: Collection[Module], output: Output) -> None:
     """What can only be told once every unit and file has its edits."""
     scaler_passing.finish(project, output)
+    idle_parameters.apply(project, targets, output)
     idle_options.apply(project, targets, output)
     option_texts.apply(project, targets, output)
     commands.apply(project, targets, output)

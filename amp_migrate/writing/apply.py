@@ -76,6 +76,7 @@ def _touched(edits: Edits) -> set[ast.AST]:
     marks: list[ast.AST] = [
         *edits.expressions,
         *edits.insertions,
+        *edits.cuts,
         *edits.statements,
         *edits.before,
         *edits.after,

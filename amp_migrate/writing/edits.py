@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.writing.parts import after_parentheses, breaks_off, decorator_sign, open_brackets
+from amp_migrate.writing.parts import Position, after_parentheses, breaks_off, decorator_sign, open_brackets
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
@@ -80,6 +80,7 @@ class Edits:
         self.module = module
         self.expressions: _Watched[ast.AST, Code] = _Watched()
         self.insertions: _Watched[ast.AST, list[tuple[Literal["before", "after"], Code]]] = _Watched()
+        self.cuts: _Watched[ast.AST, tuple[Position, Position]] = _Watched()  # items of lists that go, with a comma
         self.statements: _Watched[ast.stmt, StatementEdit] = _Watched()
         self.before: _Watched[ast.stmt, list[Code]] = _Watched()
         self.after: _Watched[ast.stmt, list[Code]] = _Watched()
@@ -93,6 +94,7 @@ class Edits:
         return bool(
             self.expressions
             or self.insertions
+            or self.cuts
             or self.statements
             or self.before
             or self.after
@@ -103,14 +105,22 @@ class Edits:
 
     def contents(self) -> tuple[object, ...]:
         """All that is asked for, in order: edits of one module whose contents are equal come to the same text."""
-        maps = (self.expressions, self.insertions, self.statements, self.before, self.after)
+        maps = (self.expressions, self.insertions, self.cuts, self.statements, self.before, self.after)
         plain = (self.comments, self.moves, self.conditions)
         return (self.module, *(tuple(m.items()) for m in (*maps, *plain)), tuple(self.wraps))
 
     @property
     def lines(self) -> set[int]:
         """The lines at which something is edited."""
-        nodes = [*self.expressions, *self.insertions, *self.statements, *self.before, *self.after, *self.moves]
+        nodes = [
+            *self.expressions,
+            *self.insertions,
+            *self.cuts,
+            *self.statements,
+            *self.before,
+            *self.after,
+            *self.moves,
+        ]
         return {n.lineno for n in (*nodes, *(w.first for w in self.wraps)) if hasattr(n, "lineno")}
 
     # -- asking for edits ----------------------------------------------------------------------------------------
@@ -207,6 +217,7 @@ class Edits:
         for anchor, items in other.insertions.items():
             there = self.insertions.setdefault(anchor, [])
             there += [item for item in items if item not in there]
+        self.cuts.update(other.cuts)
         self.statements.update(other.statements)
         for mine, theirs in ((self.before, other.before), (self.after, other.after)):
             for stmt, codes in theirs.items():
@@ -229,6 +240,8 @@ class Edits:
         while current is not None:
             if current in self.expressions:
                 return not self._requoted(current, node)
+            if current in self.cuts:
+                return True
             if current in quoted:
                 return False
             if isinstance(current, ast.stmt) and current in self.statements:
@@ -280,24 +293,32 @@ class Edits:
         for code in self._codes():
             yield from (part for part in ((code,) if isinstance(code, str) else code) if isinstance(part, str))
 
-    def mentions(self, word: str) -> bool:
-        """Whether emitted text holds a word, be it a name, an attribute or a key."""
+    def mentions(self, word: str, within: ast.AST | None = None) -> bool:
+        """Whether emitted text holds a word, be it a name, an attribute or a key; in the code of a node, if one is given."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
         return any(
             isinstance(part, str) and pattern.search(part)
-            for code in self._codes()
+            for place, code in self._placed()
             for part in ((code,) if isinstance(code, str) else code)
+            if within is None or (within in self.module.ancestors(place) and not self._is_docstring(place))
         )
 
+    def _is_docstring(self, place: ast.AST) -> bool:
+        return isinstance(place, ast.Constant) and isinstance(self.module.parents.get(place), ast.Expr)
+
     def _codes(self) -> Iterable[Code]:
-        yield from self.expressions.values()
-        for items in self.insertions.values():
-            yield from (code for _, code in items)
-        for edit in self.statements.values():
-            yield from edit.codes
-        for codes in (*self.before.values(), *self.after.values()):
-            yield from codes
-        yield from (w.header for w in self.wraps)
+        return (code for _, code in self._placed())
+
+    def _placed(self) -> Iterable[tuple[ast.AST, Code]]:
+        """Emitted code and the node that it is put in place of, or beside."""
+        yield from self.expressions.items()
+        for anchor, items in self.insertions.items():
+            yield from ((anchor, code) for _, code in items)
+        for stmt, edit in self.statements.items():
+            yield from ((stmt, code) for code in edit.codes)
+        for stmt, codes in (*self.before.items(), *self.after.items()):
+            yield from ((stmt, code) for code in codes)
+        yield from ((w.first, w.header) for w in self.wraps)
 
     def render(self, code: Code) -> str:
         """Emitted code as text."""
@@ -334,6 +355,8 @@ class Edits:
         stack: list[ast.AST] = list(roots)
         while stack:
             node = stack.pop()
+            if node in self.cuts:
+                spans.append((*self.cuts[node], ""))
             for where, code in self.insertions.get(node, ()):
                 if isinstance(node, ast.arguments):
                     at = self._between_parentheses(node)

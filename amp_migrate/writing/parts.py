@@ -13,6 +13,9 @@ from amp_migrate.reading.program.module import Module
 _SILENT = re.compile(r'''("""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*)''')
 
 
+Position = tuple[int, int]  # line and byte column
+
+
 def string_lines(text: str) -> set[int]:
     """Indices of lines that start inside a multi-line string."""
     try:
@@ -46,7 +49,7 @@ def after_parentheses(module: Module, node: ast.AST) -> tuple[int, int]:
         start = (first.lineno, first.col_offset)  # type: ignore[attr-defined]
     else:
         return end
-    before = _between(module, start, (value.lineno, value.col_offset))  # type: ignore[attr-defined]
+    before = source_between(module, start, (value.lineno, value.col_offset))  # type: ignore[attr-defined]
     for _ in range(open_brackets(before) - 1):
         line = module.lines[end[0] - 1]
         while not (match := re.compile(rb"[^)#]*\)").match(line, end[1])):
@@ -56,7 +59,8 @@ def after_parentheses(module: Module, node: ast.AST) -> tuple[int, int]:
     return end
 
 
-def _between(module: Module, start: tuple[int, int], end: tuple[int, int]) -> str:
+def source_between(module: Module, start: Position, end: Position) -> str:
+    """What a file holds between two positions."""
     rows = module.lines[start[0] - 1 : end[0]]
     rows[-1] = rows[-1][: end[1]]
     rows[0] = rows[0][start[1] :]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.rules.migration import Migration
+from amp_migrate.writing.edits import Edits
 
 # An entry of a docstring for a parameter: `:param optimizer: ...`, `optimizer (Optimizer): ...`, `optimizer : Optimizer`.
 ENTRY = re.compile(
@@ -52,14 +53,36 @@ def document(m: Migration, function: Function, name: str, told: Told, before: st
             continue
         like = next(iter(found.values()))[1]
         at, last = found.get(old) or found.get(before or "") or [*found.values()][-1]
-        end = at + 1
-        while end < len(lines) and (_continues(lines[end], last) or f":type {last['name']}:" in lines[end]):
-            end += 1
+        end = _end_of(lines, at, last)
         if end == len(lines):  # the closing quotes stand on its line
             continue
         new = _entry(like, name, told, lines[at + 1 : end])
         edits.replace(docstring, "\n".join([*lines[: at if old in found else end], *new, *lines[end:]]))
         return
+
+
+def forget(function: Function, edits: Edits, name: str) -> None:
+    """Take what is told of a parameter out of the docstring of a function."""
+    docstring = docstring_of(function.node)
+    if docstring is None:
+        return
+    written = edits.expressions.get(docstring)
+    lines = (written if isinstance(written, str) else function.module.source(docstring)).split("\n")
+    for at, line in enumerate(lines):
+        entry = _entry_in(line, function)
+        if entry is not None and entry["name"] == name and 0 < at < len(lines) - 1:
+            end = _end_of(lines, at, entry)
+            if end < len(lines):
+                edits.replace(docstring, "\n".join([*lines[:at], *lines[end:]]))
+            return
+
+
+def _end_of(lines: list[str], at: int, entry: re.Match[str]) -> int:
+    """Where an entry that begins at a line ends."""
+    end = at + 1
+    while end < len(lines) and (_continues(lines[end], entry) or f":type {entry['name']}:" in lines[end]):
+        end += 1
+    return end
 
 
 def docstring_of(node: ast.AST) -> ast.Constant | None:
