@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
+from typing import Any
+
 import pytest
+import torch
 
 from tests.rules.helpers import check_rewrite, rewrite
 
@@ -64,6 +68,27 @@ def test_branches_that_now_do_the_same_become_one(imports: bool) -> None:
     assert after is not None
     assert after.count("net, opt = model, optimizer") == 1
     assert "if fp16" not in after
+
+
+def test_a_branch_that_binds_a_name_to_itself_as_well_does_the_same() -> None:
+    setup = (
+        "    if fp16:\n"
+        '        net, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+        "    else:\n"
+        "        net, optimizer = model, optimizer\n"
+        "    opt = optimizer\n"
+    )
+    guarded = APEX.replace("\n", "\n    ").replace(
+        "    opt.step()", "else:\n            loss.backward()\n        opt.step()"
+    )
+    before = (
+        START.format(imported="from apex import amp\n")
+        + setup
+        + TRAIN.format(scaled=f"if fp16:\n            {guarded}")
+    )
+    created = '    scaler = torch.amp.GradScaler("cuda", enabled=bool(fp16))\n    opt = optimizer\n'
+    after = AFTER.format(setup=f"    net, optimizer = model, optimizer\n{created}", enabled=", enabled=bool(fp16)")
+    check_rewrite(before, after)
 
 
 def test_a_branch_without_another_one_stays() -> None:
@@ -221,3 +246,54 @@ def test_brackets_of_its_own_are_enough() -> None:
     setup = "    net, opt = amp.initialize(wrapped(\n        model), optimizer, opt_level='O1')\n"
     result = rewrite(BEFORE.format(setup=setup))
     assert "    net, opt = wrapped(\n        model), optimizer\n" in (result.after or "")
+
+
+PUT_BACK = """
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def prepare(self, models, mixed=True):
+        model = None
+        BODY
+
+    def step(self, x):
+        with amp.scale_loss(self.model(x).mean(), self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+        self.optimizer.step()
+"""
+SET_UP = 'model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")\nself.model = model\n'
+UNDER = f"if mixed:\n{textwrap.indent(SET_UP, '    ')}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{SET_UP}return model",
+        f"{SET_UP}if mixed:\n    return model",
+        f"{UNDER}return model",
+        f"{UNDER}if mixed:\n    return model",
+        f"{SET_UP}for model in models:\n    print(model)\nreturn model",
+        f"if mixed:\n    {SET_UP.partition(chr(10))[0]}\n    self.model = model\nreturn (lambda: model)()",
+        f"for turn in range(2):\n    if turn:\n        return model\n{textwrap.indent(SET_UP, '    ')}",
+    ],
+)
+def test_a_name_that_is_put_back_and_read_further_down_is_what_it_was(body: str) -> None:
+    after = rewrite(PUT_BACK.replace("BODY", textwrap.indent(body, "        ").lstrip()), device="cpu").after
+    assert after is not None
+    program: dict[str, Any] = {}
+    exec(compile(after, "train.py", "exec"), program)
+    model = torch.nn.Linear(2, 1)
+    assert program["Trainer"](model, torch.optim.SGD(model.parameters(), lr=0.1)).prepare([]) is model
+
+
+@pytest.mark.parametrize("below", ["model = make()\nreturn model", "def show(model):\n    print(model)\nreturn show"])
+def test_a_name_that_is_put_back_and_read_no_more_is_bound_no_more(below: str) -> None:
+    body = textwrap.indent(f"{SET_UP}{below}", "        ").lstrip()
+    after = rewrite(PUT_BACK.replace("BODY", body)).after
+    assert after is not None
+    assert "self.model\n" not in after
+    assert "self.model = model\n" not in after.partition("def prepare")[2]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.definitions import elements, is_none
-from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import spelled, walk
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
 
 
@@ -47,34 +48,13 @@ def not_given_back(
         )
         if pair is None:
             break
-        scope = module.scope_of(stmt)
-        name = ast.unparse(pair[0])
-        uses = [n for n in module.loads.get(name, []) if scope in module.scope_of(n).chain()]
-        if scope.lookup(name) is scope and all(n is following.value or _bound_anew(module, stmt, n) for n in uses):
+        name, scope = pair[0], module.scope_of(stmt)
+        uses = [n for n in module.loads.get(name.id, ()) if module.scope_of(n).lookup(name.id) is scope]
+        read = any(name in reaching(scope, n) for n in uses if n is not following.value)
+        if scope.lookup(name.id) is scope and not read:
             left.remove(pair)
             m.edit(module).delete(following)
     return left
-
-
-def _bound_anew(module: Module, stmt: ast.stmt, use: ast.expr) -> bool:
-    """Whether a name is given another value, right above where it is read, than a statement gave it."""
-    assert isinstance(use, ast.Name)
-    here = module.scope_of(use)
-    at: ast.AST = module.statement(use)
-    while module.scope_of(at) is here and isinstance(at, ast.stmt):
-        block = module.block(at)
-        for above in block[: block.index(at)]:
-            targets = above.targets if isinstance(above, ast.Assign) else []
-            names = {ast.unparse(e) for t in targets for e in elements(t)}
-            if use.id in names:
-                return above is not stmt
-        parent = module.parents.get(at)
-        if parent is None or isinstance(parent, FUNCTION_NODES):
-            return False
-        if isinstance(parent, ast.For) and use.id in {ast.unparse(e) for e in elements(parent.target)}:
-            return True
-        at = parent
-    return False
 
 
 def leave_loop(m: Migration, module: Module, init: Init) -> None:
