@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import rewrite, rewrite_files
 from tests.rules.programs import APEX_LOOP, apex, found
 
 BACKWARD = (
@@ -368,3 +368,21 @@ def test_a_helper_that_is_called_for_each_loss_runs_several() -> None:
     )
     (finding,) = found(rewrite(apex(counted, model="model = build()\nfrom settings import steps")), "AMP207")
     assert "of each micro-batch where steps is above 1)" in finding.message
+
+
+def test_losses_that_a_helper_of_another_file_scales_are_told_with_the_file_that_calls_it() -> None:
+    loop = (
+        "for i, (x, y) in enumerate(loader):\n"
+        "    run_backward(criterion(model(x), y), optimizer)\n"
+        "    run_backward(criterion(model(y), x), optimizer)\n"
+        "    if (i + 1) % steps == 0:\n        optimizer.step()\n        optimizer.zero_grad()"
+    )
+    imports = "from apex import amp\nfrom scaling import run_backward\nfrom settings import steps"
+    helper = (
+        "from apex import amp\n\n\ndef run_backward(loss, optimizer):\n"
+        "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()\n"
+    )
+    results = rewrite_files({"train.py": apex(loop, imports=imports), "scaling.py": helper})
+    (told,) = found(results["scaling.py"], "AMP207")
+    first = 1 + results["train.py"].before.splitlines().index("        run_backward(criterion(model(x), y), optimizer)")
+    assert f"(lines {first} and {first + 1} of train.py, and those of each micro-batch" in told.message

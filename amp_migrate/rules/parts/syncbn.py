@@ -130,7 +130,7 @@ def _optimizer_before(
 def _never_stepped(site: Site, before: Before) -> str:
     if before.stmt is None:
         return "an optimizer made before the conversion never stepped them, and does now; when this is called is out of sight"
-    file = f" of {before.module.path}" if before.module is not site.module else ""
+    file = f" of {before.module.display}" if before.module is not site.module else ""
     if not before.sure:
         return f"the optimizer that is held since line {before.stmt.lineno}{file}, if of this model, never stepped them, and does now"
     return (

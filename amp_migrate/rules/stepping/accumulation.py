@@ -175,7 +175,7 @@ def _several(m: Migration, loss: Loss, scope: Scope, own: list[ast.stmt]) -> str
         return ""
     lines = sorted(p.lineno for p in stmts)
     text = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
-    text += "" if scope.module is loss.module else f" of {scope.module.path}"
+    text += "" if scope.module is loss.module else f" of {scope.module.display}"
     tests = [{a for a in scope.module.ancestors(p) if isinstance(a, ast.If)} for p in stmts]
     some = any(t != set.intersection(*tests) for t in tests)
     return text + ", those of them that run" * some
