@@ -33,6 +33,12 @@ def test_only_a_step_that_is_repeated_without_zero_grad_is_told() -> None:
     assert not found(rewrite(apex(WITHOUT, initialize('opt_level="O1", enabled=False'))), "AMP224")
 
 
+def test_where_nothing_is_divided_by_a_scale_gradients_pile_up_as_before() -> None:
+    assert not found(rewrite(apex(WITHOUT), dtype="bfloat16"), "AMP224")
+    assert not found(rewrite(apex(WITHOUT, initialize('opt_level="O1", loss_scale=1.0'))), "AMP224")
+    assert found(rewrite(apex(WITHOUT, initialize('opt_level="O1", loss_scale=128.0'))), "AMP224")
+
+
 # Two loops around a step; what clears gradients stands before the inner one, in it, or in what it calls.
 EPOCHS = """\
 import torch
