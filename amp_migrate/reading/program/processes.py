@@ -59,7 +59,8 @@ def of_another_framework(project: Project) -> set[Module]:
 
 
 def framework_of(project: Project, start: Module) -> str | None:
-    """The other framework that a file works with, where neither it nor what it imports loads torch but through Apex."""
+    """The other framework that a file works with, where neither it nor what it imports loads torch but through Apex;
+    see `Project.once`."""
     named = FRAMEWORKS.search(start.text)
     if named is None or any(LOADS_TORCH.search(m.text) for m in imported(project, start)):
         return None

@@ -156,7 +156,7 @@ def _complete(m: Migration) -> None:
     """A unit needs both ends: something that initializes and, unless for inference, something that scales."""
     unit = m.unit
     for site in [*(i.site for i in unit.inits), *(x.site for x in unit.losses)]:
-        if (framework := framework_of(m.project, site.module)) is not None:
+        if (framework := m.project.once(framework_of, site.module)) is not None:
             raise Blocked.at(site, "AMP116", other_framework(framework))
     if unit.unreadable:
         raise unit.unreadable[0]
