@@ -4,7 +4,7 @@ side by side and only statements that change are touched; everything else keeps 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -28,8 +28,9 @@ from amp_migrate.writing.lines import (
     surviving,
     unled,
 )
+from amp_migrate.writing.pieces import Piece, in_pieces
 from amp_migrate.writing.statements import Statements, one_line
-from amp_migrate.writing.stretches import Short, shortened
+from amp_migrate.writing.stretches import shortened
 from amp_migrate.writing.style import Style
 from amp_migrate.writing.verbatim import may_drift, restore
 
@@ -44,23 +45,36 @@ def apply(edits: Edits) -> str:
     """
     text, body, touched, moving = edits.module.text, edits.module.tree.body, _touched(edits), _moving(edits)
     short = shortened(text, body, touched | moving, moving)
-    after = short.whole(_written(edits, short, touched))
-    return after if after is not None else _written(edits, Short(text, body, {}), touched)
+    after = short.whole(_written(edits, in_pieces(short, touched - moving), touched))
+    return after if after is not None else _written(edits, [Piece(text, body)], touched)
 
 
-def _written(edits: Edits, short: Short, touched: set[ast.AST]) -> str:
-    module = _read(short.text, edits.module.text)
-    plain = code_of(module) if may_drift(short.text) else short.text
-    body, footer = _Writer(edits, module, touched).block(short.body, list(module.body))
-    if body and not module.header and short.body and short.body[0] in edits.statements:
+def _written(edits: Edits, pieces: Iterable[Piece], touched: set[ast.AST]) -> str:
+    writer: _Writer | None = None
+    done: list[str] = []
+    for piece in pieces:
+        module = _read(piece.text, edits.module.text, writer.module.default_indent if writer is not None else None)
+        writer = writer or _Writer(edits, module, touched)
+        done.append(_piece_written(writer, piece, module))
+    return "".join(done)
+
+
+def _piece_written(writer: _Writer, piece: Piece, module: cst.Module) -> str:
+    plain = code_of(module) if may_drift(piece.text) else piece.text
+    body, footer = writer.block(piece.body, list(module.body))
+    if body and not module.header and piece.body and piece.body[0] in writer.edits.statements:
         body[0] = unled(body[0])  # a file that began with what went begins with no blank line
     after = module.with_changes(body=body, footer=[*footer, *module.footer] if body else [*module.footer, *footer])
-    return restore(short.text, plain, code_of(after))
+    return restore(piece.text, plain, code_of(after))
 
 
-def _read(text: str, whole: str) -> cst.Module:
+def _read(text: str, whole: str, indent: str | None = None) -> cst.Module:
+    """A text as libcst reads it. `indent`: how what comes before it is indented, where something does."""
     try:
-        return cst.parse_module(text)
+        if indent is None:
+            return cst.parse_module(text)
+        module = cst.parse_module(f"if 1:\n{indent}pass\n{text}")
+        return module.with_changes(body=module.body[1:])
     except cst.ParserSyntaxError as error:
         if text != whole:  # for the number of the line
             _read(whole, whole)

@@ -7,6 +7,7 @@ not see. A name stands for each stretch and becomes its lines again at the end.
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,13 @@ class Short:
     text: str
     body: list[ast.stmt]
     kept: dict[str, str]  # the line with a name -> the lines that it stands for
+    block: int | None = None  # the first statement with an indented block, where what follows may be read by itself
+    fewer: Sequence[tuple[int, int]] = ()  # a row of the module below a stretch -> how many fewer there are up to it
+
+    def row(self, row: int) -> int:
+        """Where a row of the module has come to stand."""
+        at = bisect_right(self.fewer, row, key=lambda known: known[0])
+        return row - self.fewer[at - 1][1] if at else row
 
     def whole(self, text: str) -> str | None:
         """A text in which every name has become its lines again; None where one was not left as it was."""
@@ -47,26 +55,30 @@ def shortened(
     cuts: list[tuple[int, int]] = []
     stmts: list[ast.stmt] = []
     index = 0
-    for first, last in _stretches(body, touched, _first_block(body, rows)):
-        start, end = _start(body[first]) - 1, _end(body[last])
-        if _end(body[first - 1]) > start or _start(body[last + 1]) <= end or not _apart(rows, start, end):
+    opening = _first_block(body, rows)
+    for first, last in _stretches(body, touched, opening):
+        start, end = first_row(body[first]), last_row(body[last])
+        if last_row(body[first - 1]) > start or first_row(body[last + 1]) < end or not _apart(rows, start, end):
             continue
         cuts.append((start, end))
         cuts += _blocks_cut(body[index:first], touched, moving, rows)
         stmts += body[index : first + 1]
         index = last + 1
     cuts += _blocks_cut(body[index:], touched, moving, rows)
+    block = opening if opening >= 0 else None
     if not cuts:
-        return Short(text, body, {})
+        return Short(text, body, {}, block=block)
     short: list[str] = []
     kept: dict[str, str] = {}
+    fewer: list[tuple[int, int]] = []
     row = 0
     for start, end in sorted(cuts):
         name = f"{_indent(rows[start])}{NAME}{len(kept)}"
         kept[f"{name}\n"] = "\n".join([*rows[start:end], ""])
         short += [*rows[row:start], name]
         row = end
-    return Short("\n".join([*short, *rows[row:]]), [*stmts, *body[index:]], kept)
+        fewer.append((row, row - len(short)))
+    return Short("\n".join([*short, *rows[row:]]), [*stmts, *body[index:]], kept, block, fewer)
 
 
 def _apart(rows: Sequence[str], start: int, end: int) -> bool:
@@ -84,7 +96,7 @@ def _blocks_cut(
 ) -> Iterator[tuple[int, int]]:
     """The rows of blocks in which nothing changes, and which stay as deep as they are."""
     for block in _unchanged(stmts, touched, moving):
-        start, end = _start(block[0]) - 1, _end(block[-1])
+        start, end = first_row(block[0]), last_row(block[-1])
         indent = _indent(rows[start])
         if (
             len(indent) == block[0].col_offset
@@ -129,7 +141,7 @@ def _stretches(body: Sequence[ast.stmt], touched: Collection[ast.AST], after: in
 
 def _long(stmt: ast.stmt) -> bool:
     """Whether a statement without a block is so long that it matters how much time libcst takes for it."""
-    return not hasattr(stmt, "body") and not hasattr(stmt, "cases") and _end(stmt) - stmt.lineno >= LONG
+    return not hasattr(stmt, "body") and not hasattr(stmt, "cases") and last_row(stmt) - stmt.lineno >= LONG
 
 
 def _first_block(body: Sequence[ast.stmt], rows: Sequence[str]) -> int:
@@ -141,11 +153,12 @@ def _first_block(body: Sequence[ast.stmt], rows: Sequence[str]) -> int:
     return -1
 
 
-def _start(stmt: ast.stmt) -> int:
-    """The first line of a statement."""
+def first_row(stmt: ast.stmt) -> int:
+    """The row that a statement begins in."""
     decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
-    return min([stmt.lineno, *(d.lineno for d in decorators)])
+    return min([stmt.lineno, *(d.lineno for d in decorators)]) - 1
 
 
-def _end(stmt: ast.stmt) -> int:
+def last_row(stmt: ast.stmt) -> int:
+    """The row after those of a statement."""
     return stmt.end_lineno or stmt.lineno
