@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from amp_migrate.reading.gradients.events import Placements
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Unit
 
@@ -23,17 +24,8 @@ def acting(unit: Unit, placed: Placements) -> tuple[set[Function], set[Module]]:
     places += [(x.module, node) for x in unit.losses for node in (x.call, x.with_stmt)]
     near = [*unit.modules, *(m for m in unit.project.modules if m not in unit.modules)]
     places += [(next((m for m in near if s in m.parents), unit.modules[0]), s) for s in stmts]
-    acting: set[Function] = set()
-    own: set[Module] = set()
-    while places:
-        module, node = places.pop()
-        function = unit.project.function_of(module, node)
-        if function is None:
-            own.add(module)
-        elif function not in acting:
-            acting.add(function)
-            places += unit.project.calls.get(function, [])
-    return acting, own
+    ways = list(unit.project.ways_to(unit.project.way(m, n) for m, n in places))
+    return {f for _, f in ways if f is not None}, {m for m, f in ways if f is None}
 
 
 def apart(unit: Unit, acting: set[Function]) -> set[Function]:
@@ -65,15 +57,13 @@ def below(
     project: Project, functions: set[Function], modules: set[Module], without: Collection[Function] = ()
 ) -> set[Function]:
     """These functions, and all that they or the own code of these files call; not what only those `without` call."""
-    found: set[Function] = set()
-    todo = [*functions, *(f for m in modules for c, _ in m.calls for f in project.resolved.get(c, ()))]
-    while todo:
-        function = todo.pop()
-        if function not in found and function not in without:
-            found.add(function)
-            calls = (n for n in function.inside if isinstance(n, ast.Call))
-            todo += [f for call in calls for f in project.resolved.get(call, ())]
-    return found
+
+    def called(calls: Iterable[ast.AST]) -> list[Function]:
+        found = (f for c in calls if isinstance(c, ast.Call) for f in project.resolved.get(c, ()))
+        return [f for f in found if f not in without]
+
+    starts = [*(f for f in functions if f not in without), *called(c for m in modules for c, _ in m.calls)]
+    return set(reached(starts, lambda function: called(function.inside)))
 
 
 def touching(

@@ -5,26 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 
 ADDING = frozenset("add_ sub_ addcmul_ addcdiv_ copy_".split())
 
 
 def adds_to_gradients(project: Project, stmt: ast.stmt) -> bool:
     """Whether a statement adds to gradients: how often it runs decides how much it adds."""
-    seen: set[Function] = set()
-    stack: list[ast.AST] = [stmt]
-    while stack:
-        for node in walk(stack.pop()):
-            if _adds(node):
-                return True
-            if isinstance(node, ast.Call):
-                called = [f for f in project.resolved.get(node, []) if f not in seen]
-                seen.update(called)
-                stack += [s for f in called for s in f.node.body]
-    return False
+
+    def run(node: ast.stmt) -> list[ast.stmt]:
+        called = (f for n in walk(node) if isinstance(n, ast.Call) for f in project.resolved.get(n, ()))
+        return [s for f in called for s in f.node.body]
+
+    return any(_adds(n) for node in reached([stmt], run) for n in walk(node))
 
 
 def _adds(node: ast.AST) -> bool:

@@ -91,20 +91,12 @@ class GradientPaths(Events):
 
     def _always_between(self, module: Module, node: ast.AST, in_play: set[Function], own: set[Module]) -> bool:
         """Whether nothing but the code that was walked comes to a node."""
-        function = self.project.function_of(module, node)
-        seen: set[Function] = set()
-        todo = [(module, function)]
-        while todo:
-            module, function = todo.pop()
-            if function is None:
-                if module not in own:
+        for home, function in self.project.ways_to([self.project.way(module, node)], *in_play):
+            if function is None and home not in own:
+                return False
+            if function is not None and function not in in_play:
+                if not self.project.calls.get(function) or self.project.once(Sources).is_value(function):
                     return False
-            elif function not in in_play and function not in seen:
-                seen.add(function)
-                calls = self.project.calls.get(function, [])
-                if not calls or self.project.once(Sources).is_value(function):
-                    return False
-                todo += [(m, self.project.function_of(m, c)) for m, c in calls]
         return True
 
     def _placed(self) -> set[ast.AST]:

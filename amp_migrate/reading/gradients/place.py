@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +15,7 @@ from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.program.processes import is_script
 from amp_migrate.reading.program.roles import role
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.places import models_given, place_name
@@ -145,16 +146,13 @@ class GradientReader(Readers):
     @cached_property
     def _scaling_functions(self) -> set[Function]:
         """Functions that scale one of the unit's losses, and all that call them."""
-        queue = [(x.module, x.call) for x in self.unit.losses]
-        found: set[Function] = set()
-        while queue:
-            module, call = queue.pop()
-            for parent in module.ancestors(call):
-                function = self.project.functions.get(parent)
-                if function is not None and function not in found:
-                    found.add(function)
-                    queue += self.project.calls.get(function, [])
-        return found
+        functions = self.project.functions
+
+        def around(places: Iterable[tuple[Module, ast.Call]]) -> list[Function]:
+            return [functions[a] for module, call in places for a in module.ancestors(call) if a in functions]
+
+        losses = around((x.module, x.call) for x in self.unit.losses)
+        return set(reached(losses, lambda function: around(self.project.calls.get(function, ()))))
 
     def calls_scaled(self, node: Node) -> bool:
         """Whether a statement calls a function that scales one of the unit's losses."""

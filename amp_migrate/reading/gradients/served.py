@@ -34,7 +34,8 @@ class Served:
         self.reader = reader
         self.view = view
         self.steps = {s.call: s for s in steps}
-        self._stepping = self._called_by([(s.module, s.call) for s in self.steps.values()])
+        steps_in = (unit.project.way(s.module, s.call) for s in self.steps.values())
+        self._stepping = {f for _, f in unit.project.ways_to(steps_in) if f is not None}
         self._entries = {f for f in self._stepping if not self.project.calls.get(f)}
         self._nodes: dict[Scope, list[Node]] = {}
 
@@ -99,18 +100,6 @@ class Served:
         if steps and over_optimizers(loop, steps):
             return False
         return any(self.reader.scaled(n) for n in loop.walk())
-
-    def _called_by(self, places: list[tuple[Module, ast.Call]]) -> set[Function]:
-        """The functions that some calls stand in, and all that call them."""
-        found: set[Function] = set()
-        queue = list(places)
-        while queue:
-            module, call = queue.pop()
-            function = self.project.function_of(module, call)
-            if function is not None and function not in found:
-                found.add(function)
-                queue += self.project.calls.get(function, [])
-        return found
 
 
 def handed_out(unit: Unit) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 
 # Method names too common to tell the class from.
 COMMON_METHODS = frozenset(
@@ -140,26 +140,16 @@ class ClassInfo:
     def ancestry(self) -> Iterable[ClassInfo]:
         """The class and all that it derives from, the nearest first."""
         if not self.linked:
-            return self._reached(lambda cls: cls.bases)
-        self._above = self._above or tuple(self._reached(lambda cls: cls.bases))
+            return reached([self], lambda cls: cls.bases)
+        self._above = self._above or tuple(reached([self], lambda cls: cls.bases))
         return self._above
 
     def descendants(self) -> Iterable[ClassInfo]:
         """The class and all that derive from it, the nearest first."""
         if not self.linked:
-            return self._reached(lambda cls: cls.subclasses)
-        self._below = self._below or tuple(self._reached(lambda cls: cls.subclasses))
+            return reached([self], lambda cls: cls.subclasses)
+        self._below = self._below or tuple(reached([self], lambda cls: cls.subclasses))
         return self._below
-
-    def _reached(self, further: Callable[[ClassInfo], list[ClassInfo]]) -> Iterator[ClassInfo]:
-        seen: set[ClassInfo] = set()
-        queue = [self]
-        while queue:
-            cls = queue.pop(0)
-            if cls not in seen:
-                seen.add(cls)
-                yield cls
-                queue += further(cls)
 
     @cached_property
     def annotated(self) -> list[str]:

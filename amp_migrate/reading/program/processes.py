@@ -15,7 +15,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 
 
 class Imports:
@@ -31,8 +31,10 @@ class Imports:
         self.scripts = {m for m in roots if is_script(m)}
         # A module that nothing imports but that is no script may be loaded by name. Modules that import each other in a
         # ring have no root.
-        ringed = set(project.modules) - _reached(self.imports, *roots)
-        self.anywhere = ringed | _reached(self.imports, *(m for m in roots if m not in self.scripts))
+        below_roots = set(reached(roots, self.imports.__getitem__))
+        self.anywhere = (set(project.modules) - below_roots).union(
+            reached((m for m in roots if m not in self.scripts), self.imports.__getitem__)
+        )
 
 
 def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module]:
@@ -42,8 +44,8 @@ def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module
     files that work with another framework, which never see a tensor of torch's.
     """
     known = project.once(Imports)
-    scripts = _reached(known.importers, *starts) & known.scripts
-    found = known.anywhere.union(starts, _reached(known.imports, *scripts))
+    scripts = {m for m in reached(starts, known.importers.__getitem__) if m in known.scripts}
+    found = known.anywhere.union(starts, reached(scripts, known.imports.__getitem__))
     return frozenset((found - project.once(of_another_framework)).union(starts))
 
 
@@ -70,28 +72,23 @@ def framework_of(project: Project, start: Module) -> str | None:
 def tied(project: Project, starts: Iterable[Module]) -> frozenset[Module]:
     """The modules that imports tie to one of `starts`: those that import it, through others too, and all they import."""
     known = project.once(Imports)
-    return frozenset(_reached(known.imports, *_reached(known.importers, *starts)))
+    return frozenset(reached(reached(starts, known.importers.__getitem__), known.imports.__getitem__))
 
 
 def importing(project: Project, start: Module) -> set[Module]:
     """A module and all that import it, through others too."""
-    return _reached(project.once(Imports).importers, start)
+    return set(reached([start], project.once(Imports).importers.__getitem__))
 
 
 def imported(project: Project, start: Module) -> set[Module]:
     """A module and all that it imports, through others too."""
-    return _reached(project.once(Imports).imports, start)
+    return set(reached([start], project.once(Imports).imports.__getitem__))
 
 
 def loaded_with(project: Project, start: Module) -> set[Module]:
     """A module and all that its import loads while it is not loaded itself, through others too: the packages that it lies
     in are there by then, or on their way."""
-    seen, waiting = {start}, [start]
-    while waiting:
-        for module in project.once(_named, waiting.pop()) - seen:
-            seen.add(module)
-            waiting.append(module)
-    return seen
+    return set(reached([start], lambda module: project.once(_named, module)))
 
 
 def _named(project: Project, module: Module) -> set[Module]:
@@ -147,15 +144,6 @@ def module_of(slot: Slot) -> Module | None:
     while isinstance(holder, Slot):
         holder = holder.holder
     return holder.module if isinstance(holder, (Scope, Function, ClassInfo)) else None
-
-
-def _reached(imports: dict[Module, set[Module]], *starts: Module) -> set[Module]:
-    seen, waiting = set(starts), list(starts)
-    while waiting:
-        for module in imports[waiting.pop()] - seen:
-            seen.add(module)
-            waiting.append(module)
-    return seen
 
 
 def is_script(module: Module) -> bool:

@@ -32,9 +32,10 @@ from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_he
 from amp_migrate.reading.program.named_fields import named_fields
 from amp_migrate.reading.program.passed_on import OWN, passed_on
 from amp_migrate.reading.program.spelled_out import spelled_out
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 
 T = TypeVar("T")
+Way = tuple[Module, Function | None]  # a function, or with None the own code of a file
 
 # Calls that return their first argument, or the object they are called on, wrapped or as it is.
 WRAPPERS = frozenset(
@@ -417,33 +418,39 @@ class Project(Lookup):
 
     def callers(self, function: Function | None) -> set[Function | Scope]:
         """A function, and the functions and module scopes from which it is called, through any number of calls."""
-        seen: set[Function | Scope] = set()
-        queue = [function]
-        while queue:
-            current = queue.pop()
-            if current is None or current in seen:
-                continue
-            seen.add(current)
-            for module, call in self.calls.get(current, []):
+
+        def above(called: Function | Scope) -> Iterator[Function | Scope]:
+            for module, call in self.calls.get(called, ()) if isinstance(called, Function) else ():
                 scope = module.scope_of(call)
-                if scope.is_module:
-                    seen.add(scope)
-                queue.append(self.functions.get(scope.node))
-        return seen
+                if scope.is_module or scope.node in self.functions:
+                    yield scope if scope.is_module else self.functions[scope.node]
+
+        starts: list[Function | Scope] = [function] if function is not None else []
+        return set(reached(starts, above))
+
+    def way(self, module: Module, node: ast.AST) -> Way:
+        return module, self.function_of(module, node)
+
+    def ways_to(self, starts: Iterable[Way], *past: Function) -> Iterator[Way]:
+        """The functions given, and all that call them, through any number of calls; with None, files whose own code does. What
+        comes by way of the functions `past` is not looked at."""
+
+        def above(way: Way) -> list[Way]:
+            followed = way[1] is not None and way[1] not in past
+            return [self.way(m, c) for m, c in (self.calls.get(way[1], ()) if followed else ())]  # type: ignore[arg-type]
+
+        return reached(starts, above)
 
     def reaches(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
         """All slots that may hold a value of one of the seeds; `besides`: classes whose objects hold none of them, though
         their methods read a field of the same name."""
-        seen = set(seeds)
-        queue = list(seen)
-        while queue:
-            source = queue.pop()
+
+        def further(source: Slot) -> Iterator[Slot]:
             for target in self._targets(source):
-                if target in seen or (besides and self.read_by.get((source, target), {None}) <= {*besides}):
-                    continue
-                seen.add(target)
-                queue.append(target)
-        return seen
+                if not (besides and self.read_by.get((source, target), {None}) <= {*besides}):
+                    yield target
+
+        return set(reached(seeds, further))
 
     def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
         """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
@@ -460,14 +467,12 @@ class Project(Lookup):
             for source, targets in self.flows.items():
                 for target in targets:
                     self._reverse[target].add(source)
-        seen = set(slots)
-        queue = list(seen)
-        while queue:
-            for source in self._reverse.get(queue.pop(), ()):
-                if source not in seen and not (besides and self.class_holding(source) in besides):
-                    seen.add(source)
-                    queue.append(source)
-        return seen
+        back = self._reverse
+
+        def further(slot: Slot) -> Iterable[Slot]:
+            return (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
+
+        return set(reached(slots, further))
 
     def class_holding(self, slot: Slot) -> ClassInfo | None:
         """The class whose method a variable or a returned value belongs to."""

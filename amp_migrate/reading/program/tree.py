@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 # Fields that hold no statement, expression or clause.
 _BARE = frozenset("ctx op ops id attr kind type_comment level is_async simple conversion module asname rest".split())
@@ -69,6 +71,18 @@ def walk(node: ast.AST) -> Sequence[ast.AST]:
         if isinstance(node, ast.stmt):
             node._walked = found  # type: ignore[attr-defined]
     return found
+
+
+def reached(starts: Iterable[T], further: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Some things and all that they lead to, by way of others too, the nearest first."""
+    found = list(dict.fromkeys(starts))
+    seen = set(found)
+    for each in found:
+        yield each
+        for more in further(each):
+            if more not in seen:
+                seen.add(more)
+                found.append(more)
 
 
 def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from amp_migrate.reading.program.definitions import ClassInfo, alternatives
 from amp_migrate.reading.program.handed_back import same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.units.unit import Unit, holds_data
 from amp_migrate.reading.values.operations import HALF_LAYERS, LOSS_NAMES
 
@@ -19,17 +21,15 @@ def part_slots(unit: Unit) -> set[Slot]:
     """Where parts of the models may be kept: none in what only runs before `initialize`, or in another process."""
     project = unit.project
     found = (c for i in unit.inits for node in i.models for c in project.classes_of(i.module, node))
-    classes = dict.fromkeys(c for c in found if c.is_module)
-    seeds: set[Slot] = set()
+    fields: dict[ClassInfo, dict[Slot, list[ClassInfo]]] = {}
+
+    def kept(cls: ClassInfo) -> Iterable[ClassInfo]:
+        fields[cls] = _fields(project, cls)
+        return chain.from_iterable(fields[cls].values())
+
     alone = only_own(unit)
-    queue = list(classes)
-    while queue:
-        cls = queue.pop()
-        for slot, kinds in _fields(project, cls).items():
-            if not (alone and _made_elsewhere(project, cls)):
-                seeds.add(slot)
-            queue += (c for c in kinds if c not in classes)
-            classes |= dict.fromkeys(kinds)
+    classes = reached((c for c in found if c.is_module), kept)
+    seeds = {s for c in [*classes] if not (alone and _made_elsewhere(project, c)) for s in fields[c]}
     early = {f.scope for f in unit.early}
     return {s for s in project.reaches(seeds) if s.holder not in early and not holds_data(s.name)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Sequence
 from functools import cached_property
 
 from amp_migrate.reading.conditions.chains import parting
@@ -13,6 +14,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
 
@@ -63,8 +65,7 @@ class SetUp:
         queue, seen = [scope.outermost], {scope.outermost}
         while queue:
             current = queue.pop()
-            function = self.project.functions.get(current.node)
-            calls = self.project.calls.get(function, ()) if function is not None else ()
+            function, calls = self.project.functions.get(current.node), self._calls(current)
             leads = current in self._leading or function in self._leading
             if function is None or not calls or leads or self.project.once(Sources).is_value(function):
                 return {False}
@@ -81,21 +82,20 @@ class SetUp:
 
     def _led_to(self, scope: Scope) -> bool:
         """Whether a function that leads to `initialize` may run again once it has, or after another that does."""
-        queue, seen = [scope], {scope}
-        while queue:
-            current = queue.pop()
+        for current in reached([scope], lambda at: [m.scope_of(c).outermost for m, c in self._calls(at)]):
             function = self.project.functions.get(current.node)
             if function is not None and self.project.once(Sources).is_value(function):
                 return True
-            for module, call in self.project.calls.get(function, ()) if function is not None else ():
-                there = module.scope_of(call).outermost
-                others = [lead for lead in self._leads.get(there, ()) if lead is not call]
+            for module, call in self._calls(current):
+                others = [lead for lead in self._leads.get(module.scope_of(call).outermost, ()) if lead is not call]
                 if _in_loop(module, call) or any(not _either(module, call, lead) for lead in others):
                     return True
-                if there not in seen:
-                    seen.add(there)
-                    queue.append(there)
         return False
+
+    def _calls(self, scope: Scope) -> Sequence[tuple[Module, ast.Call]]:
+        """The calls of the function that a scope is."""
+        function = self.project.functions.get(scope.node)
+        return self.project.calls.get(function, ()) if function is not None else ()
 
     @cached_property
     def _leads(self) -> dict[Scope, list[ast.AST]]:
@@ -110,19 +110,19 @@ class SetUp:
 
     def _starts(self, scope: Scope) -> set[tuple[Module, bool]]:
         """The modules in which the chains of calls begin that lead to a scope, and whether only where they are run."""
+
+        def run(module: Module, call: ast.Call) -> bool:
+            return module.scope_of(call).is_module and when_run(module, call)
+
+        def above(at: Scope) -> list[Scope]:
+            return [m.scope_of(c).outermost for m, c in self._calls(at) if not run(m, c)]
+
         found: set[tuple[Module, bool]] = set()
-        queue, seen = [scope], {scope}
-        while queue:
-            current = queue.pop().outermost
-            function = self.project.functions.get(current.node)
-            calls = self.project.calls.get(function, ()) if function is not None else ()
-            if function is None or not calls or self.project.once(Sources).is_value(function):
+        for current in reached([scope.outermost], above):
+            function, calls = self.project.functions.get(current.node), self._calls(current)
+            if not calls or (function is not None and self.project.once(Sources).is_value(function)):
                 found.add((current.module, False))
-            run = {(m, c) for m, c in calls if m.scope_of(c).is_module and when_run(m, c)}
-            found |= {(m, True) for m, _ in run}
-            new = {m.scope_of(c).outermost for m, c in calls if (m, c) not in run} - seen
-            seen |= new
-            queue += new
+            found |= {(m, True) for m, c in calls if run(m, c)}
         return found
 
     @cached_property

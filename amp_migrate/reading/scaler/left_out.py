@@ -6,7 +6,7 @@ import ast
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.scaler.guards import is_main_guard, runs_once
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.flags import guard_parts
@@ -21,20 +21,18 @@ def left_out(project: Project, home: Home) -> bool:
         return False
     if home.stays or _returns_above(home, function):
         return True
-    todo, seen = [function], {function}
-    while todo:
-        at = todo.pop()
-        for module, call in project.calls.get(at, []):
-            stmt = module.statement(call)
-            for guard, parts in guard_parts(project, module, stmt):
-                if parts != [] and not runs_once(guard) and not is_main_guard(guard) and not _once(guard, function):
-                    return True
-            outer = project.function_of(module, call)
-            if outer is not None and outer not in seen and outer.cls is not None and outer.name != "__init__":
-                if outer.cls.shares_instances(function.cls):
-                    seen.add(outer)
-                    todo.append(outer)
-    return False
+    cls = function.cls
+
+    def above(called: Function) -> list[Function]:
+        outer = (project.function_of(module, call) for module, call in project.calls.get(called, ()))
+        return [f for f in outer if f and f.cls and f.name != "__init__" and f.cls.shares_instances(cls)]
+
+    calls = (c for f in reached([function], above) for c in project.calls.get(f, ()))
+    guards = (g for module, call in calls for g in guard_parts(project, module, module.statement(call)))
+    return any(
+        parts != [] and not runs_once(guard) and not is_main_guard(guard) and not _once(guard, function)
+        for guard, parts in guards
+    )
 
 
 def _returns_above(home: Home, function: Function) -> bool:

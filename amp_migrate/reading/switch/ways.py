@@ -86,23 +86,10 @@ def _function(project: Project, scope: Scope) -> Function | None:
 def _starts(project: Project, there: Function, past: Function | None = None) -> set[Module] | None:
     """The files from whose own lines ways lead to a function, but for those that come by another; None where code out of
     sight may call one on the way."""
-    queue, seen = [there], {there}
-    found: set[Module] = set()
-    while queue:
-        current = queue.pop()
-        if current is past:
-            continue
-        calls = project.calls.get(current, [])
-        if not calls:
-            return None
-        for module, call in calls:
-            caller = project.functions.get(module.scope_of(call).node)
-            if caller is None:
-                found.add(module)
-            elif caller not in seen:
-                seen.add(caller)
-                queue.append(caller)
-    return found
+    ways = list(project.ways_to([(there.module, there)], *([past] if past is not None else [])))
+    if any(f is not None and f is not past and not project.calls.get(f) for _, f in ways):
+        return None
+    return {module for module, f in ways if f is None}
 
 
 def _is_option(project: Project, module: Module, part: str) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import WITH_NODES, Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.tensors import loads, read_kinds
@@ -76,7 +76,12 @@ def keep_regions_out(m: Migration) -> None:
     if not holders:
         return
     inside: set[ast.AST] = {holder for _, holder in holders}
-    for function in _called_from(m, holders):
+
+    def called(places: Iterable[ast.AST]) -> Iterable[Function]:
+        calls = (n for place in places for n in walk(place) if isinstance(n, ast.Call))
+        return (f for call in calls for f in m.project.resolved.get(call, ()) if f.name != "__init__")
+
+    for function in reached(called(holder for _, holder in holders), lambda f: called([f.node])):
         wraps = m.output.edits[function.module].wraps if function.module in m.output.edits else []
         mine = [w for w in wraps if any(a is function.node for a in function.module.ancestors(w.first))]
         if not mine:
@@ -101,19 +106,6 @@ def keep_regions_out(m: Migration) -> None:
             edits.wraps.remove(wrap)
             found = m.output.findings.get(module, [])
             found[:] = [f for f in found if not (f.code == "AMP501" and f.line == wrap.first.lineno)]
-
-
-def _called_from(m: Migration, holders: list[tuple[Module, ast.With | ast.AsyncWith]]) -> Iterator[Function]:
-    """Project functions that run inside regions without casts, directly or not."""
-    seen: set[Function] = set()
-    queue: list[ast.AST] = [holder for _, holder in holders]
-    while queue:
-        for node in walk(queue.pop(0)):
-            for function in m.project.resolved.get(node, ()) if isinstance(node, ast.Call) else ():
-                if function not in seen and function.name != "__init__":
-                    seen.add(function)
-                    queue.append(function.node)
-                    yield function
 
 
 def _only_inside(m: Migration, function: Function, inside: set[ast.AST], visited: set[Function]) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from amp_migrate.findings import Review
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.casts import NATIVE, REGISTRATIONS, is_cast
 from amp_migrate.reading.units.naming import unbound
@@ -276,17 +276,10 @@ def _cast_inside(m: Migration, module: Module, layers: list[ast.expr], layer: st
 
 def _program(m: Migration) -> list[Module]:
     """The unit's files and those that they import, directly or not."""
-    found: dict[Module, None] = {}
-    queue = list(m.unit.modules)
-    while queue:
-        module = queue.pop(0)
-        if module in found:
-            continue
-        found[module] = None
-        for _, target in module.imported:
-            for name in (target, target.rpartition(".")[0]):
-                other = m.project.by_name.get(name)
-                if other is not None:
-                    queue.append(other)
-        queue += [m.project.by_name[base] for base in module.star_imports if base in m.project.by_name]
-    return list(found)
+    by_name = m.project.by_name
+
+    def imported(module: Module) -> list[Module]:
+        names = [name for _, target in module.imported for name in (target, target.rpartition(".")[0])]
+        return [by_name[name] for name in (*names, *module.star_imports) if name in by_name]
+
+    return list(reached(m.unit.modules, imported))

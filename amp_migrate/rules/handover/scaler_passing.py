@@ -11,7 +11,7 @@ from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.process_wide import set_in
 from amp_migrate.reading.scaler.threads import Thread
@@ -86,17 +86,13 @@ def _needs(scope: Scope, stmt: ast.stmt, block: list[ast.stmt]) -> bool:
 
 def _in_scope(m: Migration, scope: Scope, reads: list[tuple[Module, ast.AST]]) -> Iterator[ast.AST]:
     """Where code that reads something runs, as seen in the body of a scope: there, or in a call of a function that does."""
-    queue, seen = list(reads), set[ast.AST]()
-    while queue:
-        module, node = queue.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        inner = module.scope_of(node)
-        if inner is scope:
-            yield node
-        elif (function := m.project.functions.get(inner.node)) is not None:
-            queue += m.project.calls.get(function, ())
+
+    def above(place: tuple[Module, ast.AST]) -> Sequence[tuple[Module, ast.AST]]:
+        inner = place[0].scope_of(place[1])
+        function = m.project.functions.get(inner.node) if inner is not scope else None
+        return m.project.calls.get(function, ()) if function is not None else ()
+
+    return (node for module, node in reached(reads, above) if module.scope_of(node) is scope)
 
 
 def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
