@@ -129,6 +129,11 @@ class Migration:
     def style(self, module: Module) -> Style:
         return self.project.once(_style, module)
 
+    def mended_lines(self, module: Module, code: str) -> set[int]:
+        """The lines of a file at which the audit wants something written otherwise."""
+        wanted = self.unit.mended.items()
+        return {line for (path, line), codes in wanted if path == module.display and code in codes}
+
     def edit(self, module: Module) -> Edits:
         return self.output.edit(module)
 

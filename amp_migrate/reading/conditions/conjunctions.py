@@ -11,18 +11,18 @@ from amp_migrate.reading.program.module import Module
 
 def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
     """The parts of `a and b`."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        for value in test.values:
-            yield from conjuncts(value)
-    else:
-        yield test
+    return _joined_by(ast.And, test)
 
 
 def disjuncts(test: ast.expr) -> Iterator[ast.expr]:
     """The parts of `a or b`."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+    return _joined_by(ast.Or, test)
+
+
+def _joined_by(kind: type[ast.boolop], test: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, kind):
         for value in test.values:
-            yield from disjuncts(value)
+            yield from _joined_by(kind, value)
     else:
         yield test
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.gradients.directions import Directions
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.module import Module, Scope
 
 PARAMETERS = frozenset("p param params parameter weight bias w v tensor pp data".split())
@@ -46,9 +46,7 @@ class GradAttributes:
                 return isinstance(grand, ast.Attribute) and grand.attr in ("zero_", "fill_")
             after = module.parents.get(grand) if grand is not None else None
             return parent.attr == "zero_" or isinstance(after, ast.Expr) or getattr(after, "attr", "") == "zero_"
-        return isinstance(parent, ast.Compare) and any(
-            isinstance(c, ast.Constant) and c.value is None for c in parent.comparators
-        )
+        return isinstance(parent, ast.Compare) and any(map(is_none, parent.comparators))
 
 
 def _parameter_like(node: ast.AST) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -91,9 +91,8 @@ class _Code:
 
 def _code(module: Module, root: ast.AST) -> _Code:
     nodes = walk(root)
-    calls = [n for n in nodes if isinstance(n, ast.Call)]
-    named = [(c, c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) for c in calls]
-    return _Code(module, root, named, [n for n in nodes if _clears(n)])
+    calls = [(n, called_name(n)) for n in nodes if isinstance(n, ast.Call)]
+    return _Code(module, root, calls, [n for n in nodes if _clears(n)])
 
 
 def _run(project: Project, module: Module, loop: ast.AST, own: set[ast.Call]) -> Iterator[_Code]:

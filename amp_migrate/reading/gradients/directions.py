@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import called_name, dotted
+from amp_migrate.reading.program.definitions import called_name, dotted, is_none
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import children, walk
 
@@ -195,7 +195,7 @@ def _decides(node: ast.AST) -> bool:
     """Whether a part of a scope steps, or tells others what gradients are like: on an overflow the scale must fall,
     also where a check of the gradients then skips the step."""
     if isinstance(node, ast.Return):
-        return node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        return node.value is not None and not is_none(node.value)
     if isinstance(node, ast.Assign):
         flags = isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool)
         return flags and any(isinstance(t, ast.Attribute) for t in node.targets)

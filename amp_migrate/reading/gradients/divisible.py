@@ -13,7 +13,7 @@ from amp_migrate.reading.gradients.directions import CHECKS
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.readers import SUMS
 from amp_migrate.reading.gradients.uses import NOT_READERS, reads_by_name
-from amp_migrate.reading.program.definitions import Function, called_name, dotted
+from amp_migrate.reading.program.definitions import Function, called_name, dotted, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -43,7 +43,7 @@ def _puts_back(project: Project, module: Module) -> bool:
 
 
 def _cleared(stmt: ast.AST | None) -> bool:
-    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and stmt.value.value is None
+    return isinstance(stmt, ast.Assign) and is_none(stmt.value)
 
 
 def whole_gradient(module: Module, grad: ast.AST) -> ast.AST:

@@ -252,6 +252,14 @@ def called_name(call: ast.Call) -> str:
     return ast.unparse(func).rpartition(".")[2]
 
 
+def literal(node: ast.AST | None) -> object:
+    """The value of a literal; Ellipsis for what is computed, and for no node."""
+    try:
+        return ast.literal_eval(node) if isinstance(node, ast.expr) else ...
+    except (ValueError, TypeError, SyntaxError):
+        return ...
+
+
 def is_none(node: ast.AST | None) -> bool:
     """Whether an expression is a written None."""
     return isinstance(node, ast.Constant) and node.value is None

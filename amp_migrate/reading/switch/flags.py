@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts
 from amp_migrate.reading.conditions.tests import Availability, availability, opposite
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, is_none, single_assignment
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -214,17 +215,12 @@ def guard_parts(project: Project, module: Module, stmt: ast.stmt) -> list[tuple[
     """The `if`s around a statement, innermost first, with what each asks beyond Apex being installed."""
     available: Availability = availability(project, module)
     found: list[tuple[ast.If, list[str] | None]] = []
-    child: ast.AST = stmt
-    for parent in module.ancestors(stmt):
-        if parent in module.scopes:
-            break
-        if isinstance(parent, ast.If):
-            inside = any(child is s for s in parent.body)
-            parts = conjunction(module, available, parent.test, negate=not inside)
+    for guard, holds, _ in branches_around(module, stmt, module.scopes):
+        if isinstance(guard, ast.If):
+            parts = conjunction(module, available, guard.test, negate=not holds)
             if parts is not None:
-                parts = [p for p in parts if not _asks_for_amp(project, module, parent.test, p)]
-            found.append((parent, parts))
-        child = parent
+                parts = [p for p in parts if not _asks_for_amp(project, module, guard.test, p)]
+            found.append((guard, parts))
     return found
 
 
@@ -265,5 +261,4 @@ def _constant(project: Project, scope: Scope, text: str) -> bool | None:
     node = scope.module.imagine(text, scope)
     if any(isinstance(n, (ast.Name, ast.Attribute)) for n in walk(node)):
         return None
-    found = {bool(value) for value in project.once(Values).constants(scope.module, node) or ()}
-    return found.pop() if len(found) == 1 else None
+    return project.once(Values).truth(scope.module, node)

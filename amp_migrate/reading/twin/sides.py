@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.conditions.chains import Link, head_of, heads, links
 from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import ClassInfo, dotted
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
@@ -260,11 +261,8 @@ def _external(unit: Unit, init: Init) -> Branch | None:
 
 def _ifs_around(module: Module, node: ast.stmt) -> Iterator[ast.If]:
     """The `if` statements of a function in whose bodies a statement stands, innermost first."""
-    for parent in module.ancestors(node):
-        if parent in module.scopes:
-            return
-        if isinstance(parent, ast.If) and any(_holds(s, node) for s in parent.body):
-            yield parent
+    around = branches_around(module, node, module.scopes)
+    return (b.test for b in around if b.holds and isinstance(b.test, ast.If))
 
 
 def _others(module: Module, node: ast.If) -> list[Link]:
@@ -276,7 +274,7 @@ def _made_under(unit: Unit, cls: ClassInfo) -> Branch | None:
     """The test of the `if` under which alone a class is made, where the other branch makes one that scales natively."""
     found: list[Branch] = []
     for module, call in unit.project.once(Sources).made(cls):
-        around = [p for p in module.ancestors(call) if isinstance(p, ast.If) and any(_holds(s, call) for s in p.body)]
+        around = (b.test for b in branches_around(module, call) if b.holds and isinstance(b.test, ast.If))
         beside = next((p for p in around if makes_native(unit.project, module, p.orelse)), None)
         branch = _branch(unit, module, beside) if beside is not None else None
         if branch is None:

@@ -206,18 +206,14 @@ def _targets(site: Site, call: ast.Call, arguments: dict[str, ast.expr]) -> tupl
     return [], []
 
 
-def read_loss(site: Site) -> Loss | None:
-    """The `with` statement of a scale_loss site; None where it is used in another way."""
-    call = site.call
-    if call is None:
-        return None
-    item = site.module.parents.get(call)
-    if not isinstance(item, ast.withitem):
+def read_loss(site: Site, optimizers: list[ast.expr] | None = None) -> Loss | None:
+    """The `with` statement of a scale_loss site; None where it is used in another way. `optimizers`: where it names none."""
+    call, loss = site.call, site.argument(0, "loss")
+    item = site.module.parents.get(call) if call is not None else None
+    if call is None or loss is None or not isinstance(item, ast.withitem):
         return None
     with_stmt = site.module.parents[item]
     assert isinstance(with_stmt, WITH_NODES)
-    loss = site.argument(0, "loss")
-    if loss is None:
-        return None
     alias = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
-    return Loss(site, call, with_stmt, item, loss, elements(site.argument(1, "optimizers")), alias)
+    given = elements(site.argument(1, "optimizers")) if optimizers is None else optimizers
+    return Loss(site, call, with_stmt, item, loss, given, alias)

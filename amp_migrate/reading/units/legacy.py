@@ -14,10 +14,11 @@ from functools import cached_property
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import WITH_NODES, Module
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.calls import read_loss
 from amp_migrate.reading.units.inner_clip import InnerClip, inner_clip
 from amp_migrate.reading.units.legacy_models import HALVERS, seed
 from amp_migrate.reading.units.legacy_scale import Scale, over_fused_adam, read_scale
@@ -200,15 +201,9 @@ def _follow_handle(unit: Unit) -> None:
 
 
 def _read_loss(site: Site, optimizers: list[ast.expr]) -> Loss:
-    call = site.call
-    item = site.module.parents.get(call) if call is not None else None
-    loss = site.argument(0, "loss")
-    if call is None or loss is None or not isinstance(item, ast.withitem):
+    if (loss := read_loss(site, optimizers)) is None:
         raise Blocked.at(site, "AMP202", "scale_loss is not used in a with statement")
-    stmt = site.module.parents[item]
-    assert isinstance(stmt, WITH_NODES)
-    alias = item.optional_vars.id if isinstance(item.optional_vars, ast.Name) else None
-    return Loss(site, call, stmt, item, loss, optimizers, alias)
+    return loss
 
 
 # -- FP16_Optimizer ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.definitions import argument, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -97,13 +97,12 @@ def _single(project: Project, site: Site) -> Scale:
     dynamic = argument(call, 2, "dynamic_loss_scale")
     settings = argument(call, 3, "dynamic_loss_args")
     moving = _moving(site, settings)
-    switch = _constant(project, site.module, dynamic)
-    if switch is not None and switch != ():
+    switch = project.once(Values).truth(site.module, dynamic) if dynamic is not None else False
+    if switch:
         return moving
     fixed = _number(project, site.module, static)
-    if switch is not None:
+    if switch is False or dynamic is None:
         return Scale(off=True) if fixed == "1.0" else Scale(start=fixed, fixed=fixed)
-    assert dynamic is not None
     text = site.module.source(dynamic)
     test = text if isinstance(dynamic, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Compare)) else f"({text})"
     return Scale(
@@ -114,13 +113,6 @@ def _single(project: Project, site: Site) -> Scale:
     )
 
 
-def _constant(project: Project, module: Module, node: ast.expr | None) -> tuple[bool, ...] | None:
-    """`()` where a switch is off, a true value where it is on, None where it is decided at run time."""
-    found = project.once(Values).constants(module, node) if node is not None else frozenset((False,))
-    switched = {bool(value) for value in found or ()}
-    return None if len(switched) != 1 else (True,) if True in switched else ()
-
-
 def over_fused_adam(site: Site) -> bool:
     """Whether it is the FP16_Optimizer of apex.optimizers, made for FusedAdam alone; else that of apex.fp16_utils."""
     return "fp16_utils" not in site.name
@@ -129,7 +121,7 @@ def over_fused_adam(site: Site) -> bool:
 def _moving(site: Site, settings: ast.expr | None) -> Scale:
     """A dynamic scale. The wrapper of apex.optimizers doubles it after 1000 clean steps, the other after 2000."""
     interval = "1000" if over_fused_adam(site) else None
-    if settings is None or (isinstance(settings, ast.Constant) and settings.value is None):
+    if settings is None or is_none(settings):
         return Scale(interval=interval)
     found = literal_dict(site.module, settings)
     if found is None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from itertools import pairwise
 
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
@@ -56,21 +58,16 @@ def only_with(project: Project, function: Function, node: ast.AST, name: str) ->
     """
     if isinstance(node, ast.Name) and node.id == name:
         return True
-    tests: list[tuple[ast.expr, bool]] = []
-    child = node
-    for parent in function.module.ancestors(node):
-        if parent is function.node:
-            break
-        if isinstance(parent, ast.If) and child is not parent.test:
-            inside = any(child is s for s in parent.body)
-            given = asks_for(parent.test, name)
-            if given is not None and given is inside:
-                return True
-            tests.append((parent.test, inside))
+    around = branches_around(function.module, node, {function.node})
+    tests = [(b.test.test, b.holds) for b in around if isinstance(b.test, ast.If)]
+    if any(asks_for(test, name) is holds for test, holds in tests):
+        return True
+    for child, parent in pairwise((node, *function.module.ancestors(node))):
         if isinstance(parent, ast.stmt) and _needs(function, child, parent, name):
             return True
-        child = parent
-    return _needs(function, child, function.node, name) or _only_called_with(project, function, tests, name)
+        if parent is function.node:
+            break
+    return _only_called_with(project, function, tests, name)
 
 
 def _needs(function: Function, stmt: ast.AST, holder: ast.AST, name: str) -> bool:

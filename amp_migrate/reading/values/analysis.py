@@ -34,6 +34,11 @@ class Values:
         """The constants that an expression may come to; None where it may be anything else."""
         return self._constants.of(module, node)
 
+    def truth(self, module: Module, node: ast.expr) -> bool | None:
+        """Whether an expression is true; None where it may be either, or anything else than constants."""
+        found = {bool(value) for value in self.constants(module, node) or ()}
+        return found.pop() if len(found) == 1 else None
+
     def fixed(self, module: Module, node: ast.expr) -> Found | None:
         """`constants`; None too where one of them is a setting for people to change: what is written follows it then."""
         return None if any(v.name == SETTING for v in self.may_be(module, node)) else self.constants(module, node)

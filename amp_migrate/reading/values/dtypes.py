@@ -143,9 +143,7 @@ class Dtypes:
 
     def _all(self, node: ast.AST, answer: Answer) -> Dtype:
         """What several values come to, of which one may be what a node gives itself."""
-        found = sorted(
-            answer, key=lambda v: (v.module.display, getattr(v.node, "lineno", 0), getattr(v.node, "col_offset", 0))
-        )
+        found = sorted(answer, key=lambda v: v.place)
         added = [v for v in found if v.kind == "computed" and isinstance(v.node, ast.AugAssign)]
         told = joined(d for v in found if v not in added and (d := self._told(node, v)) is not None)
         if added and told in ("number", "unknown"):  # what adds in place keeps the dtype of what it adds to

@@ -126,9 +126,7 @@ class Returns:
     def made(self, module: Module, func: ast.expr) -> list[Value]:
         """The calls that made what an expression may hold."""
         found = (v for v in self.values.may_be(module, func) if v.kind == "call")
-        return sorted(
-            found, key=lambda v: (v.module.display, getattr(v.node, "lineno", 0), getattr(v.node, "col_offset", 0))
-        )
+        return sorted(found, key=lambda v: v.place)
 
     # -- what values are -----------------------------------------------------------------------------------------
 

@@ -54,6 +54,11 @@ class Value(NamedTuple):
         """The value itself, of a constant; Ellipsis of what is none."""
         return self.node.value if self.kind == "constant" and isinstance(self.node, ast.Constant) else ...
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Where it stands, to be told in the order of the files."""
+        return self.module.display, getattr(self.node, "lineno", 0), getattr(self.node, "col_offset", 0)
+
 
 class Question(NamedTuple):
     """What is asked: a rule's name, and what it is asked about."""

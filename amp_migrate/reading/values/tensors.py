@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import LOOP_NODES, FunctionNode, Module
 from amp_migrate.reading.program.tree import children, own_nodes, walk
 
@@ -164,7 +165,7 @@ def _kind(
 ) -> Kind:
     """`named`: the name is one that programs give to floating point tensors."""
     text = ast.unparse(annotation).strip("\"'") if annotation is not None else ""
-    optional = (isinstance(default, ast.Constant) and default.value is None) or "Optional" in text or "None" in text
+    optional = is_none(default) or "Optional" in text or "None" in text
     if isinstance(default, (ast.Constant, ast.UnaryOp, ast.JoinedStr)) and not optional:
         return "other"
     if re.search(r"\b(List|list|Sequence|Tuple|tuple|Iterable)\[.*Tensor", text):

@@ -30,7 +30,7 @@ CODES = (
 def apply(m: Migration) -> None:
     """Cast what such products are given, and what a masked assignment writes, where the audit saw float16 beside float32."""
     for module in m.project.modules:
-        lines = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP542" in codes}
+        lines = m.mended_lines(module, "AMP542")
         for call, _ in module.calls if lines else ():
             if call.lineno in lines and isinstance(call.func, ast.Attribute):
                 _cast(m, module, call, call.func)

@@ -19,11 +19,10 @@ def keep_only(edits: Edits, module: Module, node: ast.Import | ast.ImportFrom, k
 
 def _import_text(module: Module, node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
     """An import statement of which only some names stay, on the lines they stood on."""
-    names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
     if isinstance(node, ast.Import):
-        return f"import {names}"
+        return ast.unparse(ast.Import(kept))
     text = _without(module, node, [a for a in node.names if a not in kept]) if node.end_lineno != node.lineno else None
-    return text or f"from {'.' * node.level}{node.module or ''} import {names}"
+    return text or ast.unparse(ast.ImportFrom(node.module, kept, node.level))
 
 
 def _without(module: Module, node: ast.ImportFrom, gone: list[ast.alias]) -> str | None:

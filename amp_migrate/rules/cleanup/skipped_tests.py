@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Output
@@ -41,7 +42,7 @@ def _is_missing(project: Project, module: Module, test: ast.expr) -> bool | None
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
         right = test.comparators[0]
-        if isinstance(right, ast.Constant) and right.value is None and _is_apex(project, module, test.left):
+        if is_none(right) and _is_apex(project, module, test.left):
             return isinstance(test.ops[0], ast.Is)
         return None
     return False if _is_apex(project, module, test) else None

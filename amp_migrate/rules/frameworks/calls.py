@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.spelled_out import other_uses
@@ -30,16 +31,6 @@ def calls_of(project: Project, module: Module, name: re.Pattern[str]) -> Iterato
 
 def keywords(call: ast.Call) -> dict[str, ast.keyword]:
     return {k.arg: k for k in call.keywords if k.arg is not None}
-
-
-def literal(node: ast.AST | None) -> object:
-    """The value of a literal; Ellipsis for what is computed, and for no node."""
-    if node is None:
-        return ...
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError):
-        return ...
 
 
 def change_call(

@@ -11,9 +11,10 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import is_none, literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, literal, rename_import
+from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, rename_import
 from amp_migrate.rules.migration import Output
 
 APEX = "https://catalyst-team.github.io/catalyst/v21.09/api/engines.html"
@@ -111,7 +112,7 @@ def dictionary(node: ast.expr) -> dict[str, object] | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         if all(k.arg is not None for k in node.keywords):
             return {str(k.arg): literal(k.value) for k in node.keywords}
-    if isinstance(node, ast.Constant) and node.value is None:
+    if is_none(node):
         return {}
     return None
 

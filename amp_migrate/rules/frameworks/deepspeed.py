@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.frameworks.calls import literal, quoted
+from amp_migrate.rules.frameworks.calls import quoted
 from amp_migrate.rules.migration import Output
 
 APEX = "https://www.deepspeed.ai/docs/config-json/#automatic-mixed-precision-amp-training-options"

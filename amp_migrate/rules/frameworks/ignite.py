@@ -11,12 +11,12 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.definitions import argument, literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked, Unit
-from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, literal, quoted
+from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, quoted
 from amp_migrate.rules.migration import Migration, Output
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"

@@ -11,7 +11,7 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.definitions import alternatives, literal, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.spelled_out import only_looks, other_uses
@@ -20,7 +20,6 @@ from amp_migrate.rules.frameworks.calls import (
     calls_of,
     change_call,
     keywords,
-    literal,
     named_settings,
     quoted,
     unpacked,
@@ -136,7 +135,7 @@ def _trainer(project: Project, module: Module, call: ast.Call, options: Options,
         elif given is None or value:
             give["precision"] = mixed
     elif precision is not None:
-        for part in _alternatives(precision.value):
+        for part in alternatives(precision.value):
             if literal(part) in (16, "16"):
                 output.edit(module).replace(part, mixed)
     change_call(module, output, call, drop=drop, give=give)
@@ -186,13 +185,6 @@ def _set_for(module: Module, target: ast.AST, trainers: list[ast.Call]) -> ast.A
     unpacks = [p for p in parents if isinstance(p, ast.keyword) and p.arg is None and module.parents[p] in trainers]
     fills = [p for p in parents if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
     return stmt if unpacks and len(unpacks) + len(fills) == len(parents) else None
-
-
-def _alternatives(node: ast.expr) -> list[ast.expr]:
-    """The values an expression can have: both arms of a conditional."""
-    if isinstance(node, ast.IfExp):
-        return [*_alternatives(node.body), *_alternatives(node.orelse)]
-    return [node]
 
 
 def _only_plugin(project: Project, module: Module, value: ast.expr) -> ast.Call | None:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.frameworks.calls import change_call, keywords, literal, quoted, rename_import
+from amp_migrate.rules.frameworks.calls import change_call, keywords, quoted, rename_import
 from amp_migrate.rules.migration import Output
 
 APEX = "https://mmengine.readthedocs.io/en/latest/api/generated/mmengine.optim.ApexOptimWrapper.html"

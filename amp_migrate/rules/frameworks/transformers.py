@@ -11,9 +11,10 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, literal, named_settings
+from amp_migrate.rules.frameworks.calls import belongs_to, calls_of, change_call, keywords, named_settings
 from amp_migrate.rules.migration import Output
 
 APEX = "https://huggingface.co/docs/transformers/v4.56.0/en/main_classes/trainer#transformers.TrainingArguments"

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT
 from amp_migrate.reading.program.project import Project
@@ -90,7 +90,7 @@ def _without(m: Migration, name: str) -> None:
             continue
         module = cls.module
         for node in walk(cls.node):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
+            if isinstance(node, ast.Assign) and is_none(node.value):
                 target = node.targets[0]
                 if isinstance(target, ast.Attribute) and target.attr == name and module.is_self(target.value):
                     if _beside_initialize(m, module, node):
@@ -104,6 +104,6 @@ def _without(m: Migration, name: str) -> None:
 
 def _beside_initialize(m: Migration, module: Module, node: ast.stmt) -> bool:
     """Whether a statement is what is done instead of an `initialize`: the scaler made there is off where that is."""
-    around = [a for a in module.ancestors(node) if isinstance(a, ast.If) and node in a.orelse]
-    inits = [i.stmt for i in m.unit.inits if i.module is module]
-    return any(n in inits for a in around for stmt in a.body for n in walk(stmt))
+    parent = module.parents[node]
+    beside = parent.body if isinstance(parent, ast.If) and node in parent.orelse else []
+    return any(i.stmt in walk(stmt) for stmt in beside for i in m.unit.inits if i.module is module)

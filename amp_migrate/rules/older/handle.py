@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -169,7 +170,7 @@ def _bound(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None
     if not isinstance(node.ctx, ast.Store) or not isinstance(stmt, ast.Assign) or stmt.targets != [node]:
         return
     value = stmt.value
-    empty = isinstance(value, ast.Constant) and value.value is None
+    empty = is_none(value)
     copied = isinstance(value, (ast.Name, ast.Attribute)) and m.project.slot(module, value) in m.unit.handle_slots
     if empty or copied:
         m.edit(module).delete(stmt)

@@ -84,7 +84,7 @@ class _Parts:
                 self._folded(site, decision)
         settle_guards(self.project, self.module, self.folds, self.decided, self.edits)
         folded = Branches(self.project, self.module, self.decided).fold(self.edits, self.folds)
-        live = {s: d for s, d in self.decided.items() if self._live(s.node) and not self.edits.gone(s.node)}
+        live = {s: d for s, d in self.decided.items() if self._beside(s.node) is None and not self.edits.gone(s.node)}
         for site, decision in self.decided.items():
             if site not in live:
                 self._folded(site, decision)
@@ -143,10 +143,6 @@ class _Parts:
         decision = convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
         return parallel.answered(decision, self.output.mended.get((self.module.display, site.stmt.lineno), ()))
 
-    def _live(self, node: ast.AST) -> bool:
-        """Whether a node is outside the branches that go with the question whether Apex is installed."""
-        return self._beside(node) is None
-
     def _beside(self, node: ast.AST) -> list[ast.stmt] | None:
         """The branch that stays where a node's own goes."""
         child = node
@@ -203,7 +199,7 @@ class _Parts:
                     self.imports.remove(binding)
                 decision.define(site, self.edits)
                 continue
-            names = [self._keep(site) if keeps else self._name(site, n, group) for n in decision.names]
+            names = [self.module.source(site.node) if keeps else self._name(site, n, group) for n in decision.names]
             changed = self._write(site, decision, names)
             for module, call, arguments in decision.beside:
                 function = module.source(call.func)
@@ -234,7 +230,7 @@ class _Parts:
         for binding in group:
             self._import_native(binding, native)
         for site, decision in sites:
-            self.edits.replace(site.node, self._keep(site))
+            self.edits.replace(site.node, self.module.source(site.node))
             message = f"{decision.message}; another import binds this name, too, so the call stays as it is"
             self._done(site, decision.code, message, "look")
 
@@ -268,7 +264,9 @@ class _Parts:
     def _keeps_name(self, group: list[Binding], native: str, sites: list[tuple[Site, Native | Manual]]) -> bool:
         if any(self._fallback(b, native) is not None for b in group):
             return True
-        if native == parallel.NATIVE_DDP and any(self._exact(native, site) for site, _ in sites):
+        if native == parallel.NATIVE_DDP and any(
+            exact_name(self.module, native, s.scope, s.node.lineno) for s, _ in sites
+        ):
             return False
         if not group[0].scope.is_module and any(native_name(self.module, native, site.scope) for site, _ in sites):
             return False
@@ -279,12 +277,6 @@ class _Parts:
         if group or not all(isinstance(site.node, ast.Name) and not speaks_of_apex(site.node.id) for site, _ in sites):
             return False
         return all(isinstance(d, Native) and d.names == (CLASSES.get(site.name),) for site, d in sites)
-
-    def _exact(self, native: str, site: Site) -> str | None:
-        return exact_name(self.module, native, site.scope, site.node.lineno)
-
-    def _keep(self, site: Site) -> str:
-        return self.module.source(site.node)
 
     def _fallback(self, binding: Binding, native: str) -> ast.stmt | None:
         """What a guard imports where Apex is missing, if that is the counterpart or a class of the program's own."""
@@ -318,7 +310,8 @@ class _Parts:
         if group and binding is None and name is not None:
             return name + rest  # an import inside a function, for want of Apex: the file's own torch does
         binding = group[0] if group else None
-        if native == parallel.NATIVE_DDP and not self._exact(native, site) and binding is not None:
+        exact = exact_name(self.module, native, site.scope, site.node.lineno)
+        if native == parallel.NATIVE_DDP and not exact and binding is not None:
             plain = binding.plain or "DDP"
             if not self._bound(plain):
                 self.imports.add(binding, import_line(native, plain))

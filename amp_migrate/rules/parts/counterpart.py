@@ -73,14 +73,6 @@ def value_of(argument: ast.expr | ast.keyword) -> ast.expr:
     return argument.value if isinstance(argument, ast.keyword) else argument
 
 
-def literal(argument: ast.expr | ast.keyword) -> object:
-    """The literal value of an argument; Ellipsis where it is computed."""
-    try:
-        return ast.literal_eval(value_of(argument))
-    except (ValueError, TypeError, SyntaxError):
-        return ...
-
-
 def is_base(site: Site) -> bool:
     """Whether a class of the program derives from the name."""
     parent = site.module.parents.get(site.node)

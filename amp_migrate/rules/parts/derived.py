@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.definitions import ClassInfo, literal
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.rules.parts.counterpart import literal, named_arguments
+from amp_migrate.rules.parts.counterpart import named_arguments, value_of
 from amp_migrate.writing.calls import Argument
 
 Constructed = tuple[Module, ast.Call, tuple[Argument, ...]]
@@ -35,7 +35,7 @@ def constructed(project: Project, site: Site, module_first: tuple[str, ...]) -> 
         if unpacked and not forwarded:
             return f"unpacked arguments of {module.source(call.func)}() may hold Apex's own"
         average = next((a for n, a in named if n == "gradient_average"), None)
-        if average is not None and literal(average) is not True:
+        if average is not None and literal(value_of(average)) is not True:
             return "torch's always averages: multiply the loss by the world size where gradient_average is False"
         if not foreign:
             continue

@@ -120,8 +120,7 @@ class ImportEdits:
             kept = [a for a in stmt.names if a not in gone and live(stmt, a)]
             codes = [*self.lines.get(stmt, [])]
             if kept:
-                names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
-                codes.append(f"from {stmt.module} import {names}")
+                codes.append(ast.unparse(ast.ImportFrom(stmt.module, kept, stmt.level)))
             if codes:
                 self.edits.replace(stmt, *codes)
             else:

@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import (
@@ -17,7 +18,6 @@ from amp_migrate.rules.parts.counterpart import (
     Native,
     is_base,
     is_type_test,
-    literal,
     named_arguments,
     value_of,
 )
@@ -259,7 +259,7 @@ def _call(site: Site, call: ast.Call, fused: Fused, clipped: bool) -> Native | M
     choose: ast.expr | None = None
     reasons: dict[str, str] = {}
     for index, (name, argument) in enumerate(named):
-        value = literal(argument)
+        value = literal(value_of(argument))
         if name in fused.fixed and value not in fused.fixed[name][0]:
             reasons[name] = fused.fixed[name][1]
         if name == "adam_w_mode":

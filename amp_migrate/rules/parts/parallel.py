@@ -7,18 +7,20 @@ Native: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedD
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.gradients.frozen import frozen_after
+from amp_migrate.reading.program.branches import branches_around
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.rules.migration import Output
-from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, literal, named_arguments
+from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, named_arguments, value_of
 from amp_migrate.rules.parts.derived import Constructed, constructed
 from amp_migrate.rules.parts.devices import device_of
 from amp_migrate.writing.calls import Argument, arguments_of
@@ -175,23 +177,14 @@ def _beside(site: Site, call: ast.Call) -> list[ast.keyword]:
     """The keyword arguments of torch's own for the same model where mixed precision is off, in the other branch of an `if`:
     the program knows which its model needs. Only what can be read in this branch, too."""
     module, target = site.module, _wrapped(site.module, call)
-    child: ast.AST = call
-    for parent in module.ancestors(call):
-        if parent in module.scopes:
-            break
-        if isinstance(parent, ast.If) and target is not None:
-            other = parent.orelse if any(child is s for s in parent.body) else parent.body
-            for native, _ in native_calls(module, other):
-                if _wrapped(module, native) == target and all(k.arg in NATIVE_PARAMETERS for k in native.keywords):
-                    made = {n.id for s in other for n in walk(s) if isinstance(n, ast.Name) and _stored(n)}
-                    read = {n.id for k in native.keywords for n in walk(k.value) if isinstance(n, ast.Name)}
-                    return [] if made & read or len(native.args) != 1 else native.keywords
-        child = parent
+    for _, _, other in branches_around(module, call, module.scopes) if target is not None else ():
+        for native, _ in native_calls(module, other):
+            if _wrapped(module, native) == target and all(k.arg in NATIVE_PARAMETERS for k in native.keywords):
+                names = [n for s in other for n in walk(s) if isinstance(n, ast.Name)]
+                made = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+                read = {n.id for k in native.keywords for n in walk(k.value) if isinstance(n, ast.Name)}
+                return [] if made & read or len(native.args) != 1 else native.keywords
     return []
-
-
-def _stored(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
 
 
 def _wrapped(module: Module, call: ast.Call) -> tuple[str, str] | None:
@@ -217,7 +210,7 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     given = {name: argument for name, argument in named if name is not None}
     if any(name is None for name, _ in named):
         return Manual("AMP601", "unpacked arguments may hold Apex's own: write torch's DistributedDataParallel by hand")
-    if "gradient_average" in given and literal(given["gradient_average"]) is not True:
+    if "gradient_average" in given and literal(value_of(given["gradient_average"])) is not True:
         return Manual(
             "AMP601",
             "torch's DistributedDataParallel always averages: multiply the loss by the world size where "
@@ -292,7 +285,7 @@ def _frozen(site: Site, call: ast.Call) -> int | None:
     return getattr(node, "lineno", None)
 
 
-def native_calls(module: Module, body: list[ast.stmt]) -> Iterator[tuple[ast.Call, str]]:
+def native_calls(module: Module, body: Iterable[ast.AST]) -> Iterator[tuple[ast.Call, str]]:
     """The calls of torch's DistributedDataParallel in a branch, each with how the class is written."""
     for node in (n for stmt in body for n in walk(stmt)):
         if isinstance(node, ast.Call) and module.qualify(node.func) == NATIVE_DDP:

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, imports_apex
 from amp_migrate.writing.edits import Edits, joined
@@ -104,8 +105,7 @@ def _leaves_only(block: list[ast.stmt], stmt: ast.stmt) -> bool:
 def _does_something(node: ast.AST) -> bool:
     """Whether a part of a test is more than a question."""
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return name not in ("is_available", "is_initialized", "hasattr", "isinstance", "len")
+        return called_name(node) not in ("is_available", "is_initialized", "hasattr", "isinstance", "len")
     return isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
 
 

@@ -10,9 +10,11 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.program.branches import branches_around
+from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.rules.parts.counterpart import Manual, Native, literal, named_arguments, value_of
+from amp_migrate.rules.parts.counterpart import Manual, Native, named_arguments, value_of
 from amp_migrate.rules.parts.made_before import Before, made_before
 from amp_migrate.writing.calls import Argument
 
@@ -154,7 +156,7 @@ def _layer(site: Site) -> Native | Manual:
     if (manual := _channels("AMP612", named)) is not None:
         return manual
     for name, argument in named:
-        if name == "fuse_relu" and literal(argument) is not False:
+        if name == "fuse_relu" and literal(value_of(argument)) is not False:
             return Manual("AMP612", "torch.nn.SyncBatchNorm fuses no ReLU: apply it after the layer, drop fuse_relu")
     kept = tuple(Argument(argument) for name, argument in named if name not in ("channel_last", "fuse_relu"))
     return Native("AMP612", (NATIVE_LAYER,), "torch.nn.SyncBatchNorm", arguments=kept)
@@ -162,7 +164,7 @@ def _layer(site: Site) -> Native | Manual:
 
 def _channels(code: str, named: Sequence[tuple[str | None, ast.expr | ast.keyword]]) -> Manual | None:
     """What is said where the channels may be the last dimension of the input."""
-    if all(literal(argument) in (False, 0, None) for name, argument in named if name == "channel_last"):
+    if all(literal(value_of(argument)) in (False, 0, None) for name, argument in named if name == "channel_last"):
         return None
     return Manual(
         code,
@@ -176,7 +178,7 @@ def _group(site: Site) -> Native | Manual:
     if len(named) != 1 or named[0][0] != "group_size":
         return Manual("AMP613", "torch.distributed.new_subgroups(group_size)[0] gives the group of this process")
     _, argument = named[0]
-    size = literal(argument)
+    size = literal(value_of(argument))
     if size == 0:
         return Native("AMP613", (NATIVE_GROUP,), "size 0 means all processes: None", whole="None")
     new = Native(
@@ -204,14 +206,8 @@ def _group(site: Site) -> Native | Manual:
 def _positive(site: Site, size: ast.expr) -> bool:
     """Whether an enclosing test has ruled size 0 out: `if size:`, `if size > 0:`."""
     text = ast.unparse(size)
-    child: ast.AST = site.node
-    for parent in site.module.ancestors(site.node):
-        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-            body = parent.body if isinstance(parent.body, list) else [parent.body]
-            if any(child is s for s in body) and _rules_zero_out(parent.test, text):
-                return True
-        child = parent
-    return False
+    around = branches_around(site.module, site.node)
+    return any(b.holds and _rules_zero_out(b.test.test, text) for b in around)
 
 
 def _rules_zero_out(test: ast.expr, text: str) -> bool:

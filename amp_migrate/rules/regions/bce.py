@@ -85,13 +85,9 @@ def apply(m: Migration) -> None:
             if not any(_refused(m, found, s) for s in stmts):
                 wanted.update((call, scope.module) for _, calls in _deep(m, found, stmts) for call in calls)
     for module in m.project.modules:
-        lines = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP533" in codes}
-        if lines:
-            wanted.update(
-                (c, module)
-                for c, _ in module.calls
-                if module.statement(c).lineno in lines and m.regions.refuses(module, c)
-            )
+        lines = m.mended_lines(module, "AMP533")
+        calls = (c for c, _ in module.calls if module.statement(c).lineno in lines) if lines else ()
+        wanted.update((c, module) for c in calls if m.regions.refuses(module, c))
     for call, module in wanted.items():
         if _can_be_island(module, call):
             _island(m, module, call)

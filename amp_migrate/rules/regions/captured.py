@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked
@@ -67,7 +68,6 @@ def _trains(m: Migration, module: Module, call: ast.Call) -> bool:
         return True
     for node in (n for s in stmt.body for n in walk(s)):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in _STEP or m.regions.is_forward(module, node) or m.project.callees(module, node):
+            if called_name(node) in _STEP or m.regions.is_forward(module, node) or m.project.callees(module, node):
                 return True
     return False

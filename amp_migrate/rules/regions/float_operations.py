@@ -97,7 +97,7 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
 def where_seen(m: Migration) -> None:
     """Cast what operations are given in whichever function, where the audit saw that to be half, and they take floats alone."""
     for module in m.project.modules:
-        lines = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP522" in codes}
+        lines = m.mended_lines(module, "AMP522")
         for call, _ in module.calls if lines else ():
             given = _computed_from(module, call, promised=True) if call.lineno in lines else []
             value = next((v for v in given if isinstance(v, CASTABLE) and v not in m.edit(module).insertions), None)

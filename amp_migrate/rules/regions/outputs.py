@@ -80,7 +80,7 @@ def _outputs(
     scope = found.scope
     cast: set[str] = set()
     # Where the audit saw what is given come to what Apex ran in float32, in whichever function.
-    seen = {line for (path, line), codes in m.unit.mended.items() if path == module.display and "AMP503" in codes}
+    seen = m.mended_lines(module, "AMP503")
     for stmt in (n for s in inside for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
@@ -102,8 +102,6 @@ def _outputs(
         sure = (
             promised and m.regions.returns.of(module, value) == "tensor"
         )  # whatever is asked of it, a tensor is asked
-        rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
-        first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         told = sure and not all(only_described(module, n) or _is_cast(module, n) for n in outside if n in first_uses)
         if (
             not promised

@@ -7,9 +7,11 @@ may be left out, so a program that leaves it out would run in float32.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.rules.handover.scaler_passing import add_keyword
@@ -113,23 +115,18 @@ def _comes_there(m: Migration, start: Scope, scope: Scope) -> bool:
 
 def _above(m: Migration, scope: Scope, without: frozenset[Scope]) -> set[Scope]:
     """A scope and those that call it, through others too, up to those that are left out."""
-    found: set[Scope] = set()
-    waiting = [scope]
-    while waiting:
-        at = waiting.pop()
-        if at in found or at in without:
-            continue
-        found.add(at)
-        if at.parent is not None and at.parent.is_function:
-            waiting.append(at.parent)
+
+    def callers(at: Scope) -> Iterator[Scope]:
         function = m.project.functions.get(at.node)
-        if function is None:
-            continue
-        calls = m.project.calls.get(function, [])
-        if not calls and function.cls is not None:  # whose objects are not known where it is called
+        calls = m.project.calls.get(function, []) if function is not None else []
+        if (
+            not calls and function is not None and function.cls is not None
+        ):  # whose objects are not known where it is called
             calls = [(o, call) for o in m.unit.reach for call, _ in o.method_calls.get(function.name, ())]
-        waiting += [module.scope_of(call) for module, call in calls]
-    return found
+        around = [at.parent] if at.parent is not None and at.parent.is_function else []
+        yield from (s for s in (*around, *(module.scope_of(c) for module, c in calls)) if s not in without)
+
+    return set(reached([scope] if scope not in without else [], callers))
 
 
 def _enabled(header: str) -> str:

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import find
@@ -182,8 +183,7 @@ def _reduced(module: Module, use: ast.Name) -> bool:
         return False
     given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "gradient")]
     return method.attr in ("mean", "sum") or (
-        method.attr == "backward"
-        and any(not isinstance(g, ast.Starred) and not (isinstance(g, ast.Constant) and g.value is None) for g in given)
+        method.attr == "backward" and any(not isinstance(g, ast.Starred) and not is_none(g) for g in given)
     )
 
 

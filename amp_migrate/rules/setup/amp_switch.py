@@ -9,6 +9,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import is_none, is_off
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.modules_held import only_given
@@ -73,7 +74,7 @@ def _migrate(m: Migration, site: Site) -> None:
     asked: ast.expr = node
     negated = False
     if isinstance(parent, ast.Compare) and parent.left is node and len(parent.ops) == 1:
-        if not (isinstance(parent.comparators[0], ast.Constant) and parent.comparators[0].value is None):
+        if not is_none(parent.comparators[0]):
             return
         asked, negated = parent, isinstance(parent.ops[0], (ast.Is, ast.Eq))
     elif not _is_test(parent, node):
@@ -162,16 +163,11 @@ def _known_none(module: Module, node: ast.expr) -> bool:
     text = ast.unparse(node)
     if isinstance(module.parents.get(node), (ast.Attribute, ast.Compare)):
         return False
-    child: ast.AST = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, (*FUNCTION_NODES, ast.Lambda)):
-            return False
-        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
-            otherwise = child in parent.orelse if isinstance(parent, ast.If) else child is parent.orelse
-            tests = (text, f"{text} is not None") if otherwise else (f"not {text}", f"{text} is None")
-            if ast.unparse(parent.test) in tests:
-                return not any(_binds(n, text) for n in walk(parent))
-        child = parent
+    functions = {a for a in module.ancestors(node) if isinstance(a, (*FUNCTION_NODES, ast.Lambda))}
+    for test, holds, _ in branches_around(module, node, functions):
+        tests = (f"not {text}", f"{text} is None") if holds else (text, f"{text} is not None")
+        if ast.unparse(test.test) in tests:
+            return not any(_binds(n, text) for n in walk(test))
     return False
 
 

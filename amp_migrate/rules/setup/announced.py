@@ -113,49 +113,38 @@ def _places(init: Init, places: list[tuple[str, int]]) -> str:
 
 def _explain(m: Migration, init: Init) -> None:
     """Say what differs, once per initialize call."""
-    module, call = init.module, init.call
     scale, idle = static_scale(init), _set_elsewhere(init)
     _levels(m, init)
     _overridden(m, init)
     if isinstance(scale, float) and scale != 1.0 and m.scales:
-        m.output.note(
-            module,
-            call,
-            "AMP114",
-            "amp.initialize",
-            f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped",
-        )
+        message = f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped"
+        _note(m, init, "AMP114", message)
     elif isinstance(scale, ast.expr) and m.scales:
-        m.output.note(
-            module,
-            call,
-            "AMP114",
-            "amp.initialize",
-            f"{_decides(init, scale)} decides the loss scale at run time: where it is a number, the scale stays that number; "
-            "unlike Apex, a step whose gradients overflow is then skipped",
-        )
+        message = f"{_decides(init, scale)} decides the loss scale at run time: where it is a number, the scale stays that number; "
+        _note(m, init, "AMP114", f"{message}unlike Apex, a step whose gradients overflow is then skipped")
     elif scale is None and m.scales and idle:
-        message = f"the scale is dynamic{idle}"
-        m.output.note(module, call, "AMP114", "amp.initialize", message, "review")
+        _note(m, init, "AMP114", f"the scale is dynamic{idle}", "review")
     for name in ("keep_batchnorm_fp32", "master_weights", "cast_model_type", "patch_torch_functions"):
         if init.only(name) is ... and not _a_dtype(init, name):
-            text = module.source(init.arguments[name])
+            text = init.module.source(init.arguments[name])
             message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
-            m.output.note(module, call, "AMP112", "amp.initialize", message)
+            _note(m, init, "AMP112", message)
     if init.spread is not None and init.spread.mapping is not None:
-        mapping = module.source(init.spread.mapping)
+        mapping = init.module.source(init.spread.mapping)
         message = f"the settings are read from {mapping} at run time, as far as a GradScaler has them"
         if init.spread.keys is None:
             message += (
                 ": loss_scale, opt_level and enabled; its other entries, such as cast_model_outputs, num_losses, "
                 "patch_torch_functions or max_loss_scale, have no effect any more"
             )
-        m.output.note(
-            module, call, "AMP111", "amp.initialize", message, "review" if init.spread.keys is None else "look"
-        )
+        _note(m, init, "AMP111", message, "review" if init.spread.keys is None else "look")
     if m.unit.only_inference:
         message = "no loss is scaled and no optimizer of it stepped in sight: no GradScaler is needed"
-        m.output.note(module, call, "AMP115", "amp.initialize", message, "as-is")
+        _note(m, init, "AMP115", message, "as-is")
+
+
+def _note(m: Migration, init: Init, code: str, message: str, review: Review = "look") -> None:
+    m.output.note(init.module, init.call, code, "amp.initialize", message, review)
 
 
 def _set_elsewhere(init: Init) -> str:
@@ -188,7 +177,7 @@ def _levels(m: Migration, init: Init) -> None:
         message += "; O0 still switches it off" if "O0" in possible else ""
     if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(init, "loss_scale"):
         message += "; O3, unscaled under Apex, scales its loss like the others"
-    m.output.note(init.module, init.call, "AMP112", "amp.initialize", message)
+    _note(m, init, "AMP112", message)
 
 
 def _documented(m: Migration, init: Init) -> frozenset[str]:
@@ -211,15 +200,15 @@ def _overridden(m: Migration, init: Init) -> None:
     possible = opt_levels(init)
     if init.only("patch_torch_functions") is False and "O1" in possible and m.casts:
         message = "patch_torch_functions=False left O1 without its casts, in float32; autocast casts now"
-        m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
+        _note(m, init, "AMP112", message)
     dtype = init.arguments.get("cast_model_type")
     name = (init.module.qualify(dtype) or "") if dtype is not None else ""
     if name in ("torch.float32", "torch.float") and possible & {"O2", "O3"} and m.casts:
         message = f"cast_model_type={name} kept all of the model in float32; autocast casts now"
-        m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
+        _note(m, init, "AMP112", message)
     if name.startswith("torch.") and name not in ("torch.float32", "torch.float") and "O0" in possible:
         message = f"cast_model_type={name} cast the model at O0 too, which is float32 now"
-        m.output.note(init.module, init.call, "AMP112", "amp.initialize", message, "look")
+        _note(m, init, "AMP112", message)
 
 
 def _decides(init: Init, scale: ast.expr) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from amp_migrate.findings import Code
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -77,9 +78,7 @@ def _marks(module: Module, node: ast.Constant) -> bool:
 
 
 def _imports(call: ast.Call) -> bool:
-    func = call.func
-    name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-    return name in IMPORTERS and bool(call.args)
+    return called_name(call) in IMPORTERS and bool(call.args)
 
 
 def _strings(module: Module, value: ast.AST, seen: set[ast.AST]) -> Iterator[ast.AST]:

@@ -162,22 +162,10 @@ def _complete(m: Migration) -> None:
         raise unit.unreadable[0]
     if not unit.inits and unit.losses and not isinstance(m.scaler, FromUsers):
         loss = unit.losses[0]
-        raise Blocked(
-            loss.module,
-            loss.call,
-            "AMP116",
-            "amp.scale_loss",
-            no_initialize(m, loss.site),
-        )
+        raise Blocked(loss.module, loss.call, "AMP116", "amp.scale_loss", no_initialize(m, loss.site))
     if unit.inits and not unit.losses and not unit.only_inference and not is_legacy(unit):
         init = unit.inits[0]
-        raise Blocked(
-            init.module,
-            init.call,
-            "AMP116",
-            "amp.initialize",
-            no_loss(m),
-        )
+        raise Blocked(init.module, init.call, "AMP116", "amp.initialize", no_loss(m))
     if not unit.inits and not unit.losses and not unit.only_casts:
         site = unit.sites[0]
         raise Blocked.at(site, "AMP116", no_initialize(m, site))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.definitions import is_none, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
@@ -256,9 +256,7 @@ def _asks_for_absence(guard: ast.expr) -> bool:
     if not isinstance(guard, ast.Compare) or len(guard.ops) != 1:
         return False
     op, other = guard.ops[0], guard.comparators[0]
-    return isinstance(op, ast.NotIn) or (
-        isinstance(op, (ast.Is, ast.Eq)) and isinstance(other, ast.Constant) and other.value is None
-    )
+    return isinstance(op, ast.NotIn) or (isinstance(op, (ast.Is, ast.Eq)) and is_none(other))
 
 
 def _from_value(loader: Loader, state: ast.expr) -> None:

@@ -160,11 +160,13 @@ def pace(m: Migration, loss: Loss) -> Pace | None:
 
 def _several(m: Migration, loss: Loss, scope: Scope, own: list[ast.stmt]) -> str:
     """The lines that scale losses of one optimizer in the turn that this one is scaled in, where there are several."""
-    numbers = {m.unit.optimizers.number(loss.module, o) for given in loss.optimizers for o in elements(given)}
+
+    def numbers(of: Loss) -> set[int | None]:
+        return {m.unit.optimizers.number(of.module, o) for given in of.optimizers for o in elements(given)}
+
     stmts: set[ast.stmt] = set()
     for other in m.unit.losses:
-        optimizers = {m.unit.optimizers.number(other.module, o) for given in other.optimizers for o in elements(given)}
-        if m.live(other.module, other.with_stmt) and optimizers & numbers:
+        if m.live(other.module, other.with_stmt) and numbers(other) & numbers(loss):
             stmts |= {
                 p
                 for p in _scaled(m, other).get(scope, ())

@@ -115,12 +115,8 @@ def _distributed(m: Migration) -> list[tuple[Module, ast.Call]]:
 
 def _synchronizes(m: Migration) -> bool:
     """Whether the program reduces the gradients of one of the unit's optimizers itself."""
-    for module in m.project.modules:
-        for call, _ in module.calls if "synchronize" in module.text else ():
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "synchronize":
-                if m.project.slot(module, call.func.value) in m.unit.optimizer_slots:
-                    return True
-    return False
+    calls = ((module, f) for module in m.project.modules for _, f in module.method_calls.get("synchronize", ()))
+    return any(m.project.slot(module, func.value) in m.unit.optimizer_slots for module, func in calls)
 
 
 def _first(m: Migration, step: Step, name: str) -> ast.stmt:

@@ -14,6 +14,7 @@ from amp_migrate.reading.gradients.place import GradientReader, Gradients
 from amp_migrate.reading.gradients.served import tpu_steps
 from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.handed_back import only_looks_up
 from amp_migrate.reading.program.module import LOOP_NODES, Module
@@ -264,13 +265,9 @@ def _off_too(m: Migration, module: Module, stmt: ast.stmt, condition: str) -> bo
     if switch == "True" or (condition and condition == switch):
         return False
     name = {called_name(c) for c in walk(stmt) if isinstance(c, ast.Call)} - {"parameters"}
-    child: ast.AST = stmt
-    for parent in module.ancestors(stmt):
-        if isinstance(parent, ast.If) and parent in m.folds[module].splices:
-            other = parent.orelse if any(child is s for s in parent.body) else parent.body
-            calls = (n for s in other for n in walk(s) if isinstance(n, ast.Call))
-            return any(called_name(c) in name for c in calls)
-        child = parent
+    for test, _, other in branches_around(module, stmt):
+        if isinstance(test, ast.If) and test in m.folds[module].splices:
+            return any(called_name(c) in name for s in other for c in walk(s) if isinstance(c, ast.Call))
     return not only_on(m, module, stmt)
 
 

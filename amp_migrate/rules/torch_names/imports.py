@@ -89,7 +89,7 @@ def _from(module: Module, scope: Scope, stmt: ast.ImportFrom, kept: Mapping[Bind
         (new,) = groups
         edits.replace(stmt, re.sub(pattern, rf"\g<1>{new}\g<2>", source, count=1))
     else:
-        edits.replace(stmt, *(_from_text(base, names) for base, names in groups.items()))
+        edits.replace(stmt, *(ast.unparse(ast.ImportFrom(base, names, 0)) for base, names in groups.items()))
     _reported(module, stmt, base, output)
     _fallback(module, scope, stmt, output)
 
@@ -108,27 +108,19 @@ def _new_home(base: str, name: str) -> str | None:
     return {"_cast": "torch.amp.autocast_mode", "OptState": "torch.amp.grad_scaler"}[name]
 
 
-def _from_text(base: str, names: list[ast.alias]) -> str:
-    return f"from {base} import {', '.join(map(_alias_text, names))}"
-
-
-def _alias_text(alias: ast.alias) -> str:
-    return f"{alias.name} as {alias.asname}" if alias.asname else alias.name
-
-
 def _plain(module: Module, scope: Scope, stmt: ast.Import, kept: Mapping[Binding, str], output: Output) -> None:
     names: list[str] = []
     for alias in stmt.names:
         base = home(alias.name)
         if base is None or (alias.asname and not _moves(scope, alias.asname, alias.name, kept)):
-            names.append(_alias_text(alias))
+            names.append(ast.unparse(alias))
         elif alias.asname:
             names.append(f"torch.amp{alias.name[len(base) :]} as {alias.asname}")
         elif not _torch_anyway(scope, stmt):
             guarded = any(isinstance(a, ast.Try) for a in module.ancestors(stmt))
             names.append("torch.amp" if guarded else "torch")
     names = list(dict.fromkeys(names))
-    if names == [_alias_text(alias) for alias in stmt.names]:
+    if names == [ast.unparse(alias) for alias in stmt.names]:
         return
     edits = output.edit(module)
     if names:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
 
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions
@@ -22,9 +22,7 @@ LAST_WITHOUT = (2, 2)  # the last torch whose torch.amp has no GradScaler
 def for_old_torch(project: Project, module: Module, node: ast.AST) -> bool:
     """Whether only a torch older than any that runs what is written comes to a node."""
     return any(value is not taken for value, taken in _asked(project, module, node, _versions)) or any(
-        _speaks_of_torch(outer.test) and _has_successor(module, outer, child)
-        for child, outer in pairwise((node, *module.ancestors(node)))
-        if isinstance(outer, ast.If | ast.IfExp) and child is not outer.test
+        _speaks_of_torch(b.test.test) and _has_successor(module, b.other) for b in branches_around(module, node)
     )
 
 
@@ -33,11 +31,9 @@ def _speaks_of_torch(test: ast.expr) -> bool:
     return bool(VERSIONED.search(ast.unparse(test)))
 
 
-def _has_successor(module: Module, choice: ast.If | ast.IfExp, child: ast.AST) -> bool:
-    """Whether the branch beside the one that holds a child has a name of torch's that took the deprecated one's place."""
-    branches = [b if isinstance(b, list) else [b] for b in (choice.body, choice.orelse)]
-    others = [n for branch in branches if not any(child is n for n in branch) for n in branch]
-    names = (module.qualify(n) for o in others for n in ast.walk(o) if isinstance(n, ast.Attribute | ast.Name))
+def _has_successor(module: Module, branch: Iterable[ast.AST]) -> bool:
+    """Whether the branch beside one that is in question has a name of torch's that took the deprecated one's place."""
+    names = (module.qualify(n) for o in branch for n in ast.walk(o) if isinstance(n, ast.Attribute | ast.Name))
     return any(name in SUCCESSORS for name in names)
 
 
@@ -63,18 +59,12 @@ def _asked(
 def _around(module: Module, node: ast.AST, *, above: bool) -> Iterator[tuple[ast.expr, bool, ast.AST]]:
     """The tests that a run has passed by when it comes to a node, what they came to, and where they stand: those around it;
     `above`: those above it that leave, too."""
-    child = node
-    for outer in module.ancestors(node):
-        if isinstance(outer, (ast.If, ast.IfExp)) and child is not outer.test:
-            body = outer.body if isinstance(outer.body, list) else [outer.body]
-            yield outer.test, any(child is s for s in body), outer
-        if above and isinstance(child, ast.stmt):
-            for stmt in module.block(child):
-                if stmt is child:
-                    break
-                if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], (ast.Return, ast.Raise, ast.Continue)):
-                    yield stmt.test, False, stmt
-        child = outer
+    yield from ((b.test.test, b.holds, b.test) for b in branches_around(module, node))
+    for stmt in (a for a in (node, *module.ancestors(node)) if above and isinstance(a, ast.stmt)):
+        block = module.block(stmt)
+        for earlier in block[: block.index(stmt)]:
+            if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], (ast.Return, ast.Raise, ast.Continue)):
+                yield earlier.test, False, earlier
 
 
 def _versions(project: Project, module: Module) -> Asked:

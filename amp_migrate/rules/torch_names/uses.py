@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from amp_migrate.findings import Review
+from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import FUNCTION_NODES
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -208,7 +209,7 @@ def _looked_for(use: Use) -> bool:
     while isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
         node, parent = parent, use.module.parents[parent]
     if isinstance(parent, ast.Compare):
-        return not any(isinstance(c, ast.Constant) and c.value is None for c in (parent.left, *parent.comparators))
+        return not any(map(is_none, (parent.left, *parent.comparators)))
     return isinstance(node, (ast.List, ast.Set)) or (isinstance(node, ast.Tuple) and not _only_names(use))
 
 
