@@ -292,6 +292,7 @@ def _unit(
     from amp_migrate.reading.units.unit import Blocked
     from amp_migrate.rules import partial
     from amp_migrate.rules.migration import Migration
+    from amp_migrate.rules.regions import gathered
     from amp_migrate.rules.twin import branch as native_branch
 
     if not targets & set(unit.modules):
@@ -309,12 +310,16 @@ def _unit(
     users: Blocked | None = None  # why a library's unit has no set-up
     early: Blocked | None = None  # why gradients are read divided by the scale
     divided: Divided = {}
+    helpers = frozenset(output.gathered)
+    plain: Migration | None = None  # what came of it with a switch for each helper
     while True:
-        migration = Migration(rest, options, taken, unit, output, home, users, divided)
+        migration = Migration(rest, options, taken, unit, output, home, users, divided, helpers)
         try:
             _carry_out(migration, targets, loose)
             partial.mark(migration, left)
         except Blocked as failure:
+            if plain is not None:
+                return _take(plain.output, output)
             # What cannot be handed the scaler finds it at module level, if nothing else is in the way.
             if homes is None and failure.code in OUT_OF_REACH and migration.scales:
                 homes = last_homes(rest, failure)
@@ -339,6 +344,12 @@ def _unit(
         except Exception as error:  # a defect of ours must not cost the user's other files
             return refuse(unit, _defect(unit, error), output)
         else:
+            if plain is None and (found := gathered.helpers(migration)):
+                plain, helpers = migration, helpers | found
+                continue
+            if plain is not None and gathered.misses(migration, plain, helpers):
+                migration, helpers = plain, frozenset(output.gathered)
+            migration.output.gathered |= helpers
             return _take(migration.output, output)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.options import Options
 from amp_migrate.reading.gradients.divisible import Divided
 from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -47,6 +48,7 @@ class Migration:
     `earlier` is what the units before it wrote: of code that it shares with them, they have decided the regions.
     `last_home` is the module at whose level the scaler lives, where it could not be handed over.
     `users` is why the unit has no set-up, where the users of a library are taken to have it.
+    `helpers` are functions that run a forward, and stand in the regions of who calls them.
     `divided` are the gradients that are read divided by the loss scale, where no `unscale_` can come before.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
@@ -61,6 +63,7 @@ class Migration:
         last_home: LastHome | None = None,
         users: Blocked | None = None,
         divided: Divided | None = None,
+        helpers: frozenset[Function] = frozenset(),
     ) -> None:
         self.unit = unit
         self.divided = divided or {}
@@ -75,7 +78,7 @@ class Migration:
             self.folds[module] = guard_folds(self.project, module)
             if module in own:
                 self.pairs.update(pair_folds(unit, module, self.folds[module]))
-        self.regions = RegionReader(whole or unit, self.folds, taken)
+        self.regions = RegionReader(whole or unit, self.folds, taken, helpers)
         suffixes = unit.scaler_suffixes or {"": ""}
         others = self.earlier.wide if last_home is None else self.earlier.global_names
         others_here = {name for module, name in others if module in unit.modules}

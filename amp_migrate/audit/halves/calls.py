@@ -292,13 +292,16 @@ class Calls(Operations):
         if passed is None:
             passed = given_to(self.halves.program, function, self.module.scope_of(expr), expr)
         interesting = any(v.half or v.items or v.kept or v.origin for v in env.values())
-        if not interesting and "autocast" not in function.module.text and not self.halves.holds(function.owner):
-            if not self.inside:
-                return UNKNOWN
-            return self.halves.call(function, env, True, ALL_TOLD if self.halves.below else NOT_TOLD, passed)
-        given_half = any(v.followed or v.origin for v in env.values()) or self.halves.holds(function.owner)
-        told = self.told if self.halves.below or given_half else NOT_TOLD
-        return self.halves.call(function, env, self.inside, self.in_region(told), passed)
+        held = self.halves.holds(function.owner)
+        apart = not interesting and "autocast" not in function.module.text and not held
+        if apart and not self.inside:
+            return UNKNOWN
+        told: Told = ALL_TOLD
+        if not (apart and self.halves.below):
+            given_half = any(v.followed or v.origin for v in env.values()) or held
+            tells = self.halves.below or given_half or (self.inside and function in self.halves.running_in)
+            told = self.in_region(self.told if tells else NOT_TOLD)
+        return self.halves.call(function, env, self.inside, told, passed)
 
     def in_region(self, told: Told) -> Told:
         """What is said of a function called here: in a region, of what the program computes beside its models."""

@@ -94,6 +94,11 @@ class Halves:
                     found[forward.call] = forward
         return found
 
+    @cached_property
+    def running_in(self) -> set[Function | None]:
+        """The functions that run a model themselves."""
+        return {forward.module.function_around(call) for call, forward in self.running.items()}
+
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch in the programs of a file."""
         return self.both.patches(module) and not (self.weights and self.both.asks(module))

@@ -41,8 +41,9 @@ CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward 
 class Forwards:
     """The forwards of one unit's models."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, helpers: frozenset[Function] = frozenset()) -> None:
         self.unit = unit
+        self.helpers = helpers  # functions whose calls stand for the forward in them
         self.project: Project = unit.project
         self._found: dict[Function, bool] = {}
         self._helping: set[Function] = set()  # being looked at: functions may call each other
@@ -65,6 +66,8 @@ class Forwards:
         func = node.func
         if makes_itself(module, node):
             return False
+        if self.helpers and not self.helpers.isdisjoint(self.project.resolved.get(node, ())):
+            return True
         if self._runs_itself(module, node):
             return not self.own_region(node)
         if isinstance(func, (ast.Name, ast.Subscript)) or (

@@ -51,11 +51,18 @@ class Regions:
 class RegionReader:
     """Finds the regions of one unit, scope by scope."""
 
-    def __init__(self, unit: Unit, folds: dict[Module, Folds], taken: frozenset[Scope] = frozenset()) -> None:
+    def __init__(
+        self,
+        unit: Unit,
+        folds: dict[Module, Folds],
+        taken: frozenset[Scope] = frozenset(),
+        helpers: frozenset[Function] = frozenset(),
+    ) -> None:
         self.unit = unit
         self.taken = taken  # scopes that another unit has decided
         self.project: Project = unit.project
-        self.forwards = Forwards(unit)
+        self.helpers = helpers  # functions that run a forward in the region of who calls them
+        self.forwards = Forwards(unit, helpers)
         self.companions = Companions(unit, self.forwards)
         self.folds = folds
         self._views: dict[Scope, Block] = {}
@@ -95,8 +102,21 @@ class RegionReader:
             ):
                 if scope not in wanted and self.forwards.is_forward(module, call):
                     wanted[scope] = None
+        for function in self.helpers:
+            wanted.pop(function.scope, None)
+            wanted |= {
+                m.scope_of(c): None
+                for m, c in self.project.calls.get(function, ())
+                if self._hands_model(function, m, c)
+            }
         wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}
         return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
+
+    def _hands_model(self, function: Function, module: Module, call: ast.Call) -> bool:
+        """Whether a call gives a function one of the unit's models, if it is given its model at all."""
+        named = {s.name for s in self.unit.model_slots if s.holder is function.scope}
+        given = [value for name, value in self.project.arguments(function, call) if name in named]
+        return not given or any(self.forwards.is_model(module, value) for value in given)
 
     def within_callers(self, scope: Scope) -> bool:
         """Whether all that calls a function stands in regions as it is: one inside of it would be for nothing."""
@@ -185,7 +205,7 @@ class RegionReader:
         hot -= {n for n in hot - forwards if not n.blocks and self._calls_backward_of(n)}
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
         result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
-        self._penalties = {n for n in nodes if any(_second_order(module, a) for a in n.calls)}
+        self._penalties = {n for n in nodes if any(second_order(module, a) for a in n.calls)}
         hot -= self._penalties
         result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
         hot -= {n for n in hot if n.stmt in result.islands}
@@ -261,7 +281,7 @@ class RegionReader:
                     name = called_name(a)
                     if name in ("barrier", "save", "save_checkpoint", "backward", "synchronize"):
                         return True
-                if isinstance(a, ast.Call) and any(self._runs_backward(f) for f in self.project.resolved.get(a, [])):
+                if isinstance(a, ast.Call) and any(self.runs_backward(f) for f in self.project.resolved.get(a, [])):
                     return True
             if isinstance(inner.stmt, (ast.Continue, ast.Break)) and inner.parent is node.parent:
                 return True
@@ -269,9 +289,9 @@ class RegionReader:
 
     def _calls_backward_of(self, node: Node) -> bool:
         """Whether a statement calls a function of the program that runs a backward."""
-        return any(self._runs_backward(f) for call in node.calls for f in self.project.resolved.get(call, []))
+        return any(self.runs_backward(f) for call in node.calls for f in self.project.resolved.get(call, []))
 
-    def _runs_backward(self, function: Function) -> bool:
+    def runs_backward(self, function: Function) -> bool:
         """Whether a function of the program runs a backward, scaled or not, itself or through those it calls."""
         if function not in self._backwards:
             self._backwards[function] = False
@@ -280,7 +300,7 @@ class RegionReader:
             self._backwards[function] = (
                 scaled
                 or any(_calls_backward(call) for call in calls)
-                or any(self._runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
+                or any(self.runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
             )
         return self._backwards[function]
 
@@ -365,7 +385,7 @@ class RegionReader:
         return False
 
 
-def _second_order(module: Module, node: ast.Call) -> bool:
+def second_order(module: Module, node: ast.Call) -> bool:
     """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
     return module.qualify(node.func) == "torch.autograd.grad"
 
