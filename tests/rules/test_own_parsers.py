@@ -11,7 +11,10 @@ NET = """
     import torch
 
     def predict(model, x):
-        return model(x)
+        rows = []
+        for row in x:
+            rows.append(model(row))
+        return torch.stack(rows)
 """
 TRAIN = """
     import argparse

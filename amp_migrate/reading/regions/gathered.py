@@ -13,11 +13,11 @@ from amp_migrate.reading.regions.place import RegionReader, second_order
 
 
 def gathers(reader: RegionReader, function: Function) -> bool:
-    """Whether the region of who calls a function can take all of it in: it is called where the loss is scaled, runs the model
+    """Whether the region of who calls a function can take all of it in: a loss that is scaled comes from it, and it runs the model
     once, no backward, nothing that autocast refuses, and no region of the program's own."""
     project = reader.project
-    trained = {x.module.scope_of(x.call) for x in reader.unit.losses}
-    if not any(m.scope_of(c) in trained for m, c in project.calls.get(function, ())) or reader.runs_backward(function):
+    calls = project.calls.get(function, ())
+    if not any(c in reader.losses.feeding(m.scope_of(c)) for m, c in calls) or reader.runs_backward(function):
         return False
     inside, module = set(function.inside), function.module
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in inside):

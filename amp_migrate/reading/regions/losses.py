@@ -8,7 +8,7 @@ from functools import cached_property
 from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, reached, walk
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.units.unit import Unit
 
@@ -84,6 +84,15 @@ class LossMakers:
             for parameter, value in self.project.arguments(target, call)
             if parameter in names
         ]
+
+    def feeding(self, scope: Scope) -> set[ast.Call]:
+        """The calls of a scope whose values go into a loss that is scaled there."""
+        losses = [x.loss for x in self.unit.losses if x.module.scope_of(x.call) is scope]
+        stored = [(n, _stored(n)) for n in _assignments(scope)] if losses else []
+        starts = (name for loss in losses for name in names_in(loss))
+        wanted = set(reached(starts, lambda name: (x for n, kept in stored if name in kept for x in names_in(n.value))))
+        values = [*losses, *(n.value for n, kept in stored if kept & wanted)]
+        return {call for value in values for call in walk(value) if isinstance(call, ast.Call)}
 
     @cached_property
     def receivers(self) -> list[tuple[Function, set[str]]]:
