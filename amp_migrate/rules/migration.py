@@ -25,7 +25,7 @@ from amp_migrate.reading.scaler.process_wide import LastHome, ProcessWide
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
-from amp_migrate.reading.switch.flags import Flag, distinct, guard_parts, init_flag, without_implied
+from amp_migrate.reading.switch.flags import Flag, distinct, flag_around, guard_parts, init_flag, without_implied
 from amp_migrate.reading.switch.folds import guard_folds, pair_folds
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
@@ -219,7 +219,9 @@ class Migration:
 
     def _flags(self, scope: Scope) -> list[Flag]:
         """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""
-        return [h.flag for h in self.scaler.governing(scope)] or self._init_flags()
+        return [h.flag for h in self.scaler.governing(scope)] or [
+            flag_around(self.project, init) for init in self.unit.inits
+        ]
 
     def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
         """The switch without what the conditions around a node ask already."""
@@ -328,15 +330,6 @@ class Migration:
 
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)
-
-    def _init_flags(self) -> list[Flag]:
-        flags: list[Flag] = []
-        for init in self.unit.inits:
-            flag = init_flag(self.project, init)
-            for _, parts in guard_parts(self.project, init.module, init.stmt):
-                flag = flag.joined(parts or [])
-            flags.append(flag)
-        return flags
 
     @cached_property
     def gradients(self) -> GradientReader:

@@ -121,8 +121,8 @@ def _slots(unit: Unit, loss: Loss) -> set[Slot]:
 
 
 def _steps_slots(unit: Unit, parts: Iterable[Part]) -> set[Slot]:
-    found = {unit.project.slot(p.module, p.optimizer) for p in parts if isinstance(p, Step)}
-    return unit.project.origins({s for s in found if s is not None})
+    steps = (p for p in parts if isinstance(p, Step))
+    return unit.project.origins({slot for p in steps for slot in unit.project.slots(p.module, [p.optimizer])})
 
 
 def _around(unit: Unit, losses: Iterable[Loss]) -> set[Slot]:

@@ -129,7 +129,5 @@ def _only_looked_at(reader: GradientReader, module: Module, value: ast.AST, dept
     target = parent.targets[0]
     if not isinstance(target, ast.Name) or len(module.scope_of(target).bindings.get(target.id, ())) != 1:
         return False
-    loads = [
-        n for n in module.loads.get(target.id, ()) if module.scope_of(n).lookup(target.id) is module.scope_of(target)
-    ]
+    loads = module.scope_of(target).reads(target.id)
     return all(_only_looked_at(reader, module, whole_gradient(module, n), depth + 1) for n in loads)

@@ -8,7 +8,7 @@ towards refusing; a condition that is asked twice goes the same way twice (`corr
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -253,25 +253,26 @@ class GradientPaths(Events):
             self._turns.pop()
         once = each_other or any(self.reader.scaled(n) for n in body.walk())
         done = join([inner.normal, *inner.next, *([] if once else [state])]) if once or ending else head
-        for block in otherwise:
-            if done is not None:
-                after = self._block(module, block, done, names)
-                done = after.normal
-                result.take(after)
-        result.normal = join([done, *result.loop])
+        result.normal = join([self._then(module, otherwise, done, names, result), *result.loop])
         result.loop = []
         return result
 
     def _once(self, module: Module, node: Node, state: State, names: Names) -> Exits:
         """The one turn of a loop that takes no other."""
         result = self._block(module, node.blocks[0], state, names)
-        done = join([result.normal, *result.next])
-        for block in node.blocks[1:]:
-            if done is not None:
-                after = self._block(module, block, done, names)
-                done = after.normal
-                result.take(after)
+        done = self._then(module, node.blocks[1:], join([result.normal, *result.next]), names, result)
         return Exits(join([done, *result.loop]), function=result.function)
+
+    def _then(
+        self, module: Module, blocks: Iterable[Block], state: State | None, names: Names, result: Exits
+    ) -> State | None:
+        """The state after blocks that follow one another; whatever else leaves them is taken into the result."""
+        for block in blocks:
+            if state is not None:
+                after = self._block(module, block, state, names)
+                state = after.normal
+                result.take(after)
+        return state
 
     def _asked_of_the_end(self, loop: Node) -> dict[str, bool]:
         """What statements of a loop ask that only its last turn answers so: that one leads to no other."""
@@ -367,27 +368,16 @@ class GradientPaths(Events):
         stmt = node.stmt
         assert isinstance(stmt, ast.Try)
         blocks = list(node.blocks)
-        body = blocks.pop(0)
-        otherwise = blocks.pop(0) if stmt.orelse and blocks else None
+        tried = [blocks.pop(0), *(blocks.pop(0) for _ in range(bool(stmt.orelse and blocks)))]
         final = blocks.pop(0) if stmt.finalbody and blocks else None
         result = Exits(None)
-        tried = self._block(module, body, state, names)
-        result.take(tried)
-        normal = tried.normal
-        if otherwise is not None and normal is not None:
-            after = self._block(module, otherwise, normal, names)
-            result.take(after)
-            normal = after.normal
-        states = [normal]
-        for handler in blocks:  # what was broken off is not followed: the state before it stands for it
-            after = self._block(module, handler, state, names)
-            result.take(after)
-            states.append(after.normal)
+        states = [self._then(module, tried, state, names, result)]
+        # What was broken off is not followed: the state before it stands for it.
+        states += [self._then(module, [handler], state, names, result) for handler in blocks]
         result.normal = join(states)
         if final is not None:
-            after = self._block(module, final, result.normal or state, names)
-            result.take(after)
-            result.normal = after.normal if result.normal is not None else None
+            after = self._then(module, [final], result.normal or state, names, result)
+            result.normal = after if result.normal is not None else None
         return result
 
     def _still(self, module: Module, node: Node) -> bool:

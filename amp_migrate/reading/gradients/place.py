@@ -11,7 +11,7 @@ from itertools import pairwise
 from amp_migrate.reading.gradients.readers import Readers
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.gradients.walked import leaving
-from amp_migrate.reading.program.definitions import Function, called_name
+from amp_migrate.reading.program.definitions import Function, called_name, dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.program.processes import is_script
 from amp_migrate.reading.program.roles import role
@@ -159,15 +159,7 @@ class GradientReader(Readers):
         called = (f for n in node.calls for f in self.project.resolved.get(n, ()))
         if any(f in self._scaling_functions for f in called):
             return True
-        return any(
-            isinstance(n, ast.Call)
-            and isinstance(n.func, ast.Attribute)
-            and n.func.attr == "backward"
-            and not self.project.resolved.get(n)
-            and isinstance(n.func.value, ast.Name)
-            and n.func.value.id in ("self",)
-            for n in node.own
-        )
+        return any(dotted(c.func) == "self.backward" and not self.project.resolved.get(c) for c in node.calls)
 
     def readers(self, module: Module, step: Step, node: Node, live: list[tuple[Step, Node]], result: Gradients) -> None:
         """Find what reads this optimizer's gradients before its step."""

@@ -278,13 +278,7 @@ def on_tpu(project: Project, module: Module, call: ast.Call) -> bool:
 
 def _of_tpus(project: Project) -> set[Slot]:
     """The variables and fields that may hold a module of torch_xla: `args.xla_model = xm`; see `Project.once`."""
-    found: set[Slot | None] = set()
-    for module in project.modules:
-        if "torch_xla" in module.text:
-            for node in module.of(ast.Assign):
-                if (module.qualify(node.value) or "").startswith("torch_xla."):
-                    found.update(project.slot(module, t) for t in node.targets)
-    return project.reaches(slot for slot in found if slot is not None)
+    return project.holding("torch_xla", lambda m, stmt: (m.qualify(stmt.value) or "").startswith("torch_xla."))
 
 
 def tpu_steps(unit: Unit) -> Iterator[tuple[Module, ast.Call]]:
@@ -313,13 +307,7 @@ def _of_scaler(project: Project, module: Module, method: ast.expr) -> bool:
 
 def _scalers(project: Project) -> set[Slot]:
     """The variables that may hold a GradScaler of the program's own; see `Project.once`."""
-    found: set[Slot | None] = set()
-    for module in project.modules:
-        if "GradScaler" in module.text:
-            for node in module.of(ast.Assign):
-                if "GradScaler(" in ast.unparse(node.value):
-                    found.update(project.slot(module, t) for t in node.targets)
-    return project.reaches(slot for slot in found if slot is not None)
+    return project.holding("GradScaler", lambda _, stmt: "GradScaler(" in ast.unparse(stmt.value))
 
 
 def _steps_its_own(node: ast.Lambda) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
@@ -105,6 +105,18 @@ class Function:
             and (a.vararg is not None or len(call.args) <= len(self.positional))
             and (a.kwarg is not None or named <= known)
         )
+
+    def lacks(self, call: ast.Call, given: Collection[str]) -> bool:
+        """Whether a call leaves out what the function must be given: it raises, and hands nothing over. An argument too few
+        shifts all others: `validate(loader, model)` of `def validate(epoch, loader, model)`."""
+        if self.node.decorator_list or any(isinstance(arg, ast.Starred) for arg in call.args):
+            return False
+        if any(k.arg is None for k in call.keywords):
+            return False
+        a = self.node.args
+        positional = [*a.posonlyargs, *a.args]
+        required = [p.arg for p in positional[: len(positional) - len(a.defaults)]]
+        return any(name not in given for name in required[1 if self.cls is not None else 0 :])
 
     def parameter(self, name: str) -> ast.arg | None:
         a = self.node.args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function, alternatives, is_none
@@ -11,6 +12,22 @@ from amp_migrate.reading.program.tree import walk
 SAME_OBJECT_METHODS = frozenset(
     "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
 )
+
+
+class HandedBack:
+    """What the functions of a program hand back."""
+
+    def __init__(self) -> None:
+        self.places: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
+        self.each: dict[Function, set[str]] = defaultdict(set)  # the parameters whose elements come back
+        self.more: set[Function] = set()  # those that return anything else
+
+    def read(self, function: Function, node: ast.Return) -> None:
+        self.places[function].update(handed_back(function, node))
+        if (each := each_handed_back(function, node)) is not None:
+            self.each[function].add(each)
+        elif not only_hands_back(function, node):
+            self.more.add(function)
 
 
 def handed_back(function: Function, node: ast.Return) -> Iterator[tuple[int | None, str]]:

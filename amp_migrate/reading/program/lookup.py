@@ -352,6 +352,10 @@ class Lookup(Imports):
 
     # -- slots ---------------------------------------------------------------------------------------------------
 
+    def slots(self, module: Module, nodes: Iterable[ast.AST]) -> set[Slot]:
+        """Where the values of some expressions live, as far as that is known."""
+        return {slot for node in nodes if (slot := self.slot(module, node)) is not None}
+
     def slot(self, module: Module, node: ast.AST) -> Slot | None:
         """Where the value of a name, attribute or subscript lives."""
         if node in self._slots:

@@ -85,6 +85,7 @@ class Module:
         self.scope_of: Callable[[ast.AST], Scope] = self._scope_of.__getitem__  # see `_find_scope`
         self.versions = versions(self.tree, text)
         self.never: set[ast.AST] = self.versions.nodes if self.versions is not None else set()  # what no torch comes to
+        self.reads: dict[str, dict[Scope | None, list[ast.Name]]] = {}  # see `Scope.reads`
         self._imagined: dict[ast.AST, str] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self._taken: dict[ast.AST, str | None] = {}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.reading.program.definitions import (
     ClassInfo,
@@ -20,22 +19,19 @@ from amp_migrate.reading.program.definitions import (
     entries,
     in_rows,
 )
+from amp_migrate.reading.program.flows import Flows
 from amp_migrate.reading.program.handed_back import (
     SAME_OBJECT_METHODS,
+    HandedBack,
     each_handed_back,
-    handed_back,
-    only_hands_back,
 )
-from amp_migrate.reading.program.lookup import Lookup, Slot
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
 from amp_migrate.reading.program.named_fields import named_fields
 from amp_migrate.reading.program.passed_on import OWN, passed_on
 from amp_migrate.reading.program.spelled_out import spelled_out
-from amp_migrate.reading.program.tree import reached, walk
-
-T = TypeVar("T")
-Way = tuple[Module, Function | None]  # a function, or with None the own code of a file
+from amp_migrate.reading.program.tree import walk
 
 # Calls that return their first argument, or the object they are called on, wrapped or as it is.
 WRAPPERS = frozenset(
@@ -48,7 +44,7 @@ WRAPPERS = frozenset(
 FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
 
 
-class Project(Lookup):
+class Project(Flows):
     """All modules of one program, read together.
 
     Without `follow` nothing is said about who calls whom and where values flow, which no program without Apex needs.
@@ -57,29 +53,18 @@ class Project(Lookup):
     def __init__(self, modules: Iterable[Module], follow: bool = True) -> None:
         super().__init__(modules)
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
-        self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
-        self.flows: dict[Slot, set[Slot]] = defaultdict(set)
-        self.read_by: dict[tuple[Slot, Slot], set[ClassInfo | None]] = defaultdict(set)  # whose methods hand a field on
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
         self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
         self._spelled: dict[ast.Call, ast.Call] = {}  # calls with what they unpack in its place
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
-        self._made: dict[tuple[Any, ...], Any] = {}
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
-        self._reverse: dict[Slot, set[Slot]] | None = None
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
-        self._handed_back: dict[Function, set[tuple[int | None, str]]] = defaultdict(set)
-        self._each_back: dict[Function, set[str]] = defaultdict(set)  # the parameters whose elements come back
-        self._giving: set[Function] = set()  # those that return anything else
+        self._back = HandedBack()
         for module, nodes in self._statements.items():
             for node in nodes:
                 if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
-                    self._handed_back[function].update(handed_back(function, node))
-                    if (each := each_handed_back(function, node)) is not None:
-                        self._each_back[function].add(each)
-                    elif not only_hands_back(function, node):
-                        self._giving.add(function)
+                    self._back.read(function, node)
         self._partials = self._find_partials()
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
@@ -136,15 +121,6 @@ class Project(Lookup):
         keywords = {k.arg: k.value for k in (*bound.keywords, *call.keywords) if k.arg is not None}
         yield from keywords.items()
 
-    def once(self, make: Callable[..., T], *about: Module) -> T:
-        """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when
-        first asked for."""
-        key = (make, *about)
-        if key not in self._made:
-            self._made[key] = make(self, *about)
-        found: T = self._made[key]
-        return found
-
     def is_option(self, module: Module, node: ast.Attribute) -> bool:
         if not self._settled:
             return False
@@ -188,13 +164,13 @@ class Project(Lookup):
         for function in self.callees(module, node):
             if function.name == "__init__":
                 continue
-            if function in self._giving:
+            if function in self._back.more:
                 yield Slot(function, "return" if position is None else f"return#{position}")
             # What this call passed comes back to this call alone, not to every other caller.
             back = {
-                name for index, name in self._handed_back[function] if position is None or index in (None, position)
-            } | self._each_back[function]
-            whole = self.handed_back(function) | self._each_back[function]
+                name for index, name in self._back.places[function] if position is None or index in (None, position)
+            } | self._back.each[function]
+            whole = self.handed_back(function) | self._back.each[function]
             for name, value in self.arguments(function, node) if back else ():
                 if name in back:
                     yield from self.sources(module, value, position if name in whole else None)
@@ -346,7 +322,7 @@ class Project(Lookup):
         value = node.value
         if each_handed_back(function, node) is not None:
             return
-        own = {Slot(function.scope, name) for _, name in self._handed_back[function]}
+        own = {Slot(function.scope, name) for _, name in self._back.places[function]}
         given = Slot(function, "return")
         for candidate in alternatives(value) if value is not None else ():
             if isinstance(candidate, ast.Call):
@@ -380,7 +356,7 @@ class Project(Lookup):
         for function in functions:
             self.calls[function].append((module, call))
             given = list(self.arguments(function, call))
-            if call in self.through or not _lacks(function, call, {name for name, _ in given}):
+            if call in self.through or not function.lacks(call, {name for name, _ in given}):
                 for parameter, value in given:
                     self._give(module, Slot(function.scope, parameter), value)
             self._pass_on(module, function, call, {function})
@@ -414,71 +390,7 @@ class Project(Lookup):
 
     def handed_back(self, function: Function) -> set[str]:
         """Parameters that a function returns as they came, whole."""
-        return {name for index, name in self._handed_back[function] if index is None}
-
-    def callers(self, function: Function | None) -> set[Function | Scope]:
-        """A function, and the functions and module scopes from which it is called, through any number of calls."""
-
-        def above(called: Function | Scope) -> Iterator[Function | Scope]:
-            for module, call in self.calls.get(called, ()) if isinstance(called, Function) else ():
-                scope = module.scope_of(call)
-                if scope.is_module or scope.node in self.functions:
-                    yield scope if scope.is_module else self.functions[scope.node]
-
-        starts: list[Function | Scope] = [function] if function is not None else []
-        return set(reached(starts, above))
-
-    def way(self, module: Module, node: ast.AST) -> Way:
-        return module, self.function_of(module, node)
-
-    def ways_to(self, starts: Iterable[Way], *past: Function) -> Iterator[Way]:
-        """The functions given, and all that call them, through any number of calls; with None, files whose own code does. What
-        comes by way of the functions `past` is not looked at."""
-
-        def above(way: Way) -> list[Way]:
-            followed = way[1] is not None and way[1] not in past
-            return [self.way(m, c) for m, c in (self.calls.get(way[1], ()) if followed else ())]  # type: ignore[arg-type]
-
-        return reached(starts, above)
-
-    def reaches(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
-        """All slots that may hold a value of one of the seeds; `besides`: classes whose objects hold none of them, though
-        their methods read a field of the same name."""
-
-        def further(source: Slot) -> Iterator[Slot]:
-            for target in self._targets(source):
-                if not (besides and self.read_by.get((source, target), {None}) <= {*besides}):
-                    yield target
-
-        return set(reached(seeds, further))
-
-    def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
-        """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
-        yield from self.flows.get(slot, ())
-        yield from self.alike.get(slot, ())
-        if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
-            for holder in self._targets(slot.holder, depth - 1):
-                yield Slot(holder, slot.name)
-
-    def origins(self, slots: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
-        """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`."""
-        if self._reverse is None:
-            self._reverse = defaultdict(set)
-            for source, targets in self.flows.items():
-                for target in targets:
-                    self._reverse[target].add(source)
-        back = self._reverse
-
-        def further(slot: Slot) -> Iterable[Slot]:
-            return (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
-
-        return set(reached(slots, further))
-
-    def class_holding(self, slot: Slot) -> ClassInfo | None:
-        """The class whose method a variable or a returned value belongs to."""
-        if isinstance(slot.holder, Function):
-            return slot.holder.cls
-        return self.class_of(slot.holder) if isinstance(slot.holder, Scope) else None
+        return {name for index, name in self._back.places[function] if index is None}
 
 
 def _held_under(receiver: ast.expr) -> ast.expr:
@@ -487,16 +399,3 @@ def _held_under(receiver: ast.expr) -> ast.expr:
         if receiver.func.attr == "setdefault":
             return ast.copy_location(ast.Subscript(receiver.func.value, receiver.args[0], ast.Load()), receiver)
     return receiver
-
-
-def _lacks(function: Function, call: ast.Call, given: Collection[str]) -> bool:
-    """Whether a call leaves out what a function must be given: it raises, and hands nothing over. An argument too few shifts
-    all others: `validate(loader, model)` of `def validate(epoch, loader, model)`."""
-    if function.node.decorator_list or any(isinstance(a, ast.Starred) for a in call.args):
-        return False
-    if any(k.arg is None for k in call.keywords):
-        return False
-    a = function.node.args
-    positional = [*a.posonlyargs, *a.args]
-    required = [p.arg for p in positional[: len(positional) - len(a.defaults)]]
-    return any(name not in given for name in required[1 if function.cls is not None else 0 :])

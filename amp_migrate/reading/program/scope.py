@@ -96,6 +96,15 @@ class Scope:
                 return scope
         return None
 
+    def reads(self, name: str) -> list[ast.Name]:
+        """The reads of a variable that the scope binds, also in the functions inside it."""
+        module = self.module
+        if name not in module.reads:
+            found = module.reads[name] = {}
+            for node in module.loads.get(name, ()):
+                found.setdefault(module.scope_of(node).lookup(name), []).append(node)
+        return module.reads[name].get(self, [])
+
     @property
     def body(self) -> list[ast.stmt]:
         return self.node.body

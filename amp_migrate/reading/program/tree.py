@@ -95,6 +95,16 @@ def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
             waiting += children(node)
 
 
+def method_called(node: ast.AST | None) -> str:
+    """The name of the method, or of the function of a module, that a node calls; empty for everything else."""
+    return node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+
+
+def methods_called(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names of the methods that are called in some nodes."""
+    return {method_called(n) for node in nodes for n in walk(node)}
+
+
 def spelled(node: ast.AST) -> str:
     """What `ast.unparse` makes of a node; in no time for dotted names, which most are that are asked about."""
     if type(node) is ast.Name:

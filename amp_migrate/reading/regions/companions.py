@@ -57,15 +57,16 @@ class Companions:
         a model, or runs what has nothing but a state in common with networks; nor an object that is seen to be none."""
         surely = slot in self._surely
         if isinstance(module.parents.get(call), ast.Expr):
-            given = (self.project.slot(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
-            return surely and self.unit.model_slots.isdisjoint(s for s in given if s is not None)
+            return surely and self.unit.model_slots.isdisjoint(self._given(module, call))
         classes = self.project.classes_of(module, call.func) if not surely else []
         return not classes or any(c.is_module for c in classes)
 
     def _makes(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an object rather than run one: `scheduler = scheduler(optimizer, factor=0.5)`."""
-        given = (self.project.slot(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
-        return any(slot is not None and slot in self.unit.optimizer_slots for slot in given)
+        return not self.unit.optimizer_slots.isdisjoint(self._given(module, call))
+
+    def _given(self, module: Module, call: ast.Call) -> set[Slot]:
+        return self.project.slots(module, (*call.args, *(k.value for k in call.keywords)))
 
     def _holds(self, slot: Slot) -> bool:
         """Whether such a network is kept in a variable; none is where O2 or O3 cast their own models only."""
@@ -125,14 +126,8 @@ def _stated(project: Project, *modules: Module) -> set[Slot]:
 
 def _having(project: Project, modules: Iterable[Module], methods: frozenset[str]) -> set[Slot]:
     """The variables of some files on which one of some methods is called."""
-    functions = (
-        (module, call.func)
-        for module in modules
-        for call, _ in module.calls
-        if isinstance(call.func, ast.Attribute) and call.func.attr in methods
-    )
-    slots = (project.slot(module, func.value) for module, func in functions)
-    return {slot for slot in slots if slot is not None}
+    called = ((m, f.value) for m in modules for name in methods for _, f in m.method_calls.get(name, ()))
+    return {slot for module, receiver in called for slot in project.slots(module, [receiver])}
 
 
 def _built(project: Project, module: Module) -> dict[str, list[Slot]]:

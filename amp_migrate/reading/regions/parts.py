@@ -10,7 +10,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, alternatives
 from amp_migrate.reading.program.handed_back import same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import reached
+from amp_migrate.reading.program.tree import methods_called, reached
 from amp_migrate.reading.units.unit import Unit, holds_data
 from amp_migrate.reading.values.operations import HALF_LAYERS, LOSS_NAMES
 
@@ -50,12 +50,7 @@ def _fields(project: Project, cls: ClassInfo) -> dict[Slot, list[ClassInfo]]:
     """The fields of a class that hold networks, with the program's classes of these."""
     found: dict[Slot, list[ClassInfo]] = {}
     functions = [f for c in cls.ancestry() for f in c.methods.values()]
-    run = {
-        n.func.attr
-        for f in functions
-        for n in f.inside
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-    }
+    run = methods_called(f.node for f in functions)
     for function in functions:
         for stmt in function.inside:
             if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:

@@ -14,7 +14,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import method_called, walk
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.forwards import Forwards
@@ -46,6 +46,9 @@ class Regions:
     trained: bool = False  # holds the forward of a scaled loss
     switched: list[OwnRegion] = field(default_factory=list)  # regions of the program's own, on under a switch
     native: bool = False  # forwards or losses stand in regions of the program's own
+
+
+BARRIERS = ("barrier", "save", "save_checkpoint", "backward", "synchronize")
 
 
 class RegionReader:
@@ -165,7 +168,7 @@ class RegionReader:
         forwards = {n for n in nodes if any(self.forwards.is_forward(module, a) for a in n.calls)}
         if not forwards and not losses and not makes_loss and not passes_loss:
             return result
-        if self.unit.only_inference and any(_calls_backward(a) for n in nodes for a in n.calls):
+        if self.unit.only_inference and any(method_called(a) == "backward" for n in nodes for a in n.calls):
             return result  # trained without Apex
         roots = [Root(frozenset(self.losses.names(module, x.loss)), x.with_stmt) for x in losses]
         roots += [Root(frozenset(names_in(value)), module.statement(value)) for value in passes_loss]
@@ -243,7 +246,7 @@ class RegionReader:
         if isinstance(call.func, ast.Call) and module.qualify(call.func.func) == "torch.nn.BCELoss":
             return True
         slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
-        return slot is not None and slot in self.project.once(_bce_slots)
+        return slot in self.project.once(_bce_slots)
 
     def computes_loss(self, call: ast.Call) -> bool:
         """Whether a call computes a loss of tensors, and not in a function that has a region of its own."""
@@ -270,19 +273,11 @@ class RegionReader:
                 return True
             if any(a in scaled for a in module.ancestors(inner.stmt)):
                 return True
-            for a in inner.own:
-                if (
-                    isinstance(a, ast.Call)
-                    and isinstance(a.func, ast.Attribute)
-                    and a.func.attr in ("backward", "step", "unscale_")
-                ):
+            for call in inner.calls:
+                if method_called(call) in ("step", "unscale_") or called_name(call) in BARRIERS:
                     return True
-                if isinstance(a, ast.Call):
-                    name = called_name(a)
-                    if name in ("barrier", "save", "save_checkpoint", "backward", "synchronize"):
-                        return True
-                if isinstance(a, ast.Call) and any(self.runs_backward(f) for f in self.project.resolved.get(a, [])):
-                    return True
+            if self._calls_backward_of(inner):
+                return True
             if isinstance(inner.stmt, (ast.Continue, ast.Break)) and inner.parent is node.parent:
                 return True
         return False
@@ -299,7 +294,7 @@ class RegionReader:
             calls = [n for n in function.inside if isinstance(n, ast.Call)]
             self._backwards[function] = (
                 scaled
-                or any(_calls_backward(call) for call in calls)
+                or any(method_called(call) == "backward" for call in calls)
                 or any(self.runs_backward(f) for call in calls for f in self.project.resolved.get(call, []))
             )
         return self._backwards[function]
@@ -392,21 +387,12 @@ def second_order(module: Module, node: ast.Call) -> bool:
 
 def _bce_slots(project: Project) -> set[Slot]:
     """Variables that hold a `torch.nn.BCELoss`."""
-    found: set[Slot] = set()
-    for module in project.modules:
-        if "BCELoss" not in module.text:
-            continue
-        for node in module.nodes:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                for call in walk(node.value):
-                    if isinstance(call, ast.Call) and called_name(call) == "BCELoss":
-                        slot = project.slot(module, node.targets[0])
-                        found.update([slot] if slot is not None else [])
-    return project.reaches(found)
 
+    def gives(_: Module, stmt: ast.Assign) -> bool:
+        calls = (n for n in walk(stmt.value) if isinstance(n, ast.Call))
+        return len(stmt.targets) == 1 and any(called_name(call) == "BCELoss" for call in calls)
 
-def _calls_backward(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+    return project.holding("BCELoss", gives)
 
 
 def _no_grad(stmt: ast.stmt) -> bool:

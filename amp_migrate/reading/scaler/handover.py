@@ -288,14 +288,9 @@ class ScalerPlan(Threads):
                         target = node.targets[0]
                         slot = self.project.slot(member.module, target)
                         sources = set(self.project.sources(member.module, node.value))
-                        if (
-                            isinstance(target, ast.Attribute)
-                            and slot is not None
-                            and slot.holder is family
-                            and slot.name in carried
-                            and sources & self.unit.optimizer_slots
-                            and not any(s.holder is family for s in sources)
-                        ):
+                        own = slot is not None and slot.holder is family and slot.name in carried
+                        given = sources & self.unit.optimizer_slots and not any(s.holder is family for s in sources)
+                        if own and given and isinstance(target, ast.Attribute):
                             found.append((member.module, node, method))
         if not found:
             return False

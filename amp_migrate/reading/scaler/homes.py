@@ -7,12 +7,13 @@ In this order: the same scope; `self.scaler` beside `self.optimizer`; a script's
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
 from amp_migrate.reading.scaler.home import (
     Home,
@@ -24,7 +25,7 @@ from amp_migrate.reading.scaler.home import (
     only_inside,
     raised_again,
 )
-from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
+from amp_migrate.reading.switch.flags import Flag, flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
@@ -86,9 +87,7 @@ class Homes:
             cls = self.project.class_of(scope)
             assert cls is not None
             self.keepers.add(cls)
-        flag = init_flag(self.project, init)
-        anchor: ast.stmt = init.stmt
-        home = Home(init, kind, scope, anchor, flag)
+        home = Home(init, kind, scope, init.stmt, init_flag(self.project, init))
         self._climb(home, inside, bool(outside))
         self.homes.append(home)
 
@@ -102,11 +101,10 @@ class Homes:
             target = stmt.targets[0]
             if stmt.value is not site.node or not isinstance(target, ast.Attribute):
                 continue
-            if isinstance(target.value, ast.Name) and target.value.id == site.scope.self_name:
+            if _on(site.scope, target):
                 continue
             base = site.module.source(target.value)
-            flag = init_flag(self.project, init)
-            home = Home(init, "local", site.scope, stmt, flag, carrier=base)
+            home = Home(init, "local", site.scope, stmt, init_flag(self.project, init), carrier=base)
             self._climb(home, [], outside=True)
             self.homes.append(home)
             self.keepers |= self._keepers(site.module, target)
@@ -144,8 +142,8 @@ class Homes:
             if not any(cls.shares_instances(user) for cls in classes for user in users):
                 continue
             made: list[tuple[Module, ast.AST]] = [(init.module, b) for b in owner.bindings[target.value.id]]
-            flag = init_flag(self.project, init)
-            home = Home(init, "local", scope, init.stmt, flag, carrier=init.module.source(target.value))
+            base = init.module.source(target.value)
+            home = Home(init, "local", scope, init.stmt, init_flag(self.project, init), carrier=base)
             self._climb(home, [*inside, *made], outside=True)
             self.homes.append(home)
             self.keepers.update(self.project.classes_of(init.module, target.value))
@@ -154,20 +152,18 @@ class Homes:
 
     def _calls_leading_to(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> list[tuple[Module, ast.AST]]:
         """Calls in the scope of an `initialize` through which the scaler reaches the functions that use it."""
-        found: list[tuple[Module, ast.AST]] = []
-        seen: set[Function] = set()
-        queue = [self.project.function_of(m, n) for m, n in outside]
-        while queue:
-            function = queue.pop()
-            if function is None or function in seen:
-                continue
-            seen.add(function)
-            for module, call in self.project.calls.get(function, []):
-                if module is init.module and within(module, call, init.site.scope):
-                    found.append((module, call))
-                else:
-                    queue.append(self.project.function_of(module, call))
-        return found
+
+        def here(module: Module, call: ast.AST) -> bool:
+            return module is init.module and within(module, call, init.site.scope)
+
+        def around(places: Iterable[tuple[Module, ast.AST]]) -> Iterator[Function]:
+            return (f for m, n in places if (f := self.project.function_of(m, n)) is not None)
+
+        def above(function: Function) -> Iterator[Function]:
+            return around((m, c) for m, c in self.project.calls.get(function, ()) if not here(m, c))
+
+        functions = reached(around(outside), above)
+        return [(m, c) for f in functions for m, c in self.project.calls.get(f, ()) if here(m, c)]
 
     def _on_self(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> bool:
         """Whether the scaler belongs on `self`: other methods of the class use it."""
@@ -179,10 +175,7 @@ class Homes:
             other = self.project.class_of(module.scope_of(node))
             if other is not None and cls.shares_instances(other):
                 return True
-        return any(
-            isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == scope.self_name
-            for t in (*init.optimizer_targets, *init.optimizers, *init.handles)
-        )
+        return any(_on(scope, t) for t in (*init.optimizer_targets, *init.optimizers, *init.handles))
 
     def _climb(self, home: Home, inside: list[tuple[Module, ast.AST]], outside: bool) -> None:
         """Move the creation out of conditions that do not also hold its uses; they become `enabled`."""
@@ -293,9 +286,7 @@ class Homes:
         before it where the function needs the scaler as well."""
         if not self._hands_out(function) or not self.project.calls.get(function):
             return False
-        flag = init_flag(self.project, init)
-        for _, parts in guard_parts(self.project, init.module, init.stmt):
-            flag = flag.joined(parts or [])
+        flag = flag_around(self.project, init)
         users = set() if used_here else {m.scope_of(n) for m, n in outside}
         self.homes += self._in_callers(init, function, flag, users, asked_amp(self.project, init), busy=frozenset())
         return True

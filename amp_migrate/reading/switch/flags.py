@@ -146,6 +146,14 @@ def init_flag(project: Project, init: Init) -> Flag:
     return Flag(scope, distinct([*import_parts(project, init), *parts]))
 
 
+def flag_around(project: Project, init: Init) -> Flag:
+    """When an `initialize` call switches mixed precision on, with the tests that it stands under."""
+    flag = init_flag(project, init)
+    for _, parts in guard_parts(project, init.module, init.stmt):
+        flag = flag.joined(parts or [])
+    return flag
+
+
 def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:
     """Whether a conjunct only asks whether `amp` is there: `import_parts` says what that comes to."""
     for node in walk(test):

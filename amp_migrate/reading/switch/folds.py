@@ -9,10 +9,11 @@ from typing import Literal
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.definitions import dotted, literal
 from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import methods_called, walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.sites.apex import imports_apex
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT, same_legacy
@@ -117,7 +118,7 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
         if _same([s for s in mine if s not in idle], plain, aliases, masters, folds, matches):
             folds.splices[node] = "body" if apex else "orelse"
             pairs[node] = matches
-        elif any(_steps_alone(s) for s in plain):
+        elif "step" in methods_called(plain):  # its own backward and step: a whole copy of the training step in float32
             folds.plain.update(plain)
     return pairs
 
@@ -127,10 +128,8 @@ def asks_too_early(unit: Unit, module: Module, test: ast.expr) -> bool:
     runs before: it did not."""
     asked = any(
         isinstance(part, ast.Call)
-        and ast.unparse(part.func) == "hasattr"
-        and len(part.args) == 2
-        and isinstance(part.args[1], ast.Constant)
-        and part.args[1].value == "_amp_stash"
+        and dotted(part.func) == "hasattr"
+        and [literal(a) for a in part.args[1:]] == ["_amp_stash"]
         for part in conjuncts(test)
     )
     return asked and unit.project.function_of(module, test) in unit.early
@@ -143,12 +142,6 @@ def _may_be_without(unit: Unit, module: Module, node: ast.If) -> bool:
         return False
     names = optional_optimizers(unit.project, function, unit.optimizer_slots)
     return any(asks_for(node.test, name) is not None for name in names)
-
-
-def _steps_alone(stmt: ast.stmt) -> bool:
-    """Whether a branch runs its own backward and step: a whole copy of the training step in float32."""
-    calls = [n.func.attr for n in walk(stmt) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    return "step" in calls
 
 
 def _holds(block: Sequence[ast.stmt], aliases: dict[ast.stmt, Loss], masters: list[ast.Call]) -> bool:
@@ -167,7 +160,7 @@ def _only_for(losses: Sequence[Loss]) -> set[ast.stmt]:
         for stmt in module.block(loss.with_stmt):
             target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
             if isinstance(stmt, ast.Assign) and isinstance(target, ast.Name) and pure(stmt.value):
-                loads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n).lookup(target.id) is scope]
+                loads = scope.reads(target.id)
                 if loads and asked.issuperset(loads):
                     found.add(stmt)
     return found

@@ -193,8 +193,7 @@ def _follow_handle(unit: Unit) -> None:
         if node.attr == "wrap_optimizer" and site.call is not None:
             stmt = site.stmt
             targets = stmt.targets if isinstance(stmt, ast.Assign) else []
-            found = (project.slot(module, t) for t in targets)
-            wrapped |= project.reaches({s for s in found if s is not None})
+            wrapped |= project.reaches(project.slots(module, targets))
     for module, node in _attributes(project, wrapped):
         if node.attr == "scale_loss":
             unit.losses.append(_read_loss(Site(module, node, HANDLE + node.attr), [node.value]))

@@ -32,11 +32,9 @@ def seed(unit: Unit) -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
                 value = node.func.value
                 if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not module.is_self(value):
-                    slot = project.slot(module, value)
-                    seeds |= {slot} if slot is not None else set()
+                    seeds |= project.slots(module, [value])
             elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
-                slot = project.slot(module, node.func)
-                seeds |= {slot} if slot is not None else set()
+                seeds |= project.slots(module, [node.func])
     seeds |= _handed_on(unit, near, methods) | _stepped(unit, near)
     seeds -= unit.optimizer_slots
     for init in unit.inits:
@@ -84,13 +82,13 @@ def _stepped(unit: Unit, near: set[Module]) -> set[Slot]:
     if not unit.inits[0].optimizers:
         return set()
     made = project.origins(unit.optimizer_slots)
-    found: set[Slot | None] = set()
+    found: set[Slot] = set()
     for module in unit.reach:
         for _, func in module.method_calls.get("parameters", ()) if module not in near else ():
             stmt = module.statement(func)
-            if isinstance(stmt, ast.Assign) and any(project.slot(module, t) in made for t in stmt.targets):
-                found.add(project.slot(module, func.value))
-    return {slot for slot in found if slot is not None}
+            if isinstance(stmt, ast.Assign) and not made.isdisjoint(project.slots(module, stmt.targets)):
+                found |= project.slots(module, [func.value])
+    return found
 
 
 def _halved_for(project: Project, module: Module, near: set[Module]) -> set[Slot]:

@@ -181,8 +181,7 @@ class TakenApart:
             module = self.module
             nodes = (*module.loads.get(name, ()), *module.named.get(name, ()))
             used = (n for n in nodes if isinstance(n, ast.expr) and taken_apart(module, n))
-            slots = (self.project.slot(module, node) for node in used)
-            self._named[name] = {slot for slot in slots if slot is not None}
+            self._named[name] = self.project.slots(module, used)
         return self._named[name]
 
 

@@ -60,8 +60,7 @@ def _kept(project: Project, module: Module, method: ast.Attribute | ast.Call) ->
         return []
     if isinstance(value, ast.Lambda) and (_parameters(value) or (isinstance(parent, ast.Call) and _given(parent))):
         return []
-    uses = [n for n in module.loads.get(name.id, ()) if module.scope_of(n).lookup(name.id) is scope]
-    uses = [n for n in uses if name in reaching(scope, n)]
+    uses = [n for n in scope.reads(name.id) if name in reaching(scope, n)]
     optimizer = method.value if isinstance(method, ast.Attribute) else method.args[0]
     calls = [call for n in uses if (call := _called(module, scope, n)) and list(reaching(scope, n)) == [name]]
     if len(calls) < len(uses) or (scope.is_module and any(project.handed_on.readers(module, name.id))):

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied, when_run
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import methods_called, walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units import siblings
@@ -67,10 +67,7 @@ class Unit:
                 seeds.update(self.project.sources(init.module, node))
             seeds |= self._aliased(init)
         for loss in self.losses:
-            for node in loss.optimizers:
-                slot = self.project.slot(loss.module, node)
-                if slot is not None:
-                    seeds.add(slot)
+            seeds |= self.project.slots(loss.module, loss.optimizers)
         if self.handle_slots:  # `amp.init` is not told the optimizers
             seeds = self.project.origins(seeds)
         # Who is given both by a function that prepares a model alone, too, keeps no optimizer under a model's name.
@@ -91,8 +88,7 @@ class Unit:
     @cached_property
     def handle_slots(self) -> set[Slot]:
         """Where the handle of `amp.init` is kept or passed to."""
-        found = (self.project.slot(i.module, node) for i in self.inits for node in i.handles)
-        return self.project.reaches({slot for slot in found if slot is not None})
+        return self.project.reaches({s for i in self.inits for s in self.project.slots(i.module, i.handles)})
 
     @cached_property
     def _models(self) -> tuple[set[Slot], set[Slot], set[ClassInfo]]:
@@ -135,8 +131,8 @@ class Unit:
         """The models of a library, whose users hand them over: what it sets to training or evaluation where it scales."""
         modules = {loss.module for loss in self.losses}
         calls = [(m, f.value) for m in modules for name in ("train", "eval") for _, f in m.method_calls.get(name, ())]
-        slots = (self.project.slot(m, node) for m, node in calls if isinstance(node, (ast.Name, ast.Attribute)))
-        return {slot for slot in slots if slot is not None}
+        named = ((m, node) for m, node in calls if isinstance(node, (ast.Name, ast.Attribute)))
+        return {slot for module, node in named for slot in self.project.slots(module, [node])}
 
     def _unlinked(self, names: Collection[str]) -> set[Slot]:
         """Variables of the unit's files that have one of these names, where nothing in sight calls what initializes: who
@@ -150,12 +146,8 @@ class Unit:
 
     def before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
-        loops = {a for a in init.module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
         for function in self.project.once(Occurrences, init.module).called_from.get(init.site.scope, ()):
-            if all(
-                call.lineno < init.call.lineno and loops.isdisjoint(module.ancestors(call))
-                for module, call in self.project.calls[function]
-            ):
+            if all(_stands_before(module, call, init) for module, call in self.project.calls[function]):
                 yield function
 
     @cached_property
@@ -176,10 +168,8 @@ class Unit:
             if self.project.function_of(module, call) in early:
                 continue
             for init in self.inits:
-                if init.module is not module or init.site.scope is not module.scope_of(call):
-                    return False
-                loops = {a for a in module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
-                if call.lineno >= init.call.lineno or not loops.isdisjoint(module.ancestors(call)):
+                here = init.module is module and init.site.scope is module.scope_of(call)
+                if not here or not _stands_before(module, call, init):
                     return False
         return True
 
@@ -285,11 +275,11 @@ class Unit:
         found: dict[Scope, Function] = {}
         scaling = {self.project.function_of(loss.module, loss.call) for loss in self.losses}
         for mine in scaling:
-            if mine is None or mine.cls is None or "step" not in _called(mine):
+            if mine is None or mine.cls is None or "step" not in methods_called([mine.node]):
                 continue
             for cls in mine.cls.ancestry():
                 other = cls.methods.get(mine.name)
-                if other is not None and other not in scaling and {"backward", "step"} <= _called(other):
+                if other is not None and other not in scaling and {"backward", "step"} <= methods_called([other.node]):
                     found[other.scope] = mine
         return found
 
@@ -393,10 +383,10 @@ def _values(call: ast.Call) -> Iterator[ast.expr]:
             yield value
 
 
-def _called(function: Function) -> set[str]:
-    """The names of the methods that a function calls on something."""
-    calls = (n.func for n in walk(function.node) if isinstance(n, ast.Call))
-    return {f.attr for f in calls if isinstance(f, ast.Attribute)}
+def _stands_before(module: Module, call: ast.Call, init: Init) -> bool:
+    """Whether a call stands above an `initialize` of its scope, and no loop that holds both comes to it again."""
+    loops = {a for a in init.module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
+    return call.lineno < init.call.lineno and loops.isdisjoint(module.ancestors(call))
 
 
 def _own_parameters(project: Project, module: Module) -> dict[str, list[Slot]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import JOINING, PAIRS
@@ -50,15 +51,7 @@ def appended(scope: Scope, name: str) -> list[ast.expr]:
                 continue
         if not isinstance(value, ast.Call) or module.qualify(value.func) not in {f"torch.{j}" for j in JOINING}:
             return []  # outs = torch.cat(outs), once it is full
-    return [
-        call.args[0]
-        for call in module.calls_in(scope)
-        if isinstance(call.func, ast.Attribute)
-        and call.func.attr == "append"
-        and isinstance(call.func.value, ast.Name)
-        and call.func.value.id == name
-        and call.args
-    ]
+    return [c.args[0] for c in module.calls_in(scope) if dotted(c.func) == f"{name}.append" and c.args]
 
 
 def _bound(module: Module, binding: ast.AST) -> ast.expr | None:

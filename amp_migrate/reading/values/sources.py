@@ -69,10 +69,7 @@ class Sources:
 
     def changed(self, scope: Scope, name: str) -> Iterator[ast.Name]:
         """Uses of a variable that may change what is in it, but for what `puts` sees."""
-        module = scope.module
-        for use in module.loads.get(name, ()):
-            if module.scope_of(use).lookup(name) is scope and self._may_change(module, use):
-                yield use
+        return (use for use in scope.reads(name) if self._may_change(scope.module, use))
 
     def _may_change(self, module: Module, use: ast.Name) -> bool:
         parent = module.parents[use]
@@ -180,7 +177,7 @@ def _only_called(project: Project, module: Module, use: ast.AST) -> bool:
         return False
     if scope.is_module and any(project.handed_on.readers(module, name.id)):
         return False
-    uses = [n for n in module.loads.get(name.id, ()) if module.scope_of(n).lookup(name.id) is scope]
+    uses = scope.reads(name.id)
     for node in uses:
         called: ast.AST | None = module.parents.get(node) if table else node
         by_key = not table or (isinstance(called, ast.Subscript) and isinstance(called.slice, ast.Constant))

@@ -10,6 +10,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Mod
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import DECORATORS, decorated
+from amp_migrate.reading.switch.flags import flag_around
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.tensors import Kind, is_generator, loads, parameter_kinds
 from amp_migrate.rules.casts.text import cast_lines, guarded
@@ -59,7 +60,8 @@ def convert_function(m: Migration, site: Site) -> None:
 
 def always_on(m: Migration) -> bool:
     """Whether the unit's code always runs under autocast: no switch, and evaluation as well."""
-    return bool(m.unit.inits) and m.options.eval == "autocast" and all(f.always for f in m._init_flags())
+    flags = [flag_around(m.project, init) for init in m.unit.inits]
+    return m.options.eval == "autocast" and bool(flags) and all(flag.always for flag in flags)
 
 
 def method_of(m: Migration, to: str) -> str:

@@ -67,7 +67,6 @@ class Cleaner:
         self.output = output
         self.edits: Edits = output.edit(module)
         self.available = availability(project, module)
-        self._reads_of: dict[str, dict[Scope | None, list[ast.Name]]] = {}  # by name and by the scope that it is of
 
     def remove(self, kept: bool) -> None:
         """Take out imports, guards and flags without a remaining use; where Apex is kept, only what lost its uses."""
@@ -123,7 +122,7 @@ class Cleaner:
         scope = self.module.scope_of(node)
         if not scope.is_function or name in scope.outer or name in self.edits.emitted_names():
             return False
-        own = [n for n in self._reads(scope, name) if not self._shadowed(n)]
+        own = [n for n in scope.reads(name) if not self._shadowed(n)]
         return bool(own) and all(self.edits.gone(n) for n in own)
 
     def _used(self, name: str) -> bool:
@@ -282,7 +281,7 @@ class Cleaner:
     def _orphan_value(self, scope: Scope, name: str, bindings: list[ast.AST]) -> None:
         """A variable that was computed only to be handed to Apex."""
         stmts = [self.module.parents.get(target) for target in bindings]
-        uses = self._reads(scope, name)
+        uses = scope.reads(name)
         if not uses or name in self.edits.emitted_names() or not all(self.edits.gone(n) for n in uses):
             return
         if not scope.is_function and (self._used(name) or self.project.hands_on(self.module, name)):
@@ -296,15 +295,6 @@ class Cleaner:
         for stmt in stmts:
             if isinstance(stmt, ast.Assign) and not self.edits.gone(stmt.value):
                 self.edits.delete(stmt)
-
-    def _reads(self, scope: Scope, name: str) -> list[ast.Name]:
-        """The reads of a variable of a scope, there and in functions inside it."""
-        if name not in self._reads_of:
-            found: dict[Scope | None, list[ast.Name]] = {}
-            for node in self.module.loads.get(name, ()):
-                found.setdefault(self.module.scope_of(node).lookup(name), []).append(node)
-            self._reads_of[name] = found
-        return self._reads_of[name].get(scope, [])
 
     def _orphan(self, bindings: list[ast.AST], name: str) -> None:
         if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):

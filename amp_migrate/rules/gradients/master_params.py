@@ -198,7 +198,7 @@ def _name_at(m: Migration, module: Module, model: ast.expr, site: Site) -> str |
     reached = m.project.reaches([origin])
     text = module.source(model)
     if module is site.module and not _wrapped(m, module, model):
-        candidate = m.project.slot(site.module, _at(site, model))
+        candidate = m.project.slot(site.module, model)
         scope = site.scope
         root = text.split(".")[0]
         owner = scope.lookup(root)
@@ -227,7 +227,3 @@ def _wrapped(m: Migration, module: Module, model: ast.expr) -> bool:
                 if called_name(value)[:1].isupper():
                     return True
     return False
-
-
-def _at(site: Site, model: ast.expr) -> ast.expr:
-    return model

@@ -34,8 +34,7 @@ def apply(m: Migration) -> None:
                 m.edit(module).delete(node)
                 m.output.done(module, node, "AMP404", f"optimizer.{NAME}", "asks for what Apex keeps, and does nothing")
         for node, holder in _uses(module):
-            slot = m.project.slot(module, holder)
-            mine = module in m.unit.modules or (slot is not None and slot in m.unit.optimizer_slots)
+            mine = module in m.unit.modules or m.project.slot(module, holder) in m.unit.optimizer_slots
             if (
                 mine
                 and m.live(module, node)

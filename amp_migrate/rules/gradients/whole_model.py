@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from amp_migrate.reading.conditions.conjunctions import conjuncts
-from amp_migrate.reading.program.definitions import single_assignment
+from amp_migrate.reading.program.definitions import dotted, single_assignment
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
@@ -292,11 +292,5 @@ def _each_put(body: list[ast.stmt], names: set[str], parameter: str) -> bool:
 
 
 def _puts(call: ast.expr, names: set[str], parameter: str) -> bool:
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "append"
-        and isinstance(call.func.value, ast.Name)
-        and call.func.value.id in names
-        and [ast.unparse(a) for a in call.args] == [parameter]
-    )
+    put = isinstance(call, ast.Call) and dotted(call.func) in {f"{name}.append" for name in names}
+    return isinstance(call, ast.Call) and put and [ast.unparse(a) for a in call.args] == [parameter]

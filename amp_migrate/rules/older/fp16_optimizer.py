@@ -18,6 +18,7 @@ from amp_migrate.reading.units.legacy import WRAPPER, LegacyInit
 from amp_migrate.reading.units.legacy_scale import over_fused_adam
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Loss
+from amp_migrate.reading.values.closures import given_closures
 from amp_migrate.rules.gradients.master_params import model_parameters
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.older.regions import needs_region
@@ -110,8 +111,7 @@ def apply(m: Migration) -> None:
     needs_region(m)
     _each_its_own(m, inits)
     for step in m.unit.steps:
-        closures = [*step.call.args, *(k.value for k in step.call.keywords if k.arg == "closure")]
-        if any(not isinstance(c, ast.Constant) for c in closures):
+        if given_closures(step.call):
             raise Blocked(
                 step.module,
                 step.call,

@@ -225,8 +225,7 @@ def is_model(m: Migration, module: Module, node: ast.expr) -> bool:
         slots = m.project.origins(slots)
     stmt = module.statement(node)
     if not slots and isinstance(stmt, ast.Assign):
-        found = (m.project.slot(module, t) for t in _assigned(stmt, node))
-        slots = {s for s in found if s is not None}
+        slots = m.project.slots(module, _assigned(stmt, node))
     return bool(slots & m.unit.model_slots)
 
 

@@ -19,6 +19,7 @@ from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.folds import guard_folds
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts import larc, no_counterpart, normalization, optimizers, parallel, syncbn
+from amp_migrate.rules.parts.around_imports import AroundImports, from_apex
 from amp_migrate.rules.parts.branches import Branches, is_idle
 from amp_migrate.rules.parts.counterpart import Convert, Manual, Native
 from amp_migrate.rules.parts.guards import settle_guards
@@ -26,7 +27,6 @@ from amp_migrate.rules.parts.imports import (
     Binding,
     ImportEdits,
     bindings,
-    bound_names,
     import_line,
     speaks_of_apex,
     stands_for,
@@ -96,12 +96,13 @@ class _Parts:
         if any(d.code == "AMP601" and isinstance(d, Native) and s.name == parallel.DDP for s, d in live.items()):
             parallel.switch_reduction(self.module, self.edits, self.output)
         fold_equal(live, folded, self.edits)
-        self._fold_imports()
-        self._fold_tries(live)
+        around = AroundImports(self.imports, [b for group in self.bindings.values() for b in group], self.shared)
+        around.fold_branches()
+        around.fold_tries(live)
         drop_shortcuts(live, self.edits)
-        self._rescue_imports()
+        around.keep_fallbacks()
         self._correct_messages(live)
-        self.imports.carry_out(self._still_used)
+        self.imports.carry_out(around.still_used)
 
     def _wanted(self) -> Iterator[tuple[Site, Native | Manual]]:
         """Each site with what becomes of it, less those that are to be left alone and what shares a name with them."""
@@ -364,67 +365,13 @@ class _Parts:
         if name is None:
             name = "partial" if not self._bound("partial") else PARTIAL
             imports = [
-                s for s in self.module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom)) and not _from_apex(s)
+                s for s in self.module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom)) and not from_apex(s)
             ]
             first = next((s for s in imports if getattr(s, "module", "") != "__future__"), site.stmt)
             line = "import functools" if name == PARTIAL else "from functools import partial"
             codes = self.edits.before.setdefault(first, [])
             codes += [line] * (line not in codes)
         return name
-
-    # -- imports -------------------------------------------------------------------------------------------------
-
-    def _fold_imports(self) -> None:
-        """`if use_apex: from apex.parallel import DDP` / `else: DDP = torch…`: the other branch is enough."""
-        for group in self.bindings.values():
-            for binding in group:
-                parent = binding.other_branch
-                if (
-                    binding in self.shared
-                    or parent is None
-                    or binding.alias not in self.imports.removed.get(binding.stmt, [])
-                ):
-                    continue
-                mine = parent.body if any(s is binding.stmt for s in parent.body) else parent.orelse
-                names = {
-                    (s, a.asname or a.name.split(".")[0])
-                    for s in mine
-                    if isinstance(s, (ast.Import, ast.ImportFrom))
-                    for a in s.names
-                    if a is not binding.alias
-                }
-                if not any(self._used(name) for _, name in names) and parent not in self.edits.statements:
-                    self.imports.lines.pop(binding.stmt, None)
-                    self.edits.splice(parent, "orelse" if mine is parent.body else "body")
-
-    def _fold_tries(self, live: Iterable[Site]) -> None:
-        """A `try` that looked whether Apex is installed, around more than imports, keeps its body."""
-        tries = {
-            node: None
-            for start in [*(b.stmt for group in self.bindings.values() for b in group), *(s.stmt for s in live)]
-            for node in self.module.ancestors(start)
-            if isinstance(node, ast.Try) and node not in self.edits.statements
-        }
-        guards = {b.guard for group in self.bindings.values() for b in group}
-        for node in tries:
-            if node in guards or node.orelse or node.finalbody or not _awaits_import(node):
-                continue
-            imported = [s for s in node.body if isinstance(s, (ast.Import, ast.ImportFrom))]
-            apex = [s for s in imported if _from_apex(s)]
-            gone = {a for aliases in self.imports.removed.values() for a in aliases}
-            names = {a.asname or a.name.split(".")[0] for s in apex for a in s.names if a not in gone}
-            if apex == imported and apex and not any(map(self._used, names)):
-                self.edits.splice(node, "body")
-
-    def _rescue_imports(self) -> None:
-        """What a guard imports from torch where Apex is missing, under a name of its own, is imported always now."""
-        for guard in {b.guard: None for group in self.bindings.values() for b in group if b.guard is not None}:
-            held = {name for s in guard.body for name in bound_names(s)}
-            for stmt in [s for h in guard.handlers for s in h.body if isinstance(s, (ast.Import, ast.ImportFrom))]:
-                names = bound_names(stmt)
-                if stmt not in self.edits.statements and not names & held and any(map(self._used, names)):
-                    self.edits.insert_before(guard, self.module.source(stmt))
-                    self.edits.delete(stmt)
 
     def _correct_messages(self, live: Iterable[Site]) -> None:
         """A message beside the call that says which DistributedDataParallel it is."""
@@ -446,17 +393,6 @@ class _Parts:
         if isinstance(parent, ast.stmt) and parent not in self.module.scopes:
             yield from self._around(parent)
 
-    def _still_used(self, stmt: ast.ImportFrom, alias: ast.alias) -> bool:
-        loads = self.module.loads.get(alias.asname or alias.name, ())
-        return any(
-            not self.edits.gone(n) and ((above := self.module.import_above(n)) is None or above[0] is stmt)
-            for n in loads
-        )
-
-    def _used(self, name: str) -> bool:
-        """Whether a name is still read in this file."""
-        return any(not self.edits.gone(n) for n in self.module.loads.get(name, ()))
-
     def _reexported(self, binding: Binding, native: str) -> bool:
         """Whether another file of the project imports the name from here, or `__all__` offers it and it is torch's already
         where Apex is missing."""
@@ -466,18 +402,3 @@ class _Parts:
     def _done(self, site: Site, code: str, message: str, review: str) -> None:
         node = site.call or site.node
         self.output.done(self.module, node, code, site.construct, message, review)  # type: ignore[arg-type]
-
-
-def _awaits_import(node: ast.Try) -> bool:
-    """Whether a `try` catches nothing but a missing import, or ends in saying that Apex is missing."""
-    for handler in node.handlers:
-        kinds = {n.id for n in walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
-        tells = any("apex" in ast.unparse(s).lower() for s in handler.body if is_idle(s) or isinstance(s, ast.Raise))
-        if not (kinds and kinds <= {"ImportError", "ModuleNotFoundError"}) and not tells:
-            return False
-    return True
-
-
-def _from_apex(stmt: ast.Import | ast.ImportFrom) -> bool:
-    names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names]
-    return all(name.split(".")[0] == "apex" for name in names)

@@ -68,8 +68,7 @@ def _only_shown(module: Module, call: ast.Call) -> bool:
     if not isinstance(target, ast.Name) or scope.lookup(target.id) is not scope or not scope.is_function:
         return False
     again = any(isinstance(a, LOOP_NODES) for a in module.ancestors(stmt))
-    reads = [n for n in module.loads.get(target.id, ()) if module.scope_of(n).lookup(target.id) is scope]
-    later = [module.parents[n] for n in reads if again or n.lineno > stmt.lineno]
+    later = [module.parents[n] for n in scope.reads(target.id) if again or n.lineno > stmt.lineno]
     return all(isinstance(at, ast.Attribute) and at.attr in ("item", "detach", "tolist") for at in later)
 
 

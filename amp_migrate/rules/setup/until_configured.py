@@ -16,7 +16,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.signatures import is_public
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import methods_called, walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
@@ -250,7 +250,11 @@ def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:
     flags: set[str] = set()
     for loss in m.unit.losses:
         for parent in loss.module.ancestors(loss.with_stmt):
-            if isinstance(parent, ast.If) and m.live(loss.module, parent) and _runs_plainly(parent.orelse):
+            if (
+                isinstance(parent, ast.If)
+                and m.live(loss.module, parent)
+                and "backward" in methods_called(parent.orelse)
+            ):
                 flags |= {n.attr for n in walk(parent.test) if isinstance(n, ast.Attribute)}
     for stmt in made.scope.body:
         if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant) and not stmt.value.value:
@@ -258,8 +262,3 @@ def _flag_at_first(m: Migration, made: Function) -> ast.stmt | None:
             if isinstance(target, ast.Attribute) and target.attr in flags:
                 return stmt
     return None
-
-
-def _runs_plainly(block: list[ast.stmt]) -> bool:
-    calls = (n.func for s in block for n in walk(s) if isinstance(n, ast.Call))
-    return any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import method_called, walk
 from amp_migrate.reading.units.unit import Blocked, is_scheduler
 from amp_migrate.rules.migration import Migration
 
@@ -103,13 +103,9 @@ def _plain(m: Migration, method: Function) -> list[ast.Call]:
     return [
         node
         for node in walk(method.node)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "backward"
-        and node not in scaled
-        and not m.project.resolved.get(node)
-        and m.live(method.module, node)
-        and not (isinstance(node.func.value, ast.Call) and ast.unparse(node.func.value.func) == "super")
+        if isinstance(node, ast.Call) and method_called(node) == "backward" and node not in scaled
+        if not m.project.resolved.get(node) and m.live(method.module, node)
+        if not isinstance(receiver := getattr(node.func, "value", None), ast.Call) or dotted(receiver.func) != "super"
     ]
 
 

@@ -35,8 +35,7 @@ def apply(m: Migration) -> None:
         for node in module.nodes:
             if not isinstance(node, ast.Attribute) or node.attr != NAME or not m.live(module, node):
                 continue
-            slot = m.project.slot(module, node.value)
-            if slot is not None and slot in m.unit.optimizer_slots:
+            if m.project.slot(module, node.value) in m.unit.optimizer_slots:
                 m.output.note(
                     module,
                     node,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from amp_migrate.findings import Review
-from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.module import FUNCTION_NODES
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -144,15 +144,9 @@ def _refuse_base(project: Project, use: Use, cls: ast.ClassDef) -> Refused | Non
 
 def _super_inits(cls: ast.ClassDef) -> Iterator[ast.Call]:
     for node in walk(cls):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "__init__"
-            and isinstance(node.func.value, ast.Call)
-            and isinstance(node.func.value.func, ast.Name)
-            and node.func.value.func.id == "super"
-        ):
-            yield node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__":
+            if isinstance(node.func.value, ast.Call) and dotted(node.func.value.func) == "super":
+                yield node
 
 
 def _constructions(project: Project, cls: ast.ClassDef) -> Iterator[ast.Call]:

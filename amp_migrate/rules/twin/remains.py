@@ -43,8 +43,7 @@ def always_none(project: Project, output: Output, module: Module, imports: Colle
             name = alias.asname or alias.name
             scope = module.scope_of(stmt)
             bound = [n for n in scope.bindings.get(name, ()) if not edits.gone(n)]
-            left = [n for n in module.loads.get(name, ()) if module.scope_of(n).lookup(name) is scope]
-            left = [n for n in left if not edits.gone(n)]
+            left = [n for n in scope.reads(name) if not edits.gone(n)]
             if not bound or not left or not all(_none(module, b) for b in bound):
                 continue
             lines = sorted({n.lineno for n in (*left, *_handed_on(project, module, left))})

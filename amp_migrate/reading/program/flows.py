@@ -1,0 +1,106 @@
+"""Who calls whom in a program and where values go, as it is asked once all of that is read."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, TypeVar
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.lookup import Lookup, Slot
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import reached
+
+T = TypeVar("T")
+Way = tuple[Module, Function | None]  # a function, or with None the own code of a file
+
+
+class Flows(Lookup):
+    """The calls and flows of a program; `Project` reads them."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        super().__init__(modules)
+        self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
+        self.flows: dict[Slot, set[Slot]] = defaultdict(set)
+        self.read_by: dict[tuple[Slot, Slot], set[ClassInfo | None]] = defaultdict(set)  # whose methods hand a field on
+        self._reverse: dict[Slot, set[Slot]] | None = None
+        self._made: dict[tuple[Any, ...], Any] = {}
+
+    def once(self, make: Callable[..., T], *about: Module) -> T:
+        """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when
+        first asked for."""
+        key = (make, *about)
+        if key not in self._made:
+            self._made[key] = make(self, *about)
+        found: T = self._made[key]
+        return found
+
+    def callers(self, function: Function | None) -> set[Function | Scope]:
+        """A function, and the functions and module scopes from which it is called, through any number of calls."""
+
+        def above(called: Function | Scope) -> Iterator[Function | Scope]:
+            for module, call in self.calls.get(called, ()) if isinstance(called, Function) else ():
+                scope = module.scope_of(call)
+                if scope.is_module or scope.node in self.functions:
+                    yield scope if scope.is_module else self.functions[scope.node]
+
+        starts: list[Function | Scope] = [function] if function is not None else []
+        return set(reached(starts, above))
+
+    def way(self, module: Module, node: ast.AST) -> Way:
+        return module, self.function_of(module, node)
+
+    def ways_to(self, starts: Iterable[Way], *past: Function) -> Iterator[Way]:
+        """The functions given, and all that call them, through any number of calls; with None, files whose own code does. What
+        comes by way of the functions `past` is not looked at."""
+
+        def above(way: Way) -> list[Way]:
+            followed = way[1] is not None and way[1] not in past
+            return [self.way(m, c) for m, c in (self.calls.get(way[1], ()) if followed else ())]  # type: ignore[arg-type]
+
+        return reached(starts, above)
+
+    def reaches(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
+        """All slots that may hold a value of one of the seeds; `besides`: classes whose objects hold none of them, though
+        their methods read a field of the same name."""
+
+        def further(source: Slot) -> Iterator[Slot]:
+            for target in self._targets(source):
+                if not (besides and self.read_by.get((source, target), {None}) <= {*besides}):
+                    yield target
+
+        return set(reached(seeds, further))
+
+    def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
+        """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
+        yield from self.flows.get(slot, ())
+        yield from self.alike.get(slot, ())
+        if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
+            for holder in self._targets(slot.holder, depth - 1):
+                yield Slot(holder, slot.name)
+
+    def holding(self, word: str, gives: Callable[[Module, ast.Assign], bool]) -> set[Slot]:
+        """The variables that may hold what assignments of a kind give, in files that say a word."""
+        found = ((m, s) for m in self.modules if word in m.text for s in m.of(ast.Assign) if gives(m, s))
+        return self.reaches({slot for module, stmt in found for slot in self.slots(module, stmt.targets)})
+
+    def origins(self, slots: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
+        """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`."""
+        if self._reverse is None:
+            self._reverse = defaultdict(set)
+            for source, targets in self.flows.items():
+                for target in targets:
+                    self._reverse[target].add(source)
+        back = self._reverse
+
+        def further(slot: Slot) -> Iterable[Slot]:
+            return (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
+
+        return set(reached(slots, further))
+
+    def class_holding(self, slot: Slot) -> ClassInfo | None:
+        """The class whose method a variable or a returned value belongs to."""
+        if isinstance(slot.holder, Function):
+            return slot.holder.cls
+        return self.class_of(slot.holder) if isinstance(slot.holder, Scope) else None
