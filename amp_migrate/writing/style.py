@@ -64,9 +64,7 @@ class Style:
     def _place_within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, at: ast.stmt | None) -> ast.stmt:
         """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself."""
         if at is None:
-            body = function.body
-            docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-            return body[1] if docstring and len(body) > 1 else body[0]
+            return self.module.scopes[function].first
         for stmt in (at, *self.module.ancestors(at)):
             if stmt is function:
                 break

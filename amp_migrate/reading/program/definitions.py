@@ -53,17 +53,26 @@ class Function:
         return {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
 
     @cached_property
+    def by_place(self) -> list[ast.arg]:
+        """The parameters that can be given by position."""
+        return [*self.node.args.posonlyargs, *self.node.args.args]
+
+    @cached_property
+    def parameters(self) -> list[ast.arg]:
+        """All parameters but `*args` and `**kwargs`."""
+        return [*self.by_place, *self.node.args.kwonlyargs]
+
+    @cached_property
     def positional(self) -> list[str]:
         """Parameter names a positional argument can reach, without `self`."""
-        args = [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
+        args = [a.arg for a in self.by_place]
         return args[1:] if self.cls is not None and not self.is_static else args
 
     @cached_property
     def defaults(self) -> dict[str, ast.expr]:
         """The default values of its parameters."""
         a = self.node.args
-        named = [*a.posonlyargs, *a.args]
-        found = {p.arg: d for p, d in zip(reversed(named), reversed(a.defaults), strict=False)}
+        found = {p.arg: d for p, d in zip(reversed(self.by_place), reversed(a.defaults), strict=False)}
         return found | {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
 
     @cached_property
@@ -113,17 +122,11 @@ class Function:
             return False
         if any(k.arg is None for k in call.keywords):
             return False
-        a = self.node.args
-        positional = [*a.posonlyargs, *a.args]
-        required = [p.arg for p in positional[: len(positional) - len(a.defaults)]]
+        required = [p.arg for p in self.by_place[: len(self.by_place) - len(self.node.args.defaults)]]
         return any(name not in given for name in required[1 if self.cls is not None else 0 :])
 
     def parameter(self, name: str) -> ast.arg | None:
-        a = self.node.args
-        for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):
-            if arg.arg == name:
-                return arg
-        return None
+        return next((p for p in self.parameters if p.arg == name), None)
 
 
 class ClassInfo:

@@ -13,8 +13,7 @@ OWN = ast.Constant(None)  # stands for an argument that the function gives itsel
 def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, ast.Call]]:
     """Calls in a function that unpack its own `*args` and `**kwargs`, and the same with what a call of the function gives
     in their place. `OWN` holds the place of what it names itself."""
-    a = function.node.args
-    own = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
+    own = {p.arg for p in function.parameters}
     for inner, stars, unpacked in function.unpacking:
         args: list[ast.expr] = []
         for arg in inner.args:

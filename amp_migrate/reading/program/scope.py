@@ -96,6 +96,13 @@ class Scope:
                 return scope
         return None
 
+    @property
+    def first(self) -> ast.stmt:
+        """The first statement below the docstring."""
+        first, *more = self.node.body
+        told = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        return more[0] if told and more else first
+
     def reads(self, name: str) -> list[ast.Name]:
         """The reads of a variable that the scope binds, also in the functions inside it."""
         module = self.module

@@ -10,7 +10,7 @@ import ast
 import builtins
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import imported, is_script, loaded_with
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
@@ -222,11 +222,3 @@ def _as_it_is(module: Module, name: str) -> Naming | None:
 
 def _taken(module: Module, name: str) -> bool:
     return hasattr(builtins, name) or any(name in scope.bindings for scope in module.scopes.values())
-
-
-def set_in(scope: Scope) -> ast.stmt:
-    """The first statement of a function below its docstring."""
-    assert isinstance(scope.node, FUNCTION_NODES)
-    body = scope.node.body
-    docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
-    return body[1] if docstring else body[0]

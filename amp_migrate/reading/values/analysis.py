@@ -79,5 +79,5 @@ class Values:
     def passed(self, function: Function, name: str, path: Path = ()) -> Answer:
         """What the calls in sight give a parameter: `parameter` and `unknown` values say where calls are not."""
         a = function.node.args
-        found = (arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if arg and arg.arg == name)
+        found = (arg for arg in (*function.parameters, a.vararg, a.kwarg) if arg and arg.arg == name)
         return frozenset().union(*(self._table.answer(Question("parameter", (function, arg, path))) for arg in found))

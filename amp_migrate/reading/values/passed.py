@@ -24,7 +24,7 @@ class Passed:
         """What a parameter may be: what the calls in sight give it, its default where one gives nothing or none is."""
         module, a = function.module, function.node.args
         itself = Value("parameter", module, node, "nothing in sight calls it")
-        if function.cls is not None and not function.is_static and node is next(iter((*a.posonlyargs, *a.args)), None):
+        if function.cls is not None and not function.is_static and node is next(iter(function.by_place), None):
             kind = "class" if function.is_unbound else "instance"
             return [Value(kind, module, function.cls.node)]  # type: ignore[arg-type]
         calls = self.project.calls.get(function, [])

@@ -15,7 +15,7 @@ from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flags import distinct, guard_parts
 from amp_migrate.reading.values.bools import as_bool
-from amp_migrate.rules.handover.docstrings import USERS, docstring_of, document
+from amp_migrate.rules.handover.docstrings import USERS, document
 from amp_migrate.rules.handover.scaler_passing import add_optional
 from amp_migrate.rules.migration import Migration
 
@@ -59,8 +59,7 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         off = off.replace("enabled=False", f"enabled={as_bool(m.project, scope, switch)}")
     if kept is None:
         called = function.name
-        body = function.node.body
-        first = body[1] if docstring_of(function.node) is not None and len(body) > 1 else body[0]
+        first = function.scope.first
         lines = [f"if {name} is None:\n{m.style(module).indent}{name} = {off}"]
         m.edit(module).before.setdefault(first, [])[:0] = lines
     else:

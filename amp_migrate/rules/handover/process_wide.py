@@ -11,7 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.scaler.process_wide import ProcessWide, set_in
+from amp_migrate.reading.scaler.process_wide import ProcessWide
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.rules.migration import Migration
 
@@ -65,7 +65,7 @@ def _keep(m: Migration, plans: list[ProcessWide]) -> None:
     for scope in dict.fromkeys(scope for plan in plans for scope in plan.setters):
         # First of all that stands there: the scaler may be created before the same statement.
         names = [name for p in plans if scope in p.setters for name in (p.base_name, *settings[p])]
-        m.edit(module).before.setdefault(set_in(scope), []).insert(0, f"global {', '.join(names)}")
+        m.edit(module).before.setdefault(scope.first, []).insert(0, f"global {', '.join(names)}")
     namings = {other: naming for plan in plans for other, naming in plan.namings.items() if other in plan.written_in}
     for other, naming in namings.items():
         if naming.below is not None:

@@ -13,7 +13,6 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.scaler.process_wide import set_in
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.handover.docstrings import SCALER, SWITCH, document
@@ -120,7 +119,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         text = f"{thread.name}=None"
         off = m.scaler_off(module, function.scope)
         line = f"if {thread.name} is None:\n{m.style(module).indent}{thread.name} = {off}"
-        edits.before.setdefault(set_in(function.scope), []).insert(0, line)
+        edits.before.setdefault(function.scope.first, []).insert(0, line)
     places = {0 if anchor is None else _place(m, other)[0] for other in thread.group}
     starred = any(isinstance(a, ast.Starred) for _, call in calls for a in call.args)
     # Where the optimizer may be left out, what is given by position stays where it is.
@@ -129,7 +128,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         position = NAMED
         _by_name(m, function, text)
     elif anchor is None:
-        arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+        arguments = function.by_place
         first = arguments[len(arguments) - len(function.positional) :]
         if first:
             edits.insert("before", first[0], f"{text}, ")
@@ -193,19 +192,13 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
 
 def add_optional(m: Migration, function: Function, text: str) -> None:
     """One more parameter with a default, after all others."""
-    edits = m.edit(function.module)
-    arguments = function.node.args
-    if arguments.kwonlyargs:
-        last_keyword = arguments.kwonlyargs[-1]
-        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        separator = _separator(function.module, listed, last_keyword)
-        edits.insert("after", arguments.kw_defaults[-1] or last_keyword, f"{separator}{text}")
-    elif arguments.vararg is not None or not arguments.args:
+    arguments, parameters = function.node.args, function.by_place
+    if arguments.kwonlyargs or arguments.vararg is not None or not arguments.args:
         _by_name(m, function, text)
-    elif arguments.args:
-        parameters = [*arguments.posonlyargs, *arguments.args]
+    else:
         last = arguments.defaults[-1] if arguments.defaults else parameters[-1]
-        edits.insert("after", last, f"{_separator(function.module, parameters, parameters[-1])}{text}")
+        separator = _separator(function.module, parameters, parameters[-1])
+        m.edit(function.module).insert("after", last, f"{separator}{text}")
 
 
 EVERY = ", which every call in sight hands over"
@@ -241,12 +234,7 @@ def _public_method(function: Function) -> bool:
 
 def _typed(function: Function) -> bool:
     """Whether the parameters of a function are annotated, all of them."""
-    a = function.node.args
-    own = [
-        x
-        for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)
-        if x.arg in (*function.positional, *(k.arg for k in a.kwonlyargs))
-    ]
+    own = function.parameters[len(function.by_place) - len(function.positional) :]
     return bool(own) and all(x.annotation is not None for x in own)
 
 
@@ -307,7 +295,7 @@ def _separator(module: Module, siblings: Sequence[ast.AST], anchor: ast.AST) -> 
 
 def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
     """Position among positional parameters and the parameter to stand after: the optimizer, else the last required one."""
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    arguments = function.by_place
     skip = len(arguments) - len(function.positional)
     required = len(arguments) - len(function.node.args.defaults)
     chosen: int | None = None
@@ -323,7 +311,7 @@ def _place(m: Migration, function: Function) -> tuple[int, ast.arg | None]:
 
 def _has_default_beside(m: Migration, function: Function) -> bool:
     """Whether the optimizer, or each parameter where none is one, has a default."""
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    arguments = function.by_place
     if not function.positional:
         return False
     required = len(arguments) - len(function.node.args.defaults)
@@ -344,14 +332,13 @@ def _by_name(m: Migration, function: Function, parameter: str) -> None:
     """A parameter that is passed by name alone: after all that a call may give by position."""
     edits, a = m.edit(function.module), function.node.args
     if a.kwonlyargs:
-        siblings = [*a.posonlyargs, *a.args, *a.kwonlyargs]
-        separator = _separator(function.module, siblings, a.kwonlyargs[-1])
+        separator = _separator(function.module, function.parameters, a.kwonlyargs[-1])
         edits.insert("after", a.kw_defaults[-1] or a.kwonlyargs[-1], f"{separator}{parameter}")
     elif a.vararg is not None:
         edits.insert("after", a.vararg, f", {parameter}")
     elif a.args:
         last = a.defaults[-1] if a.defaults else a.args[-1]
-        separator = _separator(function.module, [*a.posonlyargs, *a.args], a.args[-1])
+        separator = _separator(function.module, function.by_place, a.args[-1])
         edits.insert("after", last, f"{separator}*{separator}{parameter}")
     elif a.posonlyargs:
         message = f"{function.name} takes nothing by name: give it a parameter for the scaler by hand"

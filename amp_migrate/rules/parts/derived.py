@@ -75,7 +75,7 @@ def _takes(cls: ClassInfo, positions: tuple[str, ...]) -> tuple[tuple[str, ...],
     if init is None:
         return positions, set()
     given = init.node.args
-    named = [p.arg for p in (*given.posonlyargs, *given.args)][1:]
+    named = [p.arg for p in init.by_place][1:]
     if given.kwarg is None and given.vararg is None:
         return None
     own = {*named, *(p.arg for p in given.kwonlyargs)}

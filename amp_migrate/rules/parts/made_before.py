@@ -119,8 +119,7 @@ def _came_from(assigns: list[ast.Assign], text: str) -> str:
 
 def _receiver(function: Function) -> str:
     """The first parameter of a method; empty for a function."""
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
-    return arguments[0].arg if function.cls is not None and arguments else ""
+    return function.by_place[0].arg if function.cls is not None and function.by_place else ""
 
 
 def _held(function: Function) -> Before | None:
