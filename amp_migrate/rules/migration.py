@@ -13,7 +13,7 @@ from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
 from amp_migrate.reading.regions.set_up import SetUp
@@ -231,7 +231,7 @@ class Migration:
         for guard, parts in guard_parts(self.project, module, module.statement(node)):
             inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
             for part in parts or ():
-                names = {n.id for n in walk(ast.parse(part)) if isinstance(n, ast.Name)}
+                names = identifiers(ast.parse(part))
                 if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
                     asked.add(ast.unparse(ast.parse(part)))
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))

@@ -9,7 +9,7 @@ from functools import cache
 
 from amp_migrate.reading.program import logic
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import Node
 
 Facts = Mapping[str, bool]  # conditions that were asked, and their answers
@@ -129,7 +129,7 @@ def last_turn(loop: ast.stmt) -> Facts:
         counter, number = target, ast.unparse(given[0])
     else:
         return {}
-    counted = {n.id for n in walk(loop.iter) if isinstance(n, ast.Name)} | {ast.unparse(target)}
+    counted = identifiers(loop.iter) | {ast.unparse(target)}
     set_inside = {
         ast.unparse(n)
         for s in loop.body

@@ -16,7 +16,7 @@ from amp_migrate.reading.gradients.uses import NOT_READERS, reads_by_name
 from amp_migrate.reading.program.definitions import Function, called_name, dotted, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import names_stored, walk
 
 Divided = Mapping[ast.AST, Module]  # each `X.grad` that is read, and its file
 
@@ -89,7 +89,7 @@ def _decides(reader: GradientReader, module: Module, grad: ast.AST) -> bool:
         return not isinstance(stmt, ast.Return) or _answers(reader, module, stmt)
     if any(isinstance(a, ast.Call) and called_name(a) in CHECKS for a in module.around(grad)):
         return True
-    names = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names = names_stored(stmt)
     for use in (n for name in names for n in module.loads.get(name, ()) if module.scope_of(n) is scope):
         told = module.statement(use)
         if isinstance(told, ast.Return) and _answers(reader, module, told):

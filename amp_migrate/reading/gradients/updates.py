@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers
 from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.unit import Step, Unit
@@ -65,15 +65,11 @@ def _goes_through(loop: ast.AST, step: Step) -> bool:
     """Whether a loop sets the optimizer of a step anew each time."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)) or not repeats(loop):
         return False
-    named = _names(step.optimizer)
+    named = identifiers(step.optimizer)
     for around in step.module.ancestors(step.stmt):  # `for each in [optimizer]` gives it another name
         if isinstance(around, (ast.For, ast.AsyncFor)) and around is not loop and not repeats(around):
-            named |= _names(around.iter) if named & _names(around.target) else set()
-    return bool(named & _names(loop.target))
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in walk(node) if isinstance(n, ast.Name)}
+            named |= identifiers(around.iter) if named & identifiers(around.target) else set()
+    return bool(named & identifiers(loop.target))
 
 
 def _repeated_within(loop: ast.AST, step: Step) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from amp_migrate.reading.program.logic import truth
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, names_stored, walk
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
 OLDEST = (2, 3)
@@ -82,7 +82,7 @@ class TorchVersions:
                 self._read(stmt.body, bound, certain=certain and value is True, told=known)
                 self._read(stmt.orelse, bound, certain=certain and value is False, told=known)
                 if value is None and certain:
-                    stored = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+                    stored = names_stored(stmt)
                     self.flags = {name: v for name, v in self.flags.items() if name not in stored}
 
     def value(self, test: ast.expr) -> bool | None:

@@ -95,6 +95,22 @@ def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
             waiting += children(node)
 
 
+def identifiers(*nodes: ast.AST) -> set[str]:
+    """The names that stand in some nodes."""
+    return {n.id for node in nodes for n in walk(node) if isinstance(n, ast.Name)}
+
+
+def names_stored(*nodes: ast.AST) -> set[str]:
+    """The names that are given something in some nodes."""
+    names = (n for node in nodes for n in walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
+
+
+def caught(handler: ast.ExceptHandler) -> set[str]:
+    """The names of the errors that a handler catches."""
+    return identifiers(handler.type) if handler.type is not None else set()
+
+
 def method_called(node: ast.AST | None) -> str:
     """The name of the method, or of the function of a module, that a node calls; empty for everything else."""
     return node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, identifiers, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards, under_no_grad
 from amp_migrate.reading.units.unit import MODEL_NAMES
@@ -368,9 +368,7 @@ def defines_or_fills(node: Node) -> frozenset[str]:
 
 def _comprehension_names(node: Node) -> set[str]:
     """Names that the comprehensions of a statement bind: none of the function's."""
-    return {
-        n.id for a in node.own if isinstance(a, ast.comprehension) for n in walk(a.target) if isinstance(n, ast.Name)
-    }
+    return identifiers(*(a.target for a in node.own if isinstance(a, ast.comprehension)))
 
 
 def reads_names(node: Node) -> frozenset[str]:

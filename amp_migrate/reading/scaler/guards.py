@@ -7,7 +7,7 @@ import ast
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 
 
 def within(module: Module, node: ast.AST, scope: Scope) -> bool:
@@ -49,7 +49,7 @@ def turns(module: Module, scope: Scope, node: ast.If) -> bool:
     loop = next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None)
     if loop is None:
         return False
-    names = {n.id for n in walk(node.test) if isinstance(n, ast.Name)}
+    names = identifiers(node.test)
     bound = (b for name in names for b in scope.bindings.get(name, ()))
     return any(b is loop or loop in set(module.ancestors(b)) for b in bound)
 

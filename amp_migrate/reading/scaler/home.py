@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, names_stored, walk
 from amp_migrate.reading.switch.flags import Flag
 from amp_migrate.reading.units.unit import Blocked, Init
 
@@ -133,8 +133,8 @@ def fails_before(project: Project, home: Home) -> bool:
     if function is None or function.name == "__init__":
         return False  # without the object
     inside = [n for n in walk(home.anchor) if getattr(n, "lineno", init.lineno) < init.lineno]
-    bound = {n.id for n in walk(home.anchor) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    asked = {n.id for p in home.flag.parts or () for n in walk(ast.parse(p)) if isinstance(n, ast.Name)}
+    bound = names_stored(home.anchor)
+    asked = identifiers(*map(ast.parse, home.flag.parts or ()))
     if bound & asked or any(isinstance(n, ast.Return) for n in walk(home.anchor)):
         return False
     called = (f for n in inside if isinstance(n, ast.Call) for f in project.resolved.get(n, ()))
@@ -163,7 +163,7 @@ def _left(home: Home) -> bool:
 
 def _known_at(home: Home, flag: Flag) -> bool:
     """Whether all that a condition reads is bound before a scaler is created."""
-    names = {n.id for p in flag.parts or () for n in walk(ast.parse(p)) if isinstance(n, ast.Name)}
+    names = identifiers(*map(ast.parse, flag.parts or ()))
     bound = (b for name in names.difference(home.scope.params) for b in home.scope.bindings.get(name, ()))
     return all(getattr(b, "lineno", 0) < home.anchor.lineno for b in bound)
 

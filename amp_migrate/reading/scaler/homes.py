@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import reached, walk
+from amp_migrate.reading.program.tree import identifiers, reached, walk
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
 from amp_migrate.reading.scaler.home import (
     Home,
@@ -361,7 +361,7 @@ class Homes:
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         if any(_on(scope, n) for t in targets for n in walk(t)):
             return True
-        names = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
+        names = identifiers(*targets)
         names &= {s.name for s in self.unit.optimizer_slots if s.holder is scope}
         return any(
             isinstance(node, ast.Assign)

@@ -9,14 +9,14 @@ from amp_migrate.reading.program.definitions import given_once
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.values import run_by_variables
 
 
 def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
     """Whether an expression that is valid in `home` means the same in `there`."""
     tree = ast.parse(text, mode="eval")
-    names = {n.id for n in walk(tree) if isinstance(n, ast.Name)}
+    names = identifiers(tree)
     return all(_same(project, name, home, there, _fields(tree, name)) for name in names)
 
 
@@ -129,7 +129,7 @@ def stable(value: ast.expr) -> bool:
 def in_call(project: Project, text: str, given: dict[str, str], home: Scope, there: Scope) -> str | None:
     """An expression of a function, over its parameters and names that both sides know, in terms of one call."""
     tree = ast.parse(text, mode="eval")
-    for name in {n.id for n in walk(tree) if isinstance(n, ast.Name)}:
+    for name in identifiers(tree):
         if name in home.params:
             if (
                 len(home.bindings[name]) > 1

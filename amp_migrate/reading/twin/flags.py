@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import caught, walk
 
 HOMES = ("torch.cuda.amp", "torch.amp")
 ERRORS = {"AttributeError", "ImportError", "ModuleNotFoundError", "Exception"}
@@ -48,7 +48,7 @@ class NativeFlags:
         )
 
     def _shrugs(self, handler: ast.ExceptHandler) -> bool:
-        kinds = {n.id for n in walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
+        kinds = caught(handler)
         return kinds <= ERRORS and all(isinstance(s, (ast.Pass, ast.Assign)) for s in handler.body)
 
     def value(self, test: ast.expr) -> bool | None:

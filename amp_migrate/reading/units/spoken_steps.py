@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.values.reaching import reaching
 
 
@@ -95,7 +95,7 @@ def _right_after(module: Module, kept: ast.Assign, call: ast.Call, optimizer: as
     if stmt not in block:
         return False
     between = block[block.index(kept) + 1 : block.index(stmt)]
-    names = {n.id for n in walk(optimizer) if isinstance(n, ast.Name)}
+    names = identifiers(optimizer)
     return block.index(stmt) > block.index(kept) and not any(_changes(n, names) for s in between for n in walk(s))
 
 

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied, when_run
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import methods_called, walk
+from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units import siblings
@@ -405,7 +405,7 @@ def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set
     found: dict[ast.AST, set[str]] = {}
     for call, _ in module.calls:
         if project.qualify(module, call.func) == "apex.amp.initialize":
-            names = {n.id for n in walk(call) if isinstance(n, ast.Name)}
+            names = identifiers(call)
             for around in module.ancestors(call):
                 if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     found.setdefault(around, set()).update(names)

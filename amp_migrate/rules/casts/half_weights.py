@@ -12,7 +12,7 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import is_legacy
@@ -161,7 +161,7 @@ def _asked_around(module: Module, node: ast.AST) -> set[tuple[str, bool]]:
 def _may_leave(module: Module, first: ast.AST, then: ast.AST) -> bool:
     """Whether something between two places leaves the way from one to the other, or gives what is asked on it another value."""
     around = {a for place in (first, then) for a in module.ancestors(place)}
-    asked = {n.id for a in around if isinstance(a, ast.If) for n in walk(a.test) if isinstance(n, ast.Name)}
+    asked = identifiers(*(a.test for a in around if isinstance(a, ast.If)))
     for node in walk(module.scope_of(module.statement(first)).node):
         if not getattr(first, "lineno", 0) < getattr(node, "lineno", 0) < getattr(then, "lineno", 0):
             continue

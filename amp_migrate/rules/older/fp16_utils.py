@@ -162,12 +162,8 @@ def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -
     slot = m.project.slot(module, value) if isinstance(value, (ast.Name, ast.Attribute)) else None
     if slot is None:
         return False
-    return any(
-        isinstance(other.func, ast.Attribute)
-        and other.func.attr in NETWORK_METHODS | STATE_METHODS
-        and m.project.slot(module, other.func.value) == slot
-        for other, _ in module.calls
-    )
+    methods = (func for name in NETWORK_METHODS | STATE_METHODS for _, func in module.method_calls.get(name, ()))
+    return any(m.project.slot(module, func.value) == slot for func in methods)
 
 
 def cast_to_half(module: Module, call: ast.Call) -> bool:

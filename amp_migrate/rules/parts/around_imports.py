@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import caught
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.branches import is_idle
 from amp_migrate.rules.parts.imports import Binding, ImportEdits, bound_names
@@ -79,7 +79,7 @@ class AroundImports:
 def _awaits_import(node: ast.Try) -> bool:
     """Whether a `try` catches nothing but a missing import, or ends in saying that Apex is missing."""
     for handler in node.handlers:
-        kinds = {n.id for n in walk(handler.type) if isinstance(n, ast.Name)} if handler.type is not None else set()
+        kinds = caught(handler)
         tells = any("apex" in ast.unparse(s).lower() for s in handler.body if is_idle(s) or isinstance(s, ast.Raise))
         if not (kinds and kinds <= {"ImportError", "ModuleNotFoundError"}) and not tells:
             return False

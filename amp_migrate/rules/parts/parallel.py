@@ -17,7 +17,7 @@ from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, names_stored, walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, named_arguments, value_of
@@ -180,10 +180,8 @@ def _beside(site: Site, call: ast.Call) -> list[ast.keyword]:
     for _, _, other in branches_around(module, call, module.scopes) if target is not None else ():
         for native, _ in native_calls(module, other):
             if _wrapped(module, native) == target and all(k.arg in NATIVE_PARAMETERS for k in native.keywords):
-                names = [n for s in other for n in walk(s) if isinstance(n, ast.Name)]
-                made = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-                read = {n.id for k in native.keywords for n in walk(k.value) if isinstance(n, ast.Name)}
-                return [] if made & read or len(native.args) != 1 else native.keywords
+                unset = names_stored(*other) & identifiers(*native.keywords)
+                return [] if unset or len(native.args) != 1 else native.keywords
     return []
 
 

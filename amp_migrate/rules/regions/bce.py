@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, names_stored, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
@@ -182,7 +182,7 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
         edits.insert_before(stmt, text)
         edits.replace(call, f"{name}.float()")
     half = HalfValues(m, found, inside, cast)
-    computed = {n.id for s in inside for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    computed = names_stored(*inside)
     for read in (n for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)):
         if read.id not in (computed & found.values) - cast or any(a in forwards for a in module.ancestors(read)):
             continue

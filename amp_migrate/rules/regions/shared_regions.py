@@ -119,9 +119,7 @@ def _above(m: Migration, scope: Scope, without: frozenset[Scope]) -> set[Scope]:
     def callers(at: Scope) -> Iterator[Scope]:
         function = m.project.functions.get(at.node)
         calls = m.project.calls.get(function, []) if function is not None else []
-        if (
-            not calls and function is not None and function.cls is not None
-        ):  # whose objects are not known where it is called
+        if function is not None and function.cls is not None and not calls:  # of objects that are not known there
             calls = [(o, call) for o in m.unit.reach for call, _ in o.method_calls.get(function.name, ())]
         around = [at.parent] if at.parent is not None and at.parent.is_function else []
         yield from (s for s in (*around, *(module.scope_of(c) for module, c in calls)) if s not in without)

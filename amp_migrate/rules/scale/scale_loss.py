@@ -13,7 +13,7 @@ from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.naming import unbound
@@ -167,7 +167,7 @@ def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast
 
 def _scaled_again(m: Migration, loss: Loss) -> bool:
     """Whether what is scaled is the scaled loss of a with statement around this one."""
-    names = {n.id for n in walk(loss.loss) if isinstance(n, ast.Name)}
+    names = identifiers(loss.loss)
     around = set(loss.module.ancestors(loss.with_stmt))
     return any(x.with_stmt in around and x.alias in names for x in m.unit.losses if x.module is loss.module)
 

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.torch_versions import TorchVersions, is_apex
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.twin.remains import always_none, scaled_readers
 from amp_migrate.writing.edits import Edits
@@ -70,7 +70,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
 
 def _beside(versions: TorchVersions, module: Module) -> list[str]:
     """The flags that such branches ask for, or that they and their other sides give a value."""
-    asked = {n.id for node, _ in versions.never for n in walk(node.test) if isinstance(n, ast.Name)}
+    asked = identifiers(*(node.test for node, _ in versions.never))
     tests = {node for node, _ in versions.never}
     return [
         name

@@ -11,7 +11,7 @@ import ast
 
 from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import spelled, walk
+from amp_migrate.reading.program.tree import identifiers, spelled, walk
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.reaching import reaching
@@ -63,7 +63,7 @@ def leave_loop(m: Migration, module: Module, init: Init) -> None:
     loop, edits = module.parents.get(init.site.stmt), m.edit(module)
     if not isinstance(loop, ast.For) or loop.orelse or not all(edits.deleted(s) for s in loop.body):
         return
-    turning = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)}
+    turning = identifiers(loop.target)
     settings = [v for name, v in init.arguments.items() if name not in ("models", "optimizers")]
     if any(isinstance(n, ast.Name) and n.id in turning for v in settings for n in walk(v)):
         return

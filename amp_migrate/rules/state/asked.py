@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import names_stored, walk
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state.keys import renamed
 
@@ -39,7 +39,7 @@ def _decides(m: Migration, module: Module, asks: ast.expr) -> bool:
     """Whether a set-up is only reached where an entry is there: by a test around it, or by a variable that one asks."""
     tests = [a for a in (asks, *module.ancestors(asks)) if getattr(module.parents.get(a), "test", None) is a]
     stmt = module.statement(asks)
-    names = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names = names_stored(stmt)
     for init in m.unit.inits:
         around = [a for a in module.ancestors(init.stmt) if isinstance(a, ast.If)] if init.module is module else []
         if any(a.test in tests for a in around):
