@@ -29,8 +29,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
 from amp_migrate.reading.program.named_fields import named_fields
-from amp_migrate.reading.program.passed_on import OWN, passed_on
-from amp_migrate.reading.program.spelled_out import spelled_out
+from amp_migrate.reading.program.spelled_out import OWN, passed_on, spelled_out
 from amp_migrate.reading.program.tree import walk
 
 # Calls that return their first argument, or the object they are called on, wrapped or as it is.

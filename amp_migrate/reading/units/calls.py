@@ -16,6 +16,8 @@ from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.unpacked import Unpacked, unpacked
 
+LEVELS = frozenset(("O0", "O1", "O2", "O3"))
+
 
 class Blocked(Exception):
     """A unit that must be left alone, and why."""
@@ -94,6 +96,14 @@ class Init:
         """The one value that an argument may have; None where it is left out, Ellipsis where it may have several."""
         found = self.constants(name)
         return next(iter(found)) if found is not None and len(found) == 1 else ...
+
+    @property
+    def levels(self) -> frozenset[str]:
+        """The opt levels that may occur; all of them where the program leaves it open."""
+        if "opt_level" not in self.arguments:
+            return LEVELS if self.spread is not None else frozenset(("O1",))
+        levels = frozenset(v.upper() for v in self.constants("opt_level") or () if isinstance(v, str)) & LEVELS
+        return levels or LEVELS
 
     def literal(self, name: str) -> object:
         """The value of an argument as it is written; None where absent, Ellipsis where computed."""

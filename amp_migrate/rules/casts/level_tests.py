@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import field_name, single_assignment
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration
 
@@ -50,7 +49,7 @@ def apply(m: Migration) -> None:
         return
     for init in m.unit.inits:
         level = init.arguments.get("opt_level")
-        if level is None or isinstance(level, ast.Constant) or not opt_levels(init) & {"O2", "O3"}:
+        if level is None or isinstance(level, ast.Constant) or not init.levels & {"O2", "O3"}:
             continue
         names = set(_names(init, level))
         for module in m.unit.reach:

@@ -21,8 +21,8 @@ from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.reading.values.closures import given_closures
 from amp_migrate.rules.gradients.master_params import model_parameters
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.older.regions import needs_region
 from amp_migrate.rules.older.state import load, save
+from amp_migrate.rules.regions.none_in_sight import needs_region
 from amp_migrate.rules.scale.scale_loss import scaled
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html#apex.fp16_utils.FP16_Optimizer"

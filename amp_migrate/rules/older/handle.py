@@ -17,7 +17,7 @@ from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import HANDLE, LegacyInit
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.older.regions import needs_region
+from amp_migrate.rules.regions.none_in_sight import needs_region
 from amp_migrate.rules.setup.announced import placed
 
 APEX = "https://nvidia.github.io/apex/amp.html#transition-guide-for-old-api-users"

@@ -14,7 +14,6 @@ from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.values.operations import FUNCTIONAL_IN_APEX, TORCH_IN_APEX
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
@@ -140,7 +139,7 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
         return
     called = ast.unparse(node.func) if isinstance(node, ast.Call) else "@"
     last = called.rpartition(".")[2]
-    if last in UNPATCHED and all(opt_levels(i) <= {"O0", "O1"} for i in m.unit.inits):
+    if last in UNPATCHED and all(i.levels <= {"O0", "O1"} for i in m.unit.inits):
         return
     cast = halves if promised else [v for v in values if not _is_float32(module, v, half)]
     cast = [v for v in cast if v not in m.edit(module).insertions]

@@ -134,3 +134,17 @@ def _framework_computes(losses: Sequence[Loss]) -> bool:
     """Whether a framework runs the forward and gives the losses to hooks: `runner.outputs["loss"]`. It computes them
     inside the model's forward, or else in a place that nothing here can reach."""
     return bool(losses) and all(isinstance(loss.loss, (ast.Attribute, ast.Subscript)) for loss in losses)
+
+
+def needs_region(m: Migration) -> None:
+    """Raise Blocked where nothing of a unit of the older APIs, which do not name the models, would run under autocast: the migrated
+    program would compute in float32."""
+    if any(m.regions.read(scope).found for scope in (*m.regions.scopes(), *shared_regions.scopes(m))):
+        return
+    init = m.unit.inits[0]
+    raise Blocked.at(
+        init.site,
+        "AMP502",
+        "no forward of a model is in sight, so nothing would run under autocast; rewrite this file together with the "
+        "one that runs the model",
+    )

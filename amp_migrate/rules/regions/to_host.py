@@ -13,7 +13,6 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
 from amp_migrate.rules.regions.casting import ROUNDING, function_of, named_floating, unrounded, write_float
@@ -42,7 +41,7 @@ CODES = (
 
 def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -> None:
     """The values of one scope's regions; `cast`: names that are made float32 where they leave the region."""
-    if m.unit.inits and all(opt_levels(i) == {"O0"} for i in m.unit.inits):
+    if m.unit.inits and all(i.levels == {"O0"} for i in m.unit.inits):
         return  # nothing is half
     half = HalfValues(m, found, inside, cast)
     float_operations.apply(m, found.scope.module, found, half)
@@ -52,7 +51,7 @@ def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -
 
 def _level(m: Migration) -> str:
     """The one level that is asked for of those that leave something half; Apex, where there are several."""
-    levels = frozenset[str]().union(*map(opt_levels, m.unit.inits)) - {"O0"}
+    levels = frozenset[str]().union(*(i.levels for i in m.unit.inits)) - {"O0"}
     return next(iter(levels)) if len(levels) == 1 else "Apex"
 
 

@@ -13,7 +13,6 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration
@@ -264,7 +263,7 @@ def _assigned(m: Migration, site: Site, stmt: ast.Assign, attribute: ast.Attribu
 
 def _refuse_static(site: Site, init: Init) -> None:
     """A scale that is static is the one that `initialize` asks for: a scaler that is off has none, another keeps that."""
-    levels = opt_levels(init)
+    levels = init.levels
     if static_scale(init) is None and levels != {"O0"}:
         return
     given = init.arguments.get("loss_scale")

@@ -17,7 +17,6 @@ from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.naming import unbound
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.places import holds_several
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.rules.migration import Migration
@@ -287,7 +286,7 @@ def _explain(m: Migration, loss: Loss) -> None:
             "delay_unscale is dropped: gradients stay scaled until the step now, as they did where it was True",
             "as-is",
         )
-    unscaled = bool(m.unit.inits) and all(opt_levels(i) == {"O0"} for i in m.unit.inits)
+    unscaled = bool(m.unit.inits) and all(i.levels == {"O0"} for i in m.unit.inits)
     held = len(loss.optimizers) == 1 and holds_several(m.project, module, loss.optimizers[0])
     if m.scales and (held or len(loss.optimizers) > 1) and not unscaled:
         which = f"all optimizers in {module.source(loss.optimizers[0])}" if held else "all these optimizers"

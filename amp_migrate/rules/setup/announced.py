@@ -16,8 +16,8 @@ from amp_migrate.reading.program.definitions import is_none, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.units.calls import LEVELS
 from amp_migrate.reading.units.legacy import LegacyInit
-from amp_migrate.reading.units.opt_levels import ALL, may_be_none, opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
@@ -46,7 +46,7 @@ def apply(m: Migration) -> None:
 def _left_open(m: Migration, init: Init) -> str:
     """What a reader has to see to of the `enabled=` that stands for a level: nothing where it asks the level itself."""
     level = init.arguments.get("opt_level")
-    known = frozenset(str(v) for v in init.constants("opt_level") or (None,)) <= ALL
+    known = frozenset(str(v) for v in init.constants("opt_level") or (None,)) <= LEVELS
     open_ = level is not None and not known and not _only_read(init.module, level)
     more = ": see that its enabled= is what was asked for at run time" if open_ or init.spread is not None else ""
     if option := _without_default(m, init):
@@ -159,7 +159,7 @@ def _set_elsewhere(init: Init) -> str:
 
 def _levels(m: Migration, init: Init) -> None:
     """O2 and O3, where they may occur, kept weights of their own."""
-    possible = opt_levels(init) | _documented(m, init)
+    possible = init.levels | _documented(m, init)
     heavy = sorted(possible & {"O2", "O3"})
     if not heavy or not m.casts:
         return
@@ -175,7 +175,7 @@ def _levels(m: Migration, init: Init) -> None:
         message += "float32 weights (memory and speed can differ"
         message += ", and models give half where they gave float32)" if halves else ")"
         message += "; O0 still switches it off" if "O0" in possible else ""
-    if "O3" in heavy and m.scales and static_scale(init) != 1.0 and may_be_none(init, "loss_scale"):
+    if "O3" in heavy and m.scales and static_scale(init) != 1.0 and None in (init.constants("loss_scale") or {None}):
         message += "; O3, unscaled under Apex, scales its loss like the others"
     _note(m, init, "AMP112", message)
 
@@ -197,7 +197,7 @@ def _gives_half(m: Migration) -> bool:
 
 def _overridden(m: Migration, init: Init) -> None:
     """An option beside the level that took mixed precision out of it, or put it in, which the level alone decides now."""
-    possible = opt_levels(init)
+    possible = init.levels
     if init.only("patch_torch_functions") is False and "O1" in possible and m.casts:
         message = "patch_torch_functions=False left O1 without its casts, in float32; autocast casts now"
         _note(m, init, "AMP112", message)

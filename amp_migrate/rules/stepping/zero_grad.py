@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.gradients.cleared import clearing, piles_up
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init, Step
 from amp_migrate.rules.migration import Migration
@@ -64,5 +63,5 @@ def _clearing(m: Migration, step: Step) -> list[str]:
 
 def _scales(init: Init) -> bool:
     """Whether a call may ask for a loss scale."""
-    off = init.literal("enabled") is False or opt_levels(init) == {"O0"}
+    off = init.literal("enabled") is False or init.levels == {"O0"}
     return not off and static_scale(init) != 1.0
