@@ -37,7 +37,7 @@ def block(held: Sequence[Statement], step: str, default: str, *, continued: bool
     return cst.IndentedBlock(body=body, indent=None if step == default else step)
 
 
-def shifted(statement: Statement, add: str = "", drop: int = 0) -> Statement:
+def shifted(statement: Statement, add: str, drop: int = 0) -> Statement:
     """A statement whose lines continued by a backslash move along with it: those between parentheses do so anyway,
     and the inside of a string stays as it is."""
     moved = statement.visit(_Continuations(add, drop)) if add or drop else statement

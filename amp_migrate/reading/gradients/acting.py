@@ -67,7 +67,7 @@ def below(
 
 
 def touching(
-    unit: Unit, reader: GradientReader, among: set[Function], without: Collection[Function] = ()
+    unit: Unit, reader: GradientReader, among: set[Function], without: Collection[Function]
 ) -> dict[Function, None]:
     """Functions that scale, step or (of some) read gradients, and all that call them, but for those `without`."""
     queue: list[Function | None] = [unit.project.function_of(s.module, s.call) for s in unit.steps]

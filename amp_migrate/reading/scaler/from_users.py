@@ -40,7 +40,7 @@ class FromUsers(ScalerPlan):
             return False
         if unit.unused or _initialized(unit):
             return unit.unused
-        return all(_in_package(unit, m) for m in modules)
+        return all(m.name.rpartition(".")[0] in unit.project.by_name for m in modules)
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
         """Find the functions and classes that users hand the optimizer to.
@@ -116,10 +116,6 @@ class FromUsers(ScalerPlan):
 
     def governing(self, scope: Scope) -> list[Home]:
         return self.homes[:1]
-
-
-def _in_package(unit: Unit, module: Module) -> bool:
-    return unit.project.by_name.get(module.name.rpartition(".")[0]) is not None
 
 
 def _initialized(unit: Unit) -> bool:

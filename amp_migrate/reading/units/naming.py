@@ -86,7 +86,7 @@ def unbound(scope: Scope, candidates: Iterable[str], but: str | None = None) -> 
     return _numbered(name, lambda n: scope.lookup(n) is not None or n in reads)
 
 
-def scaler_stem(unit: Unit, suffixes: Iterable[str], others: Collection[str] = ()) -> str:
+def scaler_stem(unit: Unit, suffixes: Iterable[str], others: Collection[str]) -> str:
     """What the scalers of a unit are called, whatever follows for each: `scaler`, unless the program has one, or is given
     `others` of that name."""
     ends = list(suffixes) or [""]

@@ -119,7 +119,7 @@ class Returns:
         return any(
             isinstance(v.node, ast.Call)
             and (v.module.qualify(v.node.func) or "").startswith("torch.nn.")
-            and _loss(v.node)
+            and ast.unparse(v.node.func).endswith("Loss")
             for v in self.made(module, func)
         )
 
@@ -223,7 +223,3 @@ def _parameters(function: Function, node: ast.expr, depth: int) -> set[str]:
             return set()
         found |= names
     return found
-
-
-def _loss(value: ast.Call) -> bool:
-    return ast.unparse(value.func).endswith("Loss")

@@ -234,7 +234,9 @@ class Cleaner:
         """Whether what is left of a guarded body can stand by itself: it cannot fail, or failing was only reported."""
         if all(isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) for s in held):
             return True
-        return all(self._import_or_flag(s) for s in held) and self._only_reports(guard)
+        return all(isinstance(s, (ast.Import, ast.ImportFrom)) or self._flag(s) for s in held) and self._only_reports(
+            guard
+        )
 
     def _deleted(self, stmt: ast.stmt) -> bool:
         edit = self.edits.statements.get(stmt)
@@ -250,9 +252,6 @@ class Cleaner:
         if isinstance(stmt, ast.Expr):
             return isinstance(stmt.value, ast.Constant)
         return False
-
-    def _import_or_flag(self, stmt: ast.stmt) -> bool:
-        return isinstance(stmt, (ast.Import, ast.ImportFrom)) or self._flag(stmt)
 
     def _flag(self, stmt: ast.stmt) -> bool:
         """`HAS_APEX = True`, which something still reads."""

@@ -135,7 +135,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         elif arguments:
             edits.insert("after", arguments[-1], f", {text}")
         else:
-            _into_empty(m, function, text)
+            edits.insert("after", function.node.args, text)  # between the parentheses of its header
     else:
         edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{text}")
     for where, call in thread.calls:
@@ -345,11 +345,6 @@ def _by_name(m: Migration, function: Function, parameter: str) -> None:
         raise Blocked(function.module, function.node, "AMP213", "GradScaler", message)
     else:
         edits.insert("after", a, f"*, {parameter}, " if a.kwarg is not None else f"*, {parameter}")
-
-
-def _into_empty(m: Migration, function: Function, parameter: str) -> None:
-    """A function without parameters: the first goes between the parentheses of its header."""
-    m.edit(function.module).insert("after", function.node.args, parameter)
 
 
 def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, thread: Thread) -> None:

@@ -15,8 +15,8 @@ from amp_migrate.reading.switch.elsewhere import visible
 def device_of(project: Project, site: Site) -> str | None:
     """The device that the program sets for its process, as it can be written at a call; None if it is out of sight."""
     found = [*_given_devices(site), *_set_devices(project)]
-    nearest = sorted(found, key=lambda device: _distance(site, *device))
-    for module, value in nearest:
+    found.sort(key=lambda device: (device[0] is not site.module, device[0].scope_of(device[1]) is not site.scope))
+    for module, value in found:
         text = module.source(value)
         if visible(project, text, module.scope_of(value), site.scope) and _bound_before(module, value, site):
             return text
@@ -46,10 +46,6 @@ def _given_devices(site: Site) -> Iterator[tuple[Module, ast.expr]]:
 
 def _repeatable(value: ast.expr) -> bool:
     return all(isinstance(node, (ast.Name, ast.Attribute, ast.expr_context)) for node in walk(value))
-
-
-def _distance(site: Site, module: Module, value: ast.expr) -> tuple[bool, bool]:
-    return module is not site.module, module.scope_of(value) is not site.scope
 
 
 def _bound_before(module: Module, value: ast.expr, site: Site) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import method_called, walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_base
 from amp_migrate.rules.parts.derived import arriving
@@ -55,7 +55,7 @@ def as_base(project: Project, site: Site, called: Called, positions: tuple[str, 
     found: list[tuple[Module, ast.Call, tuple[Argument, ...]]] = []
     bases: set[tuple[str, ...]] = set()
     for module, call, names, _ in arriving(project, cls, positions):
-        if not _calls_init(call) and cls.method("__init__") is not None:
+        if method_called(call) != "__init__" and cls.method("__init__") is not None:
             continue  # what its own __init__ hands on is seen there
         if module not in project.targets:
             return Manual(code, f"{module.display}:{call.lineno} makes one, and torch's class has other defaults")
@@ -69,10 +69,6 @@ def as_base(project: Project, site: Site, called: Called, positions: tuple[str, 
     (names,) = bases
     message = f"{names[0]} is the base, given by {len(found)} call{'s' * (len(found) > 1)} what Apex's class had"
     return Native(code, names, message, "look", beside=tuple(found))
-
-
-def _calls_init(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
 
 
 def _is_key(module: Module, node: ast.AST) -> bool:

@@ -290,7 +290,7 @@ def native_calls(module: Module, body: Iterable[ast.AST]) -> Iterator[tuple[ast.
             yield node, module.source(node.func)
 
 
-def as_torchs(call: ast.Call, codes: Collection[str] = ()) -> tuple[str, tuple[Argument, ...]]:
+def as_torchs(call: ast.Call, codes: Collection[str]) -> tuple[str, tuple[Argument, ...]]:
     """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's, and
     with those that answer the doubts about it."""
     dropped = [k.arg for k in call.keywords if k.arg in DROPPED]

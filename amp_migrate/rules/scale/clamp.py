@@ -44,9 +44,7 @@ CODES = (
 )
 
 
-def clamps(
-    m: Migration, scaler: str, module: Module, stmt: ast.stmt, step: Step, dynamic: str | None = ""
-) -> list[str]:
+def clamps(m: Migration, scaler: str, module: Module, stmt: ast.stmt, step: Step, dynamic: str | None) -> list[str]:
     """The lines after `update()` that keep the scale within the bounds which the unit asked for.
 
     `dynamic`: the condition under which the scale is dynamic, for a static one has no bounds; empty for always, None for
