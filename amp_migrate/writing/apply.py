@@ -4,7 +4,7 @@ side by side and only statements that change are touched; everything else keeps 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -45,16 +45,18 @@ def apply(edits: Edits) -> str:
     """
     text, body, touched, moving = edits.module.text, edits.module.tree.body, _touched(edits), _moving(edits)
     short = shortened(text, body, touched | moving, moving)
-    after = short.whole(_written(edits, in_pieces(short, touched - moving), touched))
+    after = short.whole(_written(edits, in_pieces(short, touched - moving), touched, short.left))
     return after if after is not None else _written(edits, [Piece(text, body)], touched)
 
 
-def _written(edits: Edits, pieces: Iterable[Piece], touched: set[ast.AST]) -> str:
+def _written(
+    edits: Edits, pieces: Iterable[Piece], touched: set[ast.AST], left: Collection[ast.AST] = frozenset()
+) -> str:
     writer: _Writer | None = None
     done: list[str] = []
     for piece in pieces:
         module = _read(piece.text, edits.module.text, writer.module.default_indent if writer is not None else None)
-        writer = writer or _Writer(edits, module, touched)
+        writer = writer or _Writer(edits, module, touched, left)
         done.append(_piece_written(writer, piece, module))
     return "".join(done)
 
@@ -122,8 +124,11 @@ def _moving(edits: Edits) -> set[ast.AST]:
 
 
 class _Writer(Statements):
-    def __init__(self, edits: Edits, module: cst.Module, touched: set[ast.AST]) -> None:
+    def __init__(
+        self, edits: Edits, module: cst.Module, touched: set[ast.AST], left: Collection[ast.AST] = frozenset()
+    ) -> None:
         super().__init__(edits, module, touched)
+        self.left = left  # statements without a line of their own
         self.newline = module.default_newline
         self.continued = continued(edits.module.text) or any(continued(c) for c in edits.emitted_text())
         self.wraps = {w.first: w for w in reversed(edits.wraps)}
@@ -142,6 +147,7 @@ class _Writer(Statements):
         """The statements that a block becomes, and comment lines left over at its end."""
         groups: list[tuple[list[ast.stmt], list[Statement]]] = []
         carried: list[cst.EmptyLine] = []
+        stmts = [s for s in stmts if s not in self.left]
         at = 0
         for line in lines:
             count = len(line.body) if isinstance(line, cst.SimpleStatementLine) else 1

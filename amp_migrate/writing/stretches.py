@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-FEWEST = 4  # lines that are worth leaving out
+FEWEST = 2  # lines that are worth leaving out
 LONG = 100  # lines of a statement that is left out whatever stands beside it
 NAME = "_left_as_it_is_"
 
 
 @dataclass(frozen=True)
 class Short:
-    """A module without some of its lines. `body` has one statement of each stretch, in the place of its name."""
+    """A module without some of its lines. `body` has the first statement of each stretch, in the place of its name."""
 
     text: str
     body: list[ast.stmt]
-    kept: dict[str, str]  # the line with a name -> the lines that it stands for
+    left: Collection[ast.AST]  # the other statements of the stretches
+    kept: Mapping[str, str] = field(default_factory=dict)  # the line with a name -> the lines that it stands for
     block: int | None = None  # the first statement with an indented block, where what follows may be read by itself
     fewer: Sequence[tuple[int, int]] = ()  # a row of the module below a stretch -> how many fewer there are up to it
 
@@ -45,92 +46,91 @@ def shortened(
     """A module without the stretches that have no part in how the rest is written. `moving`: statements that may come to
     stand elsewhere, or deeper.
 
-    What stays: everything up to the first block, which tells how the file is indented; beside a statement with an edit
-    one on either side, whose comments and empty lines may have to do with it; the last statement. A statement without a
-    block that is very long goes wherever it stands. Of what stays, the blocks in which nothing changes go.
+    What stays: the first block, which tells how the file is indented; beside a statement with an edit one on either side,
+    whose comments and empty lines may have to do with it; the first and the last statement of a block.
+    A statement without a block that is very long goes wherever it stands. Of what stays, the blocks in which nothing
+    changes go.
     """
     if "\r" in text or "\f" in text or NAME in text:
-        return Short(text, body, {})
+        return Short(text, body, frozenset())
     rows = text.split("\n")
-    cuts: list[tuple[int, int]] = []
-    stmts: list[ast.stmt] = []
-    index = 0
+    cutter = _Cutter(rows, touched, moving)
     opening = _first_block(body, rows)
-    for first, last in _stretches(body, touched, opening):
-        start, end = first_row(body[first]), last_row(body[last])
-        if last_row(body[first - 1]) > start or first_row(body[last + 1]) < end or not _apart(rows, start, end):
-            continue
-        cuts.append((start, end))
-        cuts += _blocks_cut(body[index:first], touched, moving, rows)
-        stmts += body[index : first + 1]
-        index = last + 1
-    cuts += _blocks_cut(body[index:], touched, moving, rows)
-    block = opening if opening >= 0 else None
-    if not cuts:
-        return Short(text, body, {}, block=block)
+    cutter.block(body, opening)
     short: list[str] = []
-    kept: dict[str, str] = {}
+    names: dict[str, str] = {}
     fewer: list[tuple[int, int]] = []
     row = 0
-    for start, end in sorted(cuts):
-        name = f"{_indent(rows[start])}{NAME}{len(kept)}"
-        kept[f"{name}\n"] = "\n".join([*rows[start:end], ""])
+    for start, end in sorted(cutter.cuts):
+        lines = "\n".join([*rows[start:end], ""])
+        name = names.setdefault(lines, f"{_indent(rows[start])}{NAME}{len(names)}")  # what is equal stays so
         short += [*rows[row:start], name]
         row = end
         fewer.append((row, row - len(short)))
-    return Short("\n".join([*short, *rows[row:]]), [*stmts, *body[index:]], kept, block, fewer)
+    kept = {f"{name}\n": lines for lines, name in names.items()}
+    here = [s for s in body if s not in cutter.left]
+    block = here.index(body[opening]) if opening >= 0 else None
+    return Short("\n".join([*short, *rows[row:]]), here, cutter.left, kept, block, fewer)
 
 
-def _apart(rows: Sequence[str], start: int, end: int) -> bool:
-    """Whether some rows are worth leaving out, and no line goes on into them or out of them: a semicolon may stand on a
-    line of its own."""
-    return (
-        end - start >= FEWEST
-        and end < len(rows)
-        and not any(r.endswith("\\") for r in (rows[start - 1], rows[end - 1]))
-    )
+class _Cutter:
+    """Finds the rows to leave out."""
 
+    def __init__(self, rows: Sequence[str], touched: Collection[ast.AST], moving: Collection[ast.AST]) -> None:
+        self.rows = rows
+        self.touched = touched
+        self.moving = moving
+        self.cuts: list[tuple[int, int]] = []
+        self.left: set[ast.stmt] = set()  # statements that have no line of their own any more
 
-def _blocks_cut(
-    stmts: Sequence[ast.stmt], touched: Collection[ast.AST], moving: Collection[ast.AST], rows: Sequence[str]
-) -> Iterator[tuple[int, int]]:
-    """The rows of blocks in which nothing changes, and which stay as deep as they are."""
-    for block in _unchanged(stmts, touched, moving):
-        start, end = first_row(block[0]), last_row(block[-1])
-        indent = _indent(rows[start])
-        if (
-            len(indent) == block[0].col_offset
-            and not rows[start].startswith(f"{indent}elif")
-            and _apart(rows, start, end)
-        ):
-            yield start, end
+    def block(self, stmts: Sequence[ast.stmt], but: int = 0) -> None:
+        """Leaves out runs of statements of a block that stays, and what is inside of others."""
+        index = 0
+        for first, last in _stretches(stmts, self.touched, but):
+            start, end = first_row(stmts[first]), last_row(stmts[last])
+            beside = last_row(stmts[first - 1]) > start or first_row(stmts[last + 1]) < end  # on one line with it
+            if not beside and self._cut(stmts[first], start, end):
+                self.left.update(stmts[first + 1 : last + 1])
+                self._inside(stmts[index:first])
+                index = last + 1
+        self._inside(stmts[index:])
 
+    def _inside(self, stmts: Sequence[ast.stmt]) -> None:
+        for stmt in stmts:
+            if stmt in self.moving:
+                continue
+            for holder in (stmt, *getattr(stmt, "handlers", ()), *getattr(stmt, "cases", ())):
+                for name in ("body", "orelse", "finalbody"):
+                    inner: list[ast.stmt] = getattr(holder, name, [])
+                    if inner and stmt in self.touched:
+                        self.block(inner)
+                    elif inner:
+                        self._cut(inner[0], first_row(inner[0]), last_row(inner[-1]))
 
-def _unchanged(
-    stmts: Sequence[ast.stmt], touched: Collection[ast.AST], moving: Collection[ast.AST]
-) -> Iterator[list[ast.stmt]]:
-    for stmt in stmts:
-        if stmt in moving:
-            continue
-        for holder in (stmt, *getattr(stmt, "handlers", ()), *getattr(stmt, "cases", ())):
-            for name in ("body", "orelse", "finalbody"):
-                block: list[ast.stmt] = getattr(holder, name, [])
-                if block and stmt in touched:
-                    yield from _unchanged(block, touched, moving)
-                elif block:
-                    yield block
+    def _cut(self, stmt: ast.stmt, start: int, end: int) -> bool:
+        """Leaves rows out that begin with a statement, where they are worth it and no line goes on into them or out of
+        them: a semicolon may stand on a line of its own."""
+        indent = _indent(self.rows[start])
+        if len(indent) != stmt.col_offset or self.rows[start].startswith(f"{indent}elif"):
+            return False
+        if end - start < FEWEST or end >= len(self.rows):
+            return False
+        if self.rows[start - 1].endswith("\\") or self.rows[end - 1].endswith("\\"):
+            return False
+        self.cuts.append((start, end))
+        return True
 
 
 def _indent(row: str) -> str:
     return row[: len(row) - len(row.lstrip(" \t"))]
 
 
-def _stretches(body: Sequence[ast.stmt], touched: Collection[ast.AST], after: int) -> Iterator[tuple[int, int]]:
-    """The first and last of each run of statements without an edit in them or beside them."""
+def _stretches(body: Sequence[ast.stmt], touched: Collection[ast.AST], but: int) -> Iterator[tuple[int, int]]:
+    """The first and last of each run of statements without an edit in them or beside them. `but`: one that stays."""
     free = [stmt not in touched for stmt in body]
     first = None
     for i in range(1, len(body)):
-        apart = i > max(after, 0) and i + 1 < len(body) and free[i - 1] and free[i] and free[i + 1]
+        apart = i != but and i + 1 < len(body) and free[i - 1] and free[i] and free[i + 1]
         apart = apart or (i + 1 < len(body) and free[i] and _long(body[i]))
         if apart and first is None:
             first = i
@@ -147,9 +147,13 @@ def _long(stmt: ast.stmt) -> bool:
 def _first_block(body: Sequence[ast.stmt], rows: Sequence[str]) -> int:
     """The first statement with an indented block, or -1."""
     for i, stmt in enumerate(body):
-        inner = getattr(stmt, "body", None)
-        if isinstance(inner, list) and inner and not rows[inner[0].lineno - 1][: inner[0].col_offset].strip():
-            return i
+        for inner in ast.walk(stmt) if hasattr(stmt, "body") or hasattr(stmt, "cases") else ():
+            if (
+                isinstance(inner, ast.stmt)
+                and inner.col_offset
+                and not rows[inner.lineno - 1][: inner.col_offset].strip()
+            ):
+                return i
     return -1
 
 

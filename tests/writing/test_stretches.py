@@ -205,3 +205,44 @@ def test_of_what_is_near_an_edit_its_changed_blocks_are_parsed(monkeypatch: pyte
     assert apply(edits) == NESTED.replace("  net = Net()\n", "")
     assert "not indented" not in seen[0]
     assert "class Net" in seen[0]
+
+
+LATE = """\
+import os
+import sys
+if os: first = 1
+elif sys: first = 2
+else:
+  \tfirst = 3
+second = 4
+
+third = 5
+def net(x):
+    y = x
+    z = y
+    return z
+fourth = 6
+fifth = 7
+last()
+"""
+
+
+def test_what_tells_the_indentation_stays_where_no_body_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libcst takes the first one that it meets for the module's own."""
+    monkeypatch.setitem(globals(), "PROGRAM", LATE)
+    short, whole = both(lambda edits, body: edits.insert_after(body[-2], "if 1:\n    made = 1"), monkeypatch)
+    assert short == whole
+
+
+def test_what_is_equal_in_two_branches_is_equal_without_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = "".join(f"    step_{i}()  # a step\n" for i in range(9))
+    text = f"import os\nif os:\n    start(1)\n{block}else:\n    start(2)\n{block}last()\n"
+    monkeypatch.setitem(globals(), "PROGRAM", text)
+
+    def edit(edits: Edits, body: list[ast.stmt]) -> None:
+        for branch in (body[1].body, body[1].orelse):  # type: ignore[attr-defined]
+            edits.replace(branch[0], "start(3)")
+
+    short, whole = both(edit, monkeypatch)
+    assert short == whole
+    assert "else" not in short
