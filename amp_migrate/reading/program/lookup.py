@@ -52,9 +52,9 @@ class Lookup(Imports):
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
         self._by_full_name: dict[str, list[ast.AST]] = {}
         self._definitions: dict[ast.AST, list[ast.AST]] = {}
-        self._slots: dict[ast.AST, Slot | None] = {}
-        self._of_classes: dict[ast.AST, list[ClassInfo]] = {}
-        self._settled = False  # whether it is known which objects are instances of what
+        self._slots: dict[ast.AST, Slot | None] = {}  # of names
+        self._below: dict[ast.AST, Slot | None] = {}  # of what stands below one: as far as instances are known
+        self._of_classes: dict[ast.AST, list[ClassInfo]] = {}  # so far, too
         self._index()
         self._by_full_name.clear()  # what was asked while the bases of classes were not all known
         self._definitions.clear()
@@ -302,10 +302,18 @@ class Lookup(Imports):
         """The project classes that an expression may be an instance of, as they follow each other in the program."""
         known = self._of_classes.get(node)
         if known is None:
-            known = _in_order(self._classes_of(module, node))
-            if self._settled:
-                self._of_classes[node] = known
+            known = self._of_classes[node] = _in_order(self._classes_of(module, node))
         return known
+
+    def _found(self, slot: Slot, classes: Collection[ClassInfo]) -> bool:
+        """Note that objects of some classes live in a slot: whether that is new."""
+        known = self.instances[slot]
+        if known.issuperset(classes):
+            return False
+        known.update(classes)
+        self._below.clear()
+        self._of_classes.clear()
+        return True
 
     def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)
@@ -358,12 +366,10 @@ class Lookup(Imports):
 
     def slot(self, module: Module, node: ast.AST) -> Slot | None:
         """Where the value of a name, attribute or subscript lives."""
-        if node in self._slots:
-            return self._slots[node]
-        found = self._slot(module, node)
-        if self._settled or isinstance(node, ast.Name):
-            self._slots[node] = found
-        return found
+        known = self._slots if isinstance(node, ast.Name) else self._below
+        if node not in known:
+            known[node] = self._slot(module, node)
+        return known[node]
 
     def _slot(self, module: Module, node: ast.AST) -> Slot | None:
         if isinstance(node, ast.Subscript):

@@ -58,6 +58,7 @@ class Project(Flows):
         self._spelled: dict[ast.Call, ast.Call] = {}  # calls with what they unpack in its place
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
+        self._settled = False  # whether it is known where values flow
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._back = HandedBack()
         for module, nodes in self._statements.items():
@@ -215,8 +216,7 @@ class Project(Flows):
             source = queue.pop()
             classes = self.instances[source]
             for target in self._same.get(source, ()):
-                if not classes <= self.instances[target]:
-                    self.instances[target] |= classes
+                if self._found(target, classes):
                     queue.append(target)
 
     def _iterate(self, module: Module, target: ast.expr, iterable: ast.expr) -> None:
@@ -277,7 +277,7 @@ class Project(Flows):
                 self.module_attributes[attribute] = name
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
-                self.instances[slot].update(self.classes_of(module, candidate))
+                self._found(slot, self.classes_of(module, candidate))
         self._hand(module, slot, value)
 
     def _hand(self, module: Module, slot: Slot, value: ast.expr) -> None:
@@ -325,7 +325,7 @@ class Project(Flows):
         given = Slot(function, "return")
         for candidate in alternatives(value) if value is not None else ():
             if isinstance(candidate, ast.Call):
-                self.instances[given].update(self.classes_of(module, candidate))
+                self._found(given, self.classes_of(module, candidate))
         for source in self.sources(module, value):
             if source in own:
                 continue
@@ -384,7 +384,7 @@ class Project(Flows):
     def _give(self, module: Module, slot: Slot, value: ast.expr) -> None:
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
-                self.instances[slot].update(self.classes_of(module, candidate))
+                self._found(slot, self.classes_of(module, candidate))
         self._hand(module, slot, value)
 
     def handed_back(self, function: Function) -> set[str]:

@@ -13,7 +13,6 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.regions.gathered import gathers
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.legacy import is_legacy
-from amp_migrate.reading.units.opt_levels import opt_levels
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()  # told as AMP501: see `autocast.py`
@@ -22,7 +21,7 @@ CODES: tuple[Code, ...] = ()  # told as AMP501: see `autocast.py`
 def helpers(m: Migration) -> frozenset[Function]:
     """The functions that a migration hands the switch, or the scaler to ask whether it is on, and whose calls in a training
     step can stand in its region instead. Not at O2 and O3, where what a helper computes beside the model was float32."""
-    if is_legacy(m.unit) or not all("O1" in opt_levels(init) for init in m.unit.inits):
+    if is_legacy(m.unit) or not all("O1" in init.levels for init in m.unit.inits):
         return frozenset()
     found = handed(m)
     handing = {module.scope_of(call) for threads in found.values() for t in threads for module, call in t.calls}
