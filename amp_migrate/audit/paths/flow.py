@@ -10,6 +10,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from amp_migrate.audit.paths.facts import NOTHING, Facts, assigned, equals, forget, learned, outcome, told
@@ -63,6 +64,16 @@ class Graph:
         last = self._block(body, [(self.entry, None, True)])
         self._join(last, self.exit)
         self.nodes += [self.exit, self.error]
+
+    @cached_property
+    def given(self) -> dict[Node, set[str]]:
+        """What the statement of a node assigns."""
+        return {n: assigned(n.stmt) for n in self.nodes if n.stmt is not None}
+
+    @cached_property
+    def times(self) -> Counter[str]:
+        """How many nodes assign a place."""
+        return Counter(name for names in self.given.values() for name in names)
 
     Ends = list[tuple[Node, "ast.expr | None", bool]]
 
@@ -277,8 +288,7 @@ def walk(
     arrived: dict[Node, dict[tuple[Facts, S], None]] = {graph.entry: dict.fromkeys(start)}
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
     blunt: set[Node] = set()
-    given: dict[Node, set[str]] = {n: assigned(n.stmt) for n in graph.nodes if n.stmt is not None}
-    times = Counter(name for names in given.values() for name in names)
+    given, times = graph.given, graph.times
     while todo:
         node, (facts, state) = todo.pop()
         known = forget(facts, given[node]) if node.stmt is not None and node.kind != "leave" else facts

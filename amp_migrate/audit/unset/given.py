@@ -13,6 +13,7 @@ from amp_migrate.audit.paths.facts import assigned, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.unset.passing import SETTING
 from amp_migrate.audit.unset.places import Body, below, place_of, root
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 GROUPS = ("add_argument_group", "add_mutually_exclusive_group", "add_parser", "add_subparsers")
 PLAIN = ("object", "torch.nn.Module", "nn.Module", "abc.ABC", "ABC", "torch.utils.data.Dataset", "Dataset", "Module")
-SETTING = ("update", "setdefault", "add_scaler", "__setattr__", "register_buffer", "register_parameter")
 
 
 class Given:

@@ -60,7 +60,7 @@ class Happens:
                 written.append(stmt)
             tests += [t for t, _ in event.guards]
             tests += _tests_around(body, stmt)
-        for stmt, event in body.running:
+        for stmt, event in unset.passing.concerning(body, place):
             if event.kind == "store":
                 if _item_of(self.place, event.text):
                     self.gives.add(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from amp_migrate.audit.paths.facts import Facts
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -13,6 +13,9 @@ from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of,
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
+
+SETTING = ("update", "setdefault", "add_scaler", "__setattr__", "register_buffer", "register_parameter")  # of an object
+ANY = "*"
 
 
 class Passing:
@@ -24,6 +27,8 @@ class Passing:
         self._callees: dict[ast.Call, list[Function]] = {}
         self._written: dict[ast.Call, ast.Call] = {}
         self._given: dict[ast.Call, tuple[str, ...]] = {}
+        self._concerning: dict[tuple[Body, str], list[tuple[ast.stmt, Event]]] = {}
+        self._handing: dict[Body, list[tuple[ast.stmt, Event, frozenset[str]]]] = {}
         self._inner: dict[Scope, set[str]] = {}
 
     def callees(self, body: Body, call: ast.Call) -> list[Function]:
@@ -60,6 +65,39 @@ class Passing:
                 for cls in made:
                     if isinstance(cls, Class):
                         yield from self.program._method(cls, call.func.attr)
+
+    def concerning(self, body: Body, place: str) -> Sequence[tuple[ast.stmt, Event]]:
+        """What of that which runs other code in a body, or stores where it is not known, can have to do with a place."""
+        name = root(place)
+        known = self._concerning.get((body, name))
+        if known is None:
+            if body not in self._handing:
+                self._handing[body] = [(s, e, self._names_handed(body, e)) for s, e in body.running]
+            free = body.scope.binder(name)
+            known = self._concerning[body, name] = [
+                (stmt, event)
+                for stmt, event, names in self._handing[body]
+                if name in names or ANY in names or (free is not None and self._may_run(free, event))
+            ]
+        return known
+
+    def _names_handed(self, body: Body, event: Event) -> frozenset[str]:
+        """The names that begin what an event hands on, or stores to; `ANY` where these may be all."""
+        node = event.node
+        if event.kind == "store":
+            return frozenset({root(event.text)})
+        if event.kind == "mention":
+            named = isinstance(node, ast.Name) and self.program.definitions(
+                body.module.scope_of(node), node, guess=False
+            )
+            return frozenset({ANY}) if named else frozenset()
+        assert isinstance(node, ast.Call)
+        if _is_super(node) or (isinstance(node.func, ast.Attribute) and node.func.attr in SETTING):
+            return frozenset({ANY})
+        return frozenset(root(text) for text in (*self._handed(node), *self._handed(self._direct(body, node))))
+
+    def _may_run(self, free: Scope, event: Event) -> bool:
+        return isinstance(event.node, ast.Call) and event.kind == "call" and self._may_reach(free, event.node)
 
     def down(self, body: Body, call: ast.Call, place: str) -> Iterator[tuple[Function, str]]:
         """The functions that a call runs and that can reach a place, each with what they write for it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from amp_migrate.audit.paths.flow import Node
+from amp_migrate.audit.paths.flow import Graph, Node
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
 
@@ -54,6 +54,10 @@ class Body:
         return frozenset([*(p.arg for p in self.function.parameters), *extra])
 
     @cached_property
+    def graph(self) -> Graph:
+        return Graph(self.statements, entered=True)
+
+    @cached_property
     def _known(self) -> dict[ast.stmt, list[Event]]:
         return {}
 
@@ -89,6 +93,13 @@ class Body:
     def about(self, text: str) -> Sequence[tuple[ast.stmt, Event]]:
         """What happens to one place itself."""
         return self._by_text.get(text, ())
+
+    def gives_plainly(self, place: str) -> bool:
+        """Whether one of a module's own statements gives a place a value, whatever comes, and none takes it away."""
+        happens = self.about(place)
+        own = set(self.statements) if self.function is None else set[ast.stmt]()
+        given = any(event.kind == "store" and not event.guards and stmt in own for stmt, event in happens)
+        return given and all(event.kind != "delete" for _, event in happens)
 
     @cached_property
     def _by_text(self) -> dict[str, list[tuple[ast.stmt, Event]]]:

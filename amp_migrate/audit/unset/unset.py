@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from amp_migrate.audit.paths.facts import NOTHING, Facts, learned
 from amp_migrate.audit.paths.flow import Graph, Node, Settings, TooManyPaths, Walk, walk
@@ -22,6 +23,8 @@ from amp_migrate.audit.unset.passing import Passing
 from amp_migrate.audit.unset.places import Body, Event, own_statements, root
 from amp_migrate.audit.values.values import Values
 
+K = TypeVar("K")
+T = TypeVar("T")
 DEPTH = 5  # calls followed into each other
 FEW = 12  # ways into one read that are told apart
 AS_SCRIPT: Facts = frozenset({("__name__ == '__main__'", True)})
@@ -48,6 +51,7 @@ class Unset:
         self.passing = Passing(values)
         self.given = Given(values)
         self._faults: dict[tuple[Body, str, Facts], tuple[list[Fault], bool]] = {}
+        self._sure: dict[tuple[Body, str, Facts], tuple[bool, bool]] = {}
         self._stores: dict[tuple[Body, str], bool] = {}
         self._lacking: dict[tuple[Body, str], Sequence[Facts]] = {}
         self._busy: set[tuple[Body, str]] = set()
@@ -69,13 +73,19 @@ class Unset:
         if key not in self._faults:
             if depth > DEPTH or (body, place) in self._busy:
                 return []
-            outside, self.settings.asked = self.settings.asked, False
             self._busy.add((body, place))
-            found = self._follow(body, place, start, depth)
+            self._noted(self._faults, key, lambda: self._follow(body, place, start, depth))
             self._busy.discard((body, place))
-            self._faults[key] = found, self.settings.asked
+        return self._noted(self._faults, key, list)
+
+    def _noted(self, known: dict[K, tuple[T, bool]], key: K, find: Callable[[], T]) -> T:
+        """An answer that is kept, and with it whether settings had a say in it."""
+        if key not in known:
+            outside, self.settings.asked = self.settings.asked, False
+            found = find()
+            known[key] = found, self.settings.asked
             self.settings.asked = outside
-        found, asked = self._faults[key]
+        found, asked = known[key]
         self.settings.asked |= asked
         return found
 
@@ -88,7 +98,7 @@ class Unset:
         happens = Happens(self, body, place, depth)
         if not happens.matters or happens.plainly_assigned():
             return []
-        graph = Graph(body.statements, entered=True)
+        graph = body.graph
         done: list[Fault] = []
 
         def seeing(node: Node, state: State, facts: Facts) -> Iterable[State]:
@@ -139,7 +149,8 @@ class Unset:
         key = (body, place)
         if key not in self._stores:
             self._stores[key] = False
-            self._stores[key] = any(self._gives(body, place, e, depth) for _, e in body.everything())
+            events = (*body.about(place), *self.passing.concerning(body, place))
+            self._stores[key] = any(self._gives(body, place, e, depth) for _, e in events)
         return self._stores[key]
 
     def _gives(self, body: Body, place: str, event: Event, depth: int) -> bool:
@@ -170,7 +181,7 @@ class Unset:
         if happens.loosely_given():
             return ()
         try:
-            met = _walked(Graph(body.statements, entered=True), NOTHING, happens, happens.step)
+            met = _walked(body.graph, NOTHING, happens, happens.step)
         except TooManyPaths:
             return ()
         if met.blunt:
@@ -267,13 +278,17 @@ class Unset:
 
     def sure(self, body: Body, place: str, start: Facts) -> bool:
         """Whether a place has a value on every path to the end of a body, or that cannot be told."""
+        if body.gives_plainly(place):
+            return True
+        return self._noted(self._sure, (body, place, start), lambda: self._has_at_end(body, place, start))
+
+    def _has_at_end(self, body: Body, place: str, start: Facts) -> bool:
         happens = Happens(self, body, place, 0)
-        graph = Graph(body.statements, entered=True)
         try:
-            met = _walked(graph, start, happens, happens.step)
+            met = _walked(body.graph, start, happens, happens.step)
         except TooManyPaths:
             return True
-        return all(s.has for s in met.at(graph.exit))
+        return all(s.has for s in met.at(body.graph.exit))
 
 
 def _walked(

@@ -374,7 +374,9 @@ class Ordered:
     def reaching(self, frame: Frame, at: ast.AST, name: str, binds: Binds) -> list[ast.AST | None]:
         """The assignments of a name in a body that may be the last one before a node; None: what it was when the body began."""
         body = frame.function.node if frame.function is not None else frame.module.tree
-        graph = self._graphs.setdefault(body, Graph(frame.body))
+        if body not in self._graphs:
+            self._graphs[body] = Graph(frame.body)
+        graph = self._graphs[body]
         stmt = frame.module.statement(at)
         there = [n for n in graph.nodes if n.stmt is stmt and n.kind != "leave"]
         if not there:
