@@ -210,10 +210,11 @@ def _adds(stmt: ast.AugAssign) -> bool:
 
 def _own(stmt: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement that belong to its scope."""
-    yield stmt
-    for child in children(stmt):
-        if not isinstance(child, (*FUNCTION_NODES, ast.ClassDef)):
-            yield from _own(child)
+    waiting = [stmt]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [c for c in reversed(children(node)) if not isinstance(c, (*FUNCTION_NODES, ast.ClassDef))]
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:

@@ -91,9 +91,11 @@ class Scope:
 
     def lookup(self, name: str) -> Scope | None:
         """The scope that binds a name as seen from here."""
-        for scope in self.chain():
-            if name in scope.bindings and name not in scope.outer:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.bindings and name not in scope.outer and (scope is self or not scope.is_class):
                 return scope
+            scope = scope.parent
         return None
 
     @property

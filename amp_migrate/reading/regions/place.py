@@ -194,12 +194,11 @@ class RegionReader:
         early = self._before_initialize(scope, nodes)
         plain = self.folds[module].plain if module in self.folds else set()
         early |= {n for n in nodes if plain and any(a in plain for a in (n.stmt, *module.ancestors(n.stmt)))}
-        native = {n for n in nodes if any(casts_itself(module, a) for a in (n.stmt, *module.ancestors(n.stmt)))}
+        within = {n: [a for a in (n.stmt, *module.ancestors(n.stmt)) if isinstance(a, WITH_NODES)] for n in nodes}
+        native = {n for n, around in within.items() if any(casts_itself(module, a) for a in around)}
         result.native = not hot.isdisjoint(native)
         early |= native
-        switched = {
-            n: with_ for n in nodes for a in (n.stmt, *module.ancestors(n.stmt)) if (with_ := own_switch(module, a))
-        }
+        switched = {n: with_ for n, around in within.items() for a in around if (with_ := own_switch(module, a))}
         result.switched = list({w.call: w for n, w in switched.items() if n in hot - early}.values())
         early |= switched.keys()
         hot -= early

@@ -126,8 +126,8 @@ class Sources:
     def is_value(self, definition: Function | ClassInfo) -> bool:
         """Whether a function or class is given to something, or kept."""
         if definition not in self._values:
-            modules = (m for m in self.project.modules if definition.name in m.text)
-            self._values[definition] = any(definition.node in self.project.once(_handed_on, m) for m in modules)
+            users = self.project.once(_handing_on).get(definition.node, ())
+            self._values[definition] = any(definition.name in m.text for m in users)
         return self._values[definition]
 
     def unused(self, module: Module, node: ast.AST) -> bool:
@@ -145,6 +145,15 @@ class Sources:
 def _defined(project: Project) -> set[str]:
     """The names of all functions and classes."""
     return {scope.name for m in project.modules for scope in m.scopes.values()}
+
+
+def _handing_on(project: Project) -> dict[ast.AST, list[Module]]:
+    """The files that use a function or class of the program other than by calling it."""
+    found: dict[ast.AST, list[Module]] = {}
+    for module in project.modules:
+        for definition in _handed_on(project, module):
+            found.setdefault(definition, []).append(module)
+    return found
 
 
 def _handed_on(project: Project, module: Module) -> set[ast.AST]:
