@@ -42,3 +42,40 @@ def test_each_step_that_a_clip_came_before_has_one(clipped: bool) -> None:
     step = f"scaler.unscale_(optimizer)\n        {clip}\n        scaler.step(optimizer)\n        scaler.update()"
     found = [d.message for d in doubts(before, after.replace("STEP", step)) if d.code == "AMP231"]
     assert found == ([] if clipped else ["on a path that steps, clipping would be left out"])
+
+
+ARMS = """
+import torch
+from project import args, loader, model, optimizers
+
+optimizer = optimizers[0]
+SETUP
+for x in loader:
+    loss = model(x).sum()
+    BACKWARD
+    if args.careful:
+        FIRST
+        STEP
+    elif args.mild:
+        CLIP
+        STEP
+    else:
+        STEP
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("clipped", [True, False])
+def test_a_step_that_is_named_otherwise_has_its_clip_on_each_path(clipped: bool) -> None:
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    before = ARMS.replace("import torch", "import torch\nfrom apex import amp", 1)
+    before = before.replace("SETUP", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")')
+    scaled = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()"
+    before = before.replace("BACKWARD", scaled).replace("FIRST", clip).replace("CLIP", clip)
+    before = before.replace("STEP", "optimizer.step()")
+    after = ARMS.replace("SETUP", 'scaler = torch.amp.GradScaler("cuda")')
+    after = after.replace("BACKWARD", "scaler.scale(loss).backward()\n    scaler.unscale_(optimizers[0])")
+    after = after.replace("FIRST", clip if clipped else "pass").replace("CLIP", clip)
+    after = after.replace("STEP", "scaler.step(optimizers[0])\n        scaler.update()")
+    found = [d.message for d in doubts(before, after) if d.code == "AMP231"]
+    assert found == ([] if clipped else ["on a path that steps, clipping would be left out"])

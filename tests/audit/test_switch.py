@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from amp_migrate.audit import Doubt
 from tests.audit.helpers import doubts, doubts_of, told
 
 BEFORE = """
@@ -59,10 +60,11 @@ def test_a_flag_that_is_a_bool() -> None:
     assert not doubts(*both())
 
 
-def test_a_key_that_nothing_writes() -> None:
+@pytest.mark.parametrize("keys", ["args.state", "args.state.keys()"])
+def test_a_key_that_nothing_writes(keys: str) -> None:
     before, after = both()
     before += '\ntorch.save({"amp": amp.state_dict()}, "x.pt")\n'
-    after = after.replace('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled="amp" in args.state)')
+    after = after.replace('GradScaler("cuda", enabled=args.fp16)', f'GradScaler("cuda", enabled="amp" in {keys})')
     after += '\ntorch.save({"scaler": scaler.state_dict()}, "x.pt")\n'
     assert [v for _, v in told(doubts(before, after), "AMP532")] == ["refuse"]
 
@@ -73,6 +75,17 @@ def test_a_scaler_without_any_region() -> None:
         '    with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n        loss', "    loss"
     )
     assert [v for _, v in told(doubts(before, after), "AMP532")] == ["review"]
+
+
+def test_a_scaler_of_the_programs_own_that_was_without_any_region_before() -> None:
+    _, after = both()
+    after = after.replace(
+        '    with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n        loss', "    loss"
+    )
+    before = after.replace("import torch\n", "import torch\nfrom apex.parallel import DistributedDataParallel\n")
+    before += "\nmodel = DistributedDataParallel(model)\n"
+    after += "\nmodel = torch.nn.parallel.DistributedDataParallel(model)\n"
+    assert not told(doubts(before, after), "AMP532")
 
 
 def test_bce_in_the_region() -> None:
@@ -416,6 +429,15 @@ STEP_AFTER = """with torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED
     scaler.update()"""
 
 
+def nested(outer: str, enabled: str) -> tuple[str, str]:
+    """A program with a region of its own around its training, and what becomes of it."""
+    set_up = 'if args.fp16:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    program = NESTED.replace("OUTER", outer)
+    before = program.replace("IMPORT", "from apex import amp").replace("STEP", STEP_BEFORE).replace("SETUP", set_up)
+    step = STEP_AFTER.replace("ENABLED", enabled)
+    return before, program.replace("IMPORT", "").replace("STEP", step).replace("SETUP", "pass")
+
+
 @pytest.mark.parametrize(
     ("outer", "enabled", "expected"),
     [
@@ -432,13 +454,21 @@ STEP_AFTER = """with torch.autocast("cuda", dtype=torch.float16, enabled=ENABLED
 )
 def test_a_region_within_one_of_the_programs_own(outer: str, enabled: str, expected: bool) -> None:
     """Called from within a region of another switch, it would turn that region off."""
-    set_up = 'if args.fp16:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
-    program = NESTED.replace("OUTER", outer)
-    before = program.replace("IMPORT", "from apex import amp").replace("STEP", STEP_BEFORE).replace("SETUP", set_up)
-    step = STEP_AFTER.replace("ENABLED", enabled)
-    after = program.replace("IMPORT", "").replace("STEP", step).replace("SETUP", "pass")
-    found = [d for d in doubts(before, after) if d.code == "AMP532" and "program's own" in d.message]
+    found = [d for d in doubts(*nested(outer, enabled)) if d.code == "AMP532" and "program's own" in d.message]
     assert bool(found) is expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "remedy"),
+    [
+        ("torch.float16", "Write args.fp16 or torch.is_autocast_enabled('cuda')"),
+        ("torch.bfloat16", "Enter none where that one is on"),
+    ],
+)
+def test_a_region_of_the_programs_own_goes_on_in_the_new_one_where_both_cast_alike(dtype: str, remedy: str) -> None:
+    before, after = nested(f'torch.autocast("cuda", {dtype}, enabled=args.native)', "args.fp16")
+    (doubt,) = [d for d in doubts(before, after) if d.code == "AMP532"]
+    assert doubt.message.endswith(remedy)
 
 
 def test_a_scaler_that_is_on_in_one_of_several_branches_only() -> None:
@@ -500,6 +530,23 @@ BEGUN = """
 BEGINS = 'self.scaler = torch.amp.GradScaler("cuda", enabled=False)'
 
 
+def begun(made: str, above: str, *more: tuple[str, str]) -> list[Doubt]:
+    """What is said of a constructor that makes a disabled scaler below a statement, where its methods make another one."""
+    before, after = BEGUN, BEGUN.replace("    from apex import amp\n", "")
+    for old, new in more:
+        before, after = before.replace(old, new), after.replace(old, new)
+    after = after.replace(above, f"{above}\n            {BEGINS}")
+    after = after.replace(
+        "self.model, self.optimizer = amp.initialize(self.model, self.optimizer)", f"self.scaler = {made}"
+    )
+    region = 'with torch.autocast("cuda", torch.float16):\n                loss = self.model(x).mean()'
+    after = after.replace("loss = self.model(x).mean()", region)
+    after = after.replace("with amp.scale_loss(loss, self.optimizer) as scaled:\n                scaled.backward()",
+                          "self.scaler.scale(loss).backward()")  # fmt: skip
+    after = after.replace("self.optimizer.step()", "self.scaler.step(self.optimizer)\n            self.scaler.update()")
+    return [d for d in doubts(before, after) if "takes its place" in d.message]
+
+
 @pytest.mark.parametrize(
     ("above", "made", "refused"),
     [
@@ -512,15 +559,23 @@ BEGINS = 'self.scaler = torch.amp.GradScaler("cuda", enabled=False)'
 def test_a_disabled_scaler_that_takes_the_place_of_one_that_the_constructor_had_made(
     above: str, made: str, refused: bool
 ) -> None:
-    after = BEGUN.replace("    from apex import amp\n", "")
-    after = after.replace(above, f"{above}\n            {BEGINS}")
-    after = after.replace(
-        "self.model, self.optimizer = amp.initialize(self.model, self.optimizer)", f"self.scaler = {made}"
-    )
-    region = 'with torch.autocast("cuda", torch.float16):\n                loss = self.model(x).mean()'
-    after = after.replace("loss = self.model(x).mean()", region)
-    after = after.replace("with amp.scale_loss(loss, self.optimizer) as scaled:\n                scaled.backward()",
-                          "self.scaler.scale(loss).backward()")  # fmt: skip
-    after = after.replace("self.optimizer.step()", "self.scaler.step(self.optimizer)\n            self.scaler.update()")
-    said = [d for d in doubts(BEGUN, after) if "takes its place" in d.message]
+    said = begun(made, above)
     assert [(d.code, d.verdict) for d in said] == ([("AMP532", "refuse")] if refused else [])
+
+
+def test_a_scaler_that_several_calls_above_made_is_replaced_once() -> None:
+    twice = ('self.name = "a"', "self.set_up()")
+    assert len(begun('torch.amp.GradScaler("cuda")', "self.prepare()", twice)) == 1
+
+
+@pytest.mark.parametrize(("made", "refused"), [('torch.amp.GradScaler("cuda")', True), ("None", False)])
+def test_methods_that_call_each_other_are_looked_into(made: str, refused: bool) -> None:
+    again = (
+        "            self.set_up()\n",
+        "            self.set_up()\n\n        def retry(self):\n            self.prepare()\n",
+    )
+    calls = (
+        "        def set_up(self):\n",
+        "        def set_up(self):\n            if self.stage:\n                self.retry()\n",
+    )
+    assert bool(begun(made, "self.prepare()", again, calls)) is refused

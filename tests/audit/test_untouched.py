@@ -113,7 +113,15 @@ APART = """with torch.autocast("cuda", enabled=False):
 
 
 @pytest.mark.parametrize(
-    ("returned", "gone"), [("bce_loss, x", False), ("bce_loss", True), ("bce_loss, y", True), ("x, bce_loss", True)]
+    ("returned", "gone"),
+    [
+        ("bce_loss, x", False),
+        ("bce_loss.float(), x", False),
+        ("bce_loss.detach(), x", True),
+        ("bce_loss", True),
+        ("bce_loss, y", True),
+        ("x, bce_loss", True),
+    ],
 )
 def test_a_statement_of_which_a_part_is_computed_before_it(returned: str, gone: bool) -> None:
     found = doubts(BEFORE + NET.format(WHOLE), AFTER + NET.format(APART.format(returned)))

@@ -6,6 +6,15 @@ AUDIT = "amp_migrate/audit/"
 RULES = "amp_migrate/rules/"
 VERDICTS = "amp_migrate/verify/verdicts/"
 
+STEPPING = (
+    "tests/audit/test_stepping.py",
+    "tests/audit/test_stepping_beside.py",
+    "tests/audit/test_stepping_objects.py",
+    "tests/audit/test_stepping_native.py",
+    "tests/audit/test_clipped_steps.py",
+    "tests/audit/test_stepping_faults.py",
+)
+
 TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}checks/absent.py": ("tests/audit/test_absent.py", "tests/audit/test_processes.py"),
     f"{AUDIT}checks/assigned.py": (
@@ -15,18 +24,21 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/audit/test_sometimes.py",
     ),
     f"{AUDIT}checks/calls.py": ("tests/audit/test_calls.py", "tests/audit/test_indirect_calls.py"),
+    f"{AUDIT}checks/caught.py": ("tests/audit/test_caught.py",),
+    f"{AUDIT}checks/clipped.py": ("tests/audit/test_clipped.py",),
     f"{AUDIT}checks/ranks.py": ("tests/audit/test_ranks.py",),
     f"{AUDIT}checks/state.py": ("tests/audit/test_state.py",),
-    f"{AUDIT}checks/stepping.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
+    f"{AUDIT}checks/stepping.py": STEPPING,
     f"{AUDIT}checks/switch.py": ("tests/audit/test_switch.py",),
+    f"{AUDIT}checks/unscaled.py": ("tests/audit/test_unscaled.py",),
     f"{AUDIT}checks/untouched.py": ("tests/audit/test_untouched.py",),
     f"{AUDIT}checks/whole.py": (
         "tests/audit/test_whole.py",
         "tests/audit/test_processes.py",
         "tests/audit/test_runs.py",
     ),
-    f"{AUDIT}stepping/machine.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
-    f"{AUDIT}stepping/traces.py": ("tests/audit/test_stepping.py", "tests/audit/test_stepping_faults.py"),
+    f"{AUDIT}stepping/machine.py": STEPPING,
+    f"{AUDIT}stepping/traces.py": STEPPING,
     f"{RULES}scale/clamp.py": ("tests/rules/test_clamp.py",),
     f"{RULES}setup/rebinding.py": (
         "tests/rules/test_rebinding.py",
