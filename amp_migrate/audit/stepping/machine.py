@@ -235,8 +235,8 @@ class Machine:
                 elif held == SCALED and (surely or (self.single and plain == PLAIN)):
                     held = MIXED
             changes[optimizer] = now._replace(held=held, passed="")
-        if scaler is not None:
-            changes |= {o: state.of(o)._replace(beside=True) for o in theirs if o not in changes}
+        # Without a scaler there are none: each of them has changed.
+        changes |= {o: state.of(o)._replace(beside=True) for o in theirs if o not in changes}
         return state.put(changes)
 
     def unscale(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
