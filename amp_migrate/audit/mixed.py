@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.prepared import Prepared, Side
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
@@ -54,13 +55,6 @@ _Way = tuple[SetUp, Chain, bool]  # a way to a set-up; whether only O1 reached w
 
 class Mixed(Prepared):
     """What ran in mixed precision on both sides of one migration."""
-
-    def __init__(self, review: Review) -> None:
-        super().__init__(review)
-        self._ons: dict[tuple[SetUp, Chain, bool], Formula] = {}
-        self._on_near: dict[str, list[Formula]] = {}
-        self._called: dict[tuple[bool, Function], list[Formula]] = {}
-        self._parts: dict[tuple[ast.AST, ast.AST], Chain] = {}
 
     # -- places on both sides ----------------------------------------------------------------------------------------
 
@@ -137,7 +131,7 @@ class Mixed(Prepared):
                         sure = False
                     parts.append((setup, way, only_o1))
                     reached.append((setup, way, only_o1 or other))
-        for setup in self.kept:  # a program beside this one, which stays with Apex
+        for setup in self.staying:  # a program beside this one, which stays with Apex
             if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False
         own = self.own_region(chain)
@@ -182,14 +176,8 @@ class Mixed(Prepared):
             for way in ways:
                 for place, made in enumerate(way.steps):
                     if made.function in begun:
-                        return self._part_of(way, place)
+                        return way.part(place)
         return None
-
-    def _part_of(self, way: Chain, place: int) -> Chain:
-        key = (way.steps[place].node, way.place.node)
-        if key not in self._parts:
-            self._parts[key] = Chain(way.steps[place:])
-        return self._parts[key]
 
     def _to_compare(self, chain: Chain, model: frozenset[Identity]) -> tuple[list[SetUp], bool]:
         """The set-ups whose ways are to be compared with a way, and whether no other one may come before it: of functions that
@@ -221,20 +209,14 @@ class Mixed(Prepared):
         """Whether a model is seen to be made, and not around one that a set-up was given."""
         return bool(model) and all(isinstance(i[0], ast.Call) for i in model) and not model & self.around
 
+    @kept
+    def on_near(self, module: Module) -> list[Formula]:
+        """The conditions under which some way comes to a set-up of the programs that a file is part of."""
+        return [self.on(s, w) for s in self.near_setups(module) for w in self.before.chains.to(s.module, s.call)]
+
+    @kept
     def on(self, setup: SetUp, way: Chain, stops: bool = True) -> Formula:
         """When a way comes to a set-up, and that switches Apex on."""
-        if (setup, way, stops) not in self._ons:
-            self._ons[setup, way, stops] = self._on(setup, way, stops)
-        return self._ons[setup, way, stops]
-
-    def on_near(self, module: Module) -> list[Formula]:
-        """The same for all ways to the set-ups of the programs that a file is part of."""
-        if module.path not in self._on_near:
-            near = self.near_setups(module)
-            self._on_near[module.path] = [self.on(s, w) for s in near for w in self.before.chains.to(s.module, s.call)]
-        return self._on_near[module.path]
-
-    def _on(self, setup: SetUp, way: Chain, stops: bool) -> Formula:
         predicates = self.before.predicates
         parts = [predicates.given(way, loops=False, stops=stops)]
         place = predicates.places(way)[-1]
@@ -345,29 +327,24 @@ class Mixed(Prepared):
             run = step.function
         return disjunction(parts)
 
-    @staticmethod
-    def _standing(side: Side, step: Step) -> Region | None:
-        """The region around a step; of what is handed on it is left by the time that is called."""
-        return None if step.value else side.regions.nearest(step.module, step.node)
-
     def region_around(self, chain: Chain) -> Region | None:
-        """The region that a way of the program after stands in, whether that is on or not."""
-        return next((r for step in reversed(chain.steps) if (r := self._standing(self.after, step)) is not None), None)
+        """The region that a way of the program after stands in, whether that is on or not; what is handed on within one is called
+        once that is left."""
+        regions = (self.after.regions.nearest(s.module, s.node) for s in reversed(chain.steps) if not s.value)
+        return next((r for r in regions if r is not None), None)
 
+    @kept
     def _where_called(self, side: Side, function: Function) -> list[Formula]:
         """The switches of the regions in which a variable is called that may stand for a function."""
-        key = (side is self.after, function)
-        if key not in self._called:
-            self._called[key] = [
-                self._enabled(side, region, side.predicates.anywhere(module.scope_of(call)))
-                for module in side.forwards.modules
-                if "autocast" in module.text
-                for call in module.calls()
-                if (region := side.regions.nearest(module, call)) is not None and not region.off
-                if isinstance(call.func, (ast.Name, ast.Attribute))
-                and any(o.node is function.node for o in side.values.origins(module.scope_of(call), call.func))
-            ]
-        return self._called[key]
+        return [
+            self._enabled(side, region, side.predicates.anywhere(module.scope_of(call)))
+            for module in side.forwards.modules
+            if "autocast" in module.text
+            for call in module.calls()
+            if (region := side.regions.nearest(module, call)) is not None and not region.off
+            if isinstance(call.func, (ast.Name, ast.Attribute))
+            and any(o.node is function.node for o in side.values.origins(module.scope_of(call), call.func))
+        ]
 
     def _enabled(self, side: Side, region: Region, place: Place) -> Formula:
         if region.unseen:
@@ -394,6 +371,13 @@ class Mixed(Prepared):
                     twin = self.after.forwards.at(module, call)
                     found[call] = twin or _as_before(forward, module, call)
         return found
+
+    def in_written_regions(self, module: Module) -> Iterator[tuple[Forward, Region, Function | None]]:
+        """The calls of models in a file after that stand in a region which the migration wrote; with the function around."""
+        for forward in self.after.forwards.of(module) if "autocast" in module.text else ():
+            region = self.after.regions.nearest(module, forward.call)
+            if region is not None and not region.off and self.written(region):
+                yield forward, region, module.function_around(forward.call)
 
     def written(self, region: Region) -> bool:
         """Whether the migration wrote a region: none of the program's own, under a name that torch gives it now."""
@@ -446,9 +430,7 @@ def _as_before(forward: Forward, module: Module, call: ast.Call) -> Forward:
     return Forward(module, call, call.args[0] if forward.method == "data_parallel" else model, forward.method)
 
 
+@kept
 def mixed(review: Review) -> Mixed:
     """The two sides of a review, made once for all checks."""
-    found = review.__dict__.get("_mixed")
-    if not isinstance(found, Mixed):
-        found = review.__dict__["_mixed"] = Mixed(review)
-    return found
+    return Mixed(review)

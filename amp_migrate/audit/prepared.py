@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import conditions
 from amp_migrate.audit.program.module import Module
@@ -42,10 +43,6 @@ class Prepared:
     def __init__(self, review: Review) -> None:
         self.review = review
         self._around: dict[str, list[SetUp]] = {}
-        self._initialized: dict[Module, frozenset[Identity]] = {}
-        self._floats: dict[Module, bool] = {}
-        self._patches: dict[Module, bool] = {}
-        self._asks: dict[Module, bool] = {}
 
     @cached_property
     def near(self) -> list[Module]:
@@ -78,7 +75,7 @@ class Prepared:
         return [s for s in found if not s.off]
 
     @cached_property
-    def kept(self) -> list[SetUp]:
+    def staying(self) -> list[SetUp]:
         """The set-ups that stay."""
         return [s for s in self.all_setups if self._stands(s) and not s.off]
 
@@ -94,16 +91,11 @@ class Prepared:
         found = []
         for path, change in self.review.changes.items():
             module = self.review.before.modules[path]
-            if "half" not in module.words:
-                continue
-            for call in module.calls():
-                func = call.func
-                if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
-                    continue
+            for call, model in module.method_calls("half"):
                 after = change.back.get(module.statement(call))
-                gone = after is None or self.counterpart_in(after, call) is None
-                if gone and not self._cast_back(module, call, func.value):
-                    found.append(SetUp(module, call, ".half", frozenset({"O3"}), True, (func.value,), None))
+                gone = not call.args and (after is None or self.counterpart_in(after, call) is None)
+                if gone and not self._cast_back(module, call, model):
+                    found.append(SetUp(module, call, ".half", frozenset({"O3"}), True, (model,), None))
         return found
 
     def _cast_back(self, module: Module, half: ast.Call, model: ast.expr) -> bool:
@@ -152,7 +144,7 @@ class Prepared:
                     if syntax.text(node.func).rpartition(".")[2] == "deepcopy":
                         continue  # which runs a copy
                     scope = module.scope_of(node)
-                    for arg in [*node.args, *(k.value for k in node.keywords)]:
+                    for arg in [*syntax.given(node)]:
                         if isinstance(arg, (ast.Name, ast.Attribute)):
                             if identities(self.review.values_before, scope, arg) & self.initialized:
                                 found.add(identity)
@@ -165,42 +157,40 @@ class Prepared:
 
     def near_setups(self, module: Module) -> list[SetUp]:
         """Those that are seen."""
-        if module.path not in self._around:
-            before = self.review.before.modules.get(module.path)
-            files = set(self.nearness.files([before])) if before is not None else set()
-            self._around[module.path] = [s for s in self.removed if s.module in files]
-        return self._around[module.path]
+        return self._near(module.path)
 
+    @kept
+    def _near(self, path: str) -> list[SetUp]:
+        before = self.review.before.modules.get(path)
+        files = set(self.nearness.files([before])) if before is not None else set()
+        return [s for s in self.removed if s.module in files]
+
+    @kept
     def initialized_around(self, module: Module) -> frozenset[Identity]:
         """The models that those of the programs of a file were given."""
-        if module not in self._initialized:
-            self._initialized[module] = frozenset().union(*(self.models[s] for s in self.around_of(module)))
-        return self._initialized[module]
+        return frozenset().union(*(self.models[s] for s in self.around_of(module)))
 
+    @kept
     def floats(self, module: Module) -> bool:
         """Whether all initialized models had half weights (O2, O3), in the programs of a file."""
-        if module not in self._floats:
-            found = [s for s in self.around_of(module) if s.models]
-            self._floats[module] = bool(found) and all(s.half_weights for s in found)
-        return self._floats[module]
+        found = [s for s in self.around_of(module) if s.models]
+        return bool(found) and all(s.half_weights for s in found)
 
     def gave_floats(self, module: Module) -> bool:
         """Whether the outputs of all of them came back in float32: network_to_half cast inputs only."""
         return self.floats(module) and all(s.name == INITIALIZE for s in self.around_of(module) if s.models)
 
+    @kept
     def asks(self, module: Module) -> bool:
         """Whether which opt level it is, O1 or one that makes outputs float32, is only known when the program runs."""
-        if module not in self._asks:
-            found = [s for s in self.around_of(module) if s.models and s.name == INITIALIZE]
-            open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
-            self._asks[module] = open_ and self.patches(module) and not self.floats(module)
-        return self._asks[module]
+        found = [s for s in self.around_of(module) if s.models and s.name == INITIALIZE]
+        open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
+        return open_ and self.patches(module) and not self.floats(module)
 
+    @kept
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch (O1) in the programs of a file."""
-        if module not in self._patches:
-            self._patches[module] = any(s.patches for s in self.around_of(module))
-        return self._patches[module]
+        return any(s.patches for s in self.around_of(module))
 
     @cached_property
     def registered(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeVar, cast
 
 from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
@@ -104,6 +105,22 @@ class Review:
         }
         return self._was.changes
 
+    def statement_now(self, module: Module, node: ast.AST) -> tuple[Module, ast.stmt] | None:
+        """Where the statement around a place of the program before stands now; None where it went."""
+        change, stmt = self.changes.get(module.path), module.statement(node)
+        if change is None:
+            return module, stmt
+        now = change.back.get(stmt)
+        return (change.after, now) if now is not None else None
+
+    def statement_before(self, module: Module, node: ast.AST) -> tuple[Module, ast.stmt] | None:
+        """Where the statement around a place of the program after stood before, or that which it took the place of."""
+        change, stmt = self.changes.get(module.path), module.statement(node)
+        if change is None:
+            return module, stmt
+        was = change.was(stmt)
+        return (change.before, was) if was is not None else None
+
     def line(self, module: Module, node: ast.AST) -> int:
         """The line before the migration that a place after it belongs to."""
         change = self.changes.get(module.path)
@@ -147,28 +164,33 @@ def calls_of(program: Program, *names: str) -> Iterator[tuple[Module, ast.Call, 
 
 def calls_in(program: Program, module: Module, names: Iterable[str]) -> list[tuple[ast.Call, str]]:
     """Those of one file, in source order."""
-    index: dict[Module, dict[str, list[ast.Call]]] = program.__dict__.setdefault("_by_full_name", {})
-    if module not in index:
-        index[module] = _by_full_name(program, module)
-    calls = [(call, name) for name in dict.fromkeys(names) for call in index[module].get(name, ())]
+    index = _by_full_name(program, module)
+    calls = [(call, name) for name in dict.fromkeys(names) for call in index.get(name, ())]
     return sorted(calls, key=lambda c: module.call_order[c[0]]) if len(calls) > 1 else calls
+
+
+def names_called(program: Program, module: Module, node: ast.AST) -> set[str]:
+    """The full names of what is called in a node."""
+    names = (program.dotted(module.scope_of(call), call.func) for call in syntax.every(node, ast.Call))
+    return {name for name in names if name is not None}
 
 
 def mentions(program: Program, module: Module, start: str) -> list[tuple[ast.expr, str]]:
     """Where a file names something of Apex's (`apex.`) or of torch's (`torch.`) outside of its imports, by its full name."""
-    index: dict[Module, dict[str, list[tuple[ast.expr, str]]]] = program.__dict__.setdefault("_mentions", {})
-    if module not in index:
-        found = index[module] = {}
-        named = {
-            _whole(module, node) for node in syntax.every(module.tree, ast.Name) if _brought(program, module, node)
-        }
-        named |= {_whole(module, node) for node in module.calls() if _brought(program, module, node)}
-        for node in syntax.walk(module.tree) if named else ():
-            if node in named and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                name = program.dotted(module.scope_of(node), node)
-                if name is not None:
-                    found.setdefault(name[: name.find(".") + 1], []).append((node, name))
-    return index[module].get(start, [])
+    return _mentions(program, module).get(start, [])
+
+
+@kept
+def _mentions(program: Program, module: Module) -> dict[str, list[tuple[ast.expr, str]]]:
+    found: dict[str, list[tuple[ast.expr, str]]] = {}
+    roots = [*syntax.every(module.tree, ast.Name), *module.calls()]
+    named = {_whole(module, node) for node in roots if _brought(program, module, node)}
+    for node in syntax.walk(module.tree) if named else ():
+        if node in named and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            name = program.dotted(module.scope_of(node), node)
+            if name is not None:
+                found.setdefault(name[: name.find(".") + 1], []).append((node, name))
+    return found
 
 
 def _brought(program: Program, module: Module, node: ast.expr) -> bool:
@@ -184,6 +206,7 @@ def _whole(module: Module, node: ast.expr) -> ast.AST:
     return at
 
 
+@kept
 def _by_full_name(program: Program, module: Module) -> dict[str, list[ast.Call]]:
     """The calls of a file by the full name of what is called."""
     found: dict[str, list[ast.Call]] = {}

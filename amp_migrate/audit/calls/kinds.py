@@ -9,7 +9,6 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.unset.given import Given
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
 
 Kinds = frozenset[str]
@@ -164,7 +163,7 @@ class KindsOf:
         if not isinstance(binder.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
         function = self.program.function_of(binder.module, binder.node)
-        default = default_of(function.node, name)
+        default = function.defaults.get(name)
         result: Kinds | None = frozenset()
         for module, call in self.program.callers(function):
             filled = self.program.arguments(function, call)

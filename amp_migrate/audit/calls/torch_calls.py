@@ -64,7 +64,7 @@ class TorchCalls:
                 if change is not None and not change.moved(change.after.statement(call)):
                     if not self._renamed_here(change, call, name):
                         continue
-                if change is None and last_name(shown.func) not in renamed:
+                if change is None and syntax.last(shown.func) not in renamed:
                     continue
                 where = change.after if change is not None else module
                 if (doubt := self._torch_call(where, shown, name, arguments)) is not None:
@@ -112,7 +112,7 @@ class TorchCalls:
         """A method of a scaler, or `super().__init__` of a class with a base in torch."""
         func = call.func
         assert isinstance(func, ast.Attribute)
-        if func.attr == "__init__" and isinstance(func.value, ast.Call) and last_name(func.value.func) == "super":
+        if func.attr == "__init__" and isinstance(func.value, ast.Call) and syntax.last(func.value.func) == "super":
             cls = self.review.after.class_around(scope)
             if cls is None or len(cls.node.bases) != 1:
                 return None
@@ -147,7 +147,7 @@ class TorchCalls:
         if module.path in self.review.changes:
             return self.review.doubt(module, call, "AMP132", name, message)
         for change in self.review.changes.values():
-            for node in change.after.top.bindings.get(last_name(call.func), ()):
+            for node in change.after.top.bindings.get(syntax.last(call.func), ()):
                 if change.changed(node):
                     where = f"{message} ({module.path}:{call.lineno})"
                     return self.review.doubt(change.after, node, "AMP132", name, where)
@@ -251,7 +251,7 @@ class TorchCalls:
     def _still_given(self, change: Change, call: ast.Call) -> set[tuple[str, str]]:
         """The arguments with which what a statement called of Apex's is called of it after the migration, too."""
         new = change.back.get(change.before.statement(call))
-        names = POSITIONS.get(last_name(call.func), {})
+        names = POSITIONS.get(syntax.last(call.func), {})
         found: set[tuple[str, str]] = set()
         for node in own_part(new) if new is not None else ():
             if isinstance(node, ast.Call) and syntax.text(node.func) == syntax.text(call.func):
@@ -263,7 +263,7 @@ class TorchCalls:
     def _clipped(self, limit: str) -> bool:
         """Whether gradients are clipped to a limit where they were not before: what a step did inside stands beside it."""
         return any(
-            last_name(call.func) == "clip_grad_norm_" and change.changed(change.after.statement(call))
+            syntax.last(call.func) == "clip_grad_norm_" and change.changed(change.after.statement(call))
             for change in self.review.changes.values()
             for call in change.after.calls()
             if any(syntax.text(a) == limit for a in call.args[1:2])
@@ -291,10 +291,6 @@ def own_part(stmt: ast.stmt) -> Sequence[ast.AST]:
         found.append(node)
         stack += [c for c in syntax.children(node) if not isinstance(c, ast.stmt)]
     return found
-
-
-def last_name(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
 def _optional(a: ast.arguments | None) -> ast.arguments:

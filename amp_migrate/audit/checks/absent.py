@@ -25,7 +25,6 @@ from amp_migrate.audit.program.syntax import own
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.passing import Passing, constants_given, fits
 from amp_migrate.audit.unset.places import Body
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
@@ -103,7 +102,7 @@ class _Nones:
             filled = self.program.arguments(function, call, bound=bound)
             if filled is None or not fits(function, call, bound):
                 continue
-            value = filled.get(name) or default_of(function.node, name)
+            value = filled.get(name) or function.defaults.get(name)
             if isinstance(value, ast.Constant) and value.value is None:
                 read = self._read(function, name, self._facts(function, filled), 0)
                 if read is not None:
@@ -148,9 +147,7 @@ class _Nones:
             return None
         body = Body(function.module, function)
         for call, known in handed:
-            if not any(
-                isinstance(a, ast.Name) and a.id == name for a in (*call.args, *(k.value for k in call.keywords))
-            ):
+            if not any(isinstance(a, ast.Name) and a.id == name for a in syntax.given(call)):
                 continue
             for callee in self.passing.callees(body, call):
                 bound = self.passing.fills_self(body, call, callee)

@@ -13,9 +13,8 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.formulas import atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.ways.formulas import atoms, conjunction, disjunction, example, flags_told, minimal, negation
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
@@ -25,13 +24,12 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     for change in review.changes.values():
         module = change.after
-        if "autocast" not in module.text or not both.near_setups(module):
+        if not both.near_setups(module):
             continue
         told: set[Function | None] = set()
-        for forward in both.after.forwards.of(module):
-            function = module.function_around(forward.call)
-            region = both.after.regions.nearest(module, forward.call)
-            if function is None or function in told or region is None or not _always(both, region):
+        for forward, region, function in both.in_written_regions(module):
+            always = region.enabled is None or isinstance(region.enabled, ast.Constant)
+            if function is None or function in told or region.unseen or not always:
                 continue
             if last_name(forward.model) not in both.network_names | both.start:
                 continue
@@ -44,12 +42,6 @@ def check(review: Review) -> Iterable[Doubt]:
                     "switch (enabled=)"
                 )
                 yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
-
-
-def _always(both: Mixed, region: Region) -> bool:
-    if region.unseen or not both.written(region):
-        return False
-    return region.enabled is None or (isinstance(region.enabled, ast.Constant) and bool(region.enabled.value))
 
 
 def _without(both: Mixed, module: Module, call: ast.Call) -> str:
@@ -66,8 +58,6 @@ def _without(both: Mixed, module: Module, call: ast.Call) -> str:
         found = example(missed) if ons else None
         if found is None:
             return ""
-        matter = {a: v for a, v in minimal(missed, found).items() if a in atoms(disjunction(ons))}
-        said = [a.lstrip(".") if v else f"not {a.lstrip('.')}" for a, v in sorted(matter.items())]
-        if said:
+        if said := flags_told({a: v for a, v in minimal(missed, found).items() if a in atoms(disjunction(ons))}):
             return " and ".join(said)
     return ""

@@ -18,7 +18,6 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.passes import MOST, Passes, Stale, State, _Call
 from amp_migrate.audit.sites.weights import Place, Value, covers
-from amp_migrate.audit.sites.writers import last
 from amp_migrate.findings import Code
 
 CODES = (
@@ -86,12 +85,12 @@ def _loops(module: Module) -> list[list[ast.stmt]]:
 
 
 def _scales(stmt: ast.With | ast.AsyncWith) -> bool:
-    return any(isinstance(i.context_expr, ast.Call) and last(i.context_expr.func) == SCALING for i in stmt.items)
+    return any(isinstance(i.context_expr, ast.Call) and syntax.last(i.context_expr.func) == SCALING for i in stmt.items)
 
 
 def _any(body: list[ast.stmt], name: str) -> bool:
     """Whether something of a name is called in a block."""
-    return any(last(n.func) == name for s in body for n in syntax.every(s, ast.Call))
+    return any(syntax.last(n.func) == name for s in body for n in syntax.every(s, ast.Call))
 
 
 class Copies(Passes):

@@ -16,12 +16,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import Facts, assigned
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
-from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.unset.fields import never_given, of_another, of_settings
 from amp_migrate.audit.unset.gone import gone
 from amp_migrate.audit.unset.no_longer import no_longer_given
@@ -103,19 +104,19 @@ def _bodies(after: Unset, before: Unset, change: Change) -> Iterator[tuple[Body,
     elsewhere = {re.split(r"[.\[]", t)[-1] for s in (*change.removed, *change.added) for t in assigned(s)}
     for function in change.after.functions:
         old = change.function_before(function)
-        text = _text(change.after, function)
-        if old is None or text != _text(change.before, old) or any(name.strip("']") in text for name in elsewhere):
+        text = _text(function)
+        if old is None or text != _text(old) or any(name.strip("']") in text for name in elsewhere):
             yield after.body(change.after, function), before.body(change.before, old) if old is not None else None
 
 
-def _text(module: Module, function: Function) -> str:
-    return "\n".join(module.lines[function.node.lineno - 1 : function.node.end_lineno])
+def _text(function: Function) -> str:
+    return "\n".join(function.module.lines[function.node.lineno - 1 : function.node.end_lineno])
 
 
 def _reads(change: Change, body: Body) -> dict[str, list[list[str]]]:
     """Where a body read each place before the migration: the conditions of each read."""
     found: dict[str, list[list[str]]] = {}
-    for stmt, event in body.everything():
+    for stmt, event in body.everything:
         if event.kind == "read" and not event.guards:
             found.setdefault(event.text, []).append(conditions(change.before, stmt))
     return found
@@ -138,20 +139,17 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
                     asked.add(event.text)
             elif event.kind == "store":
                 stored.add(event.text)
-    text = _text(change.after, body.function) if body.function is not None else change.after.text
+    text = _text(body.function) if body.function is not None else change.after.text
     stored = {place for place in stored if place == PROCESS_GROUP or _last(place) in text}
     if stored:
-        asked |= {e.text for _, e in body.everything() if e.kind == "read" and e.text in stored}
+        asked |= {e.text for _, e in body.everything if e.kind == "read" and e.text in stored}
     return {place for place in asked if _to_follow(review, body, place)}
 
 
+@kept
 def _removed(change: Change) -> set[str]:
     """The places that statements assigned which went, in whatever function of the file."""
-    known: set[str] | None = change.__dict__.get("_removed_places")
-    if known is None:
-        known = {t for s in change.removed for t in assigned(s) if t not in _read_by(s)}
-        change.__dict__["_removed_places"] = known
-    return known
+    return {t for s in change.removed for t in assigned(s) if t not in _read_by(s)}
 
 
 def _last(place: str) -> str:
@@ -194,26 +192,19 @@ def _to_follow(review: Review, body: Body, place: str) -> bool:
     return _own_class(review, body, name, attribute)
 
 
+@kept
 def _written(review: Review, place: str, name: str) -> bool:
     """Whether an assignment of a place is written anywhere, as text."""
-    known: dict[str, bool] = review.__dict__.setdefault("_written_places", {})
-    if place not in known:
-        known[place] = any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.having(name))
-    return known[place]
+    return any(f"{place} = " in m.text for p in (review.after, review.before) for m in p.having(name))
 
 
 def _own_class(review: Review, body: Body, name: str, attribute: str) -> bool:
     """Whether an attribute is one that a class of the program gives its objects, of which this is one."""
     given = [review.after.is_self(m.scope_of(at), at.value) for m, at, _, _ in review.values_after.fields(attribute)]
     owners = {cls for cls in given if cls is not None}
-    if not owners:
-        return False
-    for origin in review.values_after.origins(body.scope, ast.Name(name, ast.Load())):
-        if isinstance(origin.node, ast.Call) and not origin.path:
-            for made in review.after.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False):
-                if isinstance(made, Class) and not owners.isdisjoint(review.after.family(made)):
-                    return True
-    return False
+    origins = review.values_after.origins(body.scope, ast.Name(name, ast.Load())) if owners else ()
+    made = (cls for origin in origins for cls in review.values_after.made(origin))
+    return any(not owners.isdisjoint(review.after.family(cls)) for cls in made)
 
 
 def _plain(bindings: list[ast.AST], top: ast.AST) -> bool:
@@ -310,11 +301,8 @@ def _loaded_before(review: Review, module: Module, node: ast.AST) -> bool:
     """Whether the function of a read gave Apex a state to load, which Apex takes only once it is set up."""
     change, function = review.changes.get(module.path), module.function_around(node)
     old = change.function_before(function) if change is not None and function is not None else None
-    return old is not None and any(
-        isinstance(n, ast.Call)
-        and review.before.dotted(old.scope, n.func) in ("apex.amp.load_state_dict", "apex.amp.state_dict")
-        for n in syntax.walk(old.node)
-    )
+    called = names_called(review.before, old.module, old.node) if old is not None else set()
+    return not called.isdisjoint(("apex.amp.load_state_dict", "apex.amp.state_dict"))
 
 
 def _when(known: Facts) -> str:
@@ -332,10 +320,10 @@ def _scripts_own(
     old, outside = change.function_before(body.function), before.body(change.before, None)
     if old is None or after.sure(top, name, AS_IMPORT) or not after.sure(top, name, AS_SCRIPT):
         return
-    around = {old, *(c for f in (old,) for c in _callers(before, f))}
-    if any(_reads_scripts_own(before, outside, function) for function in around):
+    around = {old, *(module.function_around(call) for module, call in before.program.callers(old))}
+    if any(f is not None and _reads_scripts_own(before, outside, f) for f in around):
         return
-    node = next(e.node for _, e in body.everything() if e.kind == "read" and e.text == name)
+    node = next(e.node for _, e in body.everything if e.kind == "read" and e.text == name)
     message = (
         f"{name} exists only while this file runs as a script: whoever imports {body.function.name}() from it, or what "
         "calls that, gets a NameError; before, nothing of the script was read"
@@ -364,10 +352,10 @@ def _another_parser(review: Review, change: Change, body: Body, place: str) -> I
         for n in syntax.walk(change.before.tree)
         if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name
     }
-    stored = any(e.kind == "store" and e.text == place for _, e in body.everything())
+    stored = any(e.kind == "store" and e.text == place for _, e in body.everything)
     if not own or not read & own or option in own | read or stored:
         return
-    node = next(e.node for _, e in body.everything() if e.kind == "read" and e.text == place)
+    node = next(e.node for _, e in body.everything if e.kind == "read" and e.text == place)
     message = (
         f"{place} is no option of the command line that this file declares: {body.function.qualname}() gets what that "
         "parses, and stops with an AttributeError"
@@ -375,15 +363,8 @@ def _another_parser(review: Review, change: Change, body: Body, place: str) -> I
     yield review.doubt(change.after, node, "AMP131", place, message)
 
 
-def _callers(unset: Unset, function: Function) -> Iterator[Function]:
-    for module, call in unset.program.callers(function):
-        around = module.function_around(call)
-        if around is not None:
-            yield around
-
-
 def _reads_scripts_own(unset: Unset, top: Body, function: Function) -> bool:
     body = unset.body(function.module, function)
-    names = {e.text for _, e in body.everything() if e.kind == "read" and "." not in e.text and "[" not in e.text}
+    names = {e.text for _, e in body.everything if e.kind == "read" and "." not in e.text and "[" not in e.text}
     free = [n for n in names if body.scope.binder(n) is top.scope]
     return any(not unset.sure(top, n, AS_IMPORT) for n in sorted(free))

@@ -122,10 +122,9 @@ def _kept(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, as
             if not any(n in made for v in values if v is not None for n in syntax.walk(v)):
                 continue
             for cls in program.family(owner):
-                for call in cls.module.calls_named.get(name, ()):
-                    if isinstance(call.func, ast.Attribute) and owner in program.family_up(cls):
-                        if program.is_self(cls.module.scope_of(call), call.func.value) is cls:
-                            yield cls.module, call, all(v in made for v in values)
+                for call, holder in cls.module.method_calls(name) if owner in program.family_up(cls) else ():
+                    if program.is_self(cls.module.scope_of(call), holder) is cls:
+                        yield cls.module, call, all(v in made for v in values)
 
 
 def _chosen(both: Mixed) -> Iterator[tuple[Module, ast.AST]]:

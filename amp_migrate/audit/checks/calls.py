@@ -17,7 +17,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.calls import derived
-from amp_migrate.audit.calls.torch_calls import TorchCalls, last_name, own_part
+from amp_migrate.audit.calls.torch_calls import TorchCalls, own_part
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
@@ -67,7 +67,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 
 def _wraps(program: Program, module: Module, call: ast.Call) -> bool:
-    return last_name(call.func) == "FP16_Optimizer" and (
+    return syntax.last(call.func) == "FP16_Optimizer" and (
         program.dotted(module.scope_of(call), call.func) in FP16_OPTIMIZER
     )
 
@@ -189,9 +189,9 @@ class _Calls:
         if change is None:
             return call
         old = change.was(module.statement(call))
-        name = last_name(call.func)
+        name = syntax.last(call.func)
         found = (
-            [n for n in own_part(old) if isinstance(n, ast.Call) and last_name(n.func) == name]
+            [n for n in own_part(old) if isinstance(n, ast.Call) and syntax.last(n.func) == name]
             if old is not None
             else []
         )
@@ -208,7 +208,7 @@ class _Calls:
             parent = module.parents.get(node)
             if isinstance(parent, (ast.Call, ast.keyword)):
                 call = parent if isinstance(parent, ast.Call) else module.parents.get(parent)
-                if isinstance(call, ast.Call) and last_name(call.func) in (
+                if isinstance(call, ast.Call) and syntax.last(call.func) in (
                     "signature",
                     "isinstance",
                     "print",

@@ -54,12 +54,9 @@ def check(review: Review) -> Iterable[Doubt]:
             continue
         yield from _without_gradients(review, module)
         told: set[ast.stmt] = set()
-        for call in module.calls_named.get("step", ()):
-            func = call.func
-            if not isinstance(func, ast.Attribute) or not call.args or not change.changed(call):
-                continue
-            scaler = syntax.text(func.value)
-            if "scaler" not in scaler.lower():
+        for call, holder in module.method_calls("step"):
+            scaler = syntax.text(holder)
+            if not call.args or not change.changed(call) or "scaler" not in scaler.lower():
                 continue
             survived = _survived(review.after, module, call, f"{scaler}.update", frozenset())
             if survived is not None and survived[1] not in told:
@@ -75,8 +72,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _without_gradients(review: Review, module: Module) -> Iterator[Doubt]:
     """Steps that come next where what a backward raised is caught."""
-    for call in module.calls_named.get("backward", ()):
-        scaled = call.func.value if isinstance(call.func, ast.Attribute) else None
+    for call, scaled in module.method_calls("backward"):
         if not isinstance(scaled, ast.Call) or not isinstance(scaled.func, ast.Attribute):
             continue
         scaler = syntax.text(scaled.func.value)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.checks.half_weights import made_half
 from amp_migrate.audit.checks.ranks import TORCH_DDP, was_apexs
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
@@ -56,7 +57,7 @@ def check(review: Review) -> Iterable[Doubt]:
     for module, call, _ in review.calls_after(*TORCH_DDP):
         if not call.args or not was_apexs(review, module, call) or not _trains(review, module):
             continue
-        halved = _made_half(module, call, call.args[0])
+        halved = _halved(module, call, call.args[0])
         changed = next(_changing(built(review, module, call.args[0]).classes), None) if halved is not None else None
         if changed is not None:
             cls, stmt, part = changed
@@ -70,7 +71,7 @@ def check(review: Review) -> Iterable[Doubt]:
         change = review.changes.get(module.path)
         if change is None or module.statement(call) in change.same or not call.args:
             continue
-        halved = _made_half(module, call, call.args[0])
+        halved = _halved(module, call, call.args[0])
         if halved is not None:
             message = (
                 f"line {review.line(module, halved)} makes {syntax.text(call.args[0])} half: torch's SyncBatchNorm counts in the "
@@ -87,17 +88,11 @@ def _trains(review: Review, module: Module) -> bool:
     return any("backward" in m.text for m in (module, *mixed(review).nearness.imports.get(module, ())))
 
 
-def _made_half(module: Module, near: ast.Call, model: ast.expr) -> ast.Call | None:
+def _halved(module: Module, near: ast.Call, model: ast.expr) -> ast.Call | None:
     """Where, in the function around a call, the model is made half that it is given."""
-    function = module.function_around(near)
-    name = syntax.text(model)
-    for call in (
-        n for n in syntax.walk(function.node if function is not None else module.tree) if isinstance(n, ast.Call)
-    ):
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "half" and not call.args:
-            if syntax.text(call.func.value) == name and module.function_around(call) is function:
-                return call
-    return None
+    function, name = module.function_around(near), syntax.text(model)
+    halved = (call for call, holder in made_half(module) if syntax.text(holder) == name)
+    return next((call for call in halved if module.function_around(call) is function), None)
 
 
 def _changing(classes: Iterable[Class]) -> Iterator[tuple[Class, ast.stmt, str]]:

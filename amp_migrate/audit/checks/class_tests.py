@@ -240,7 +240,7 @@ def _sets_defaults(stmt: ast.stmt) -> bool:
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return False
     func, args = stmt.value.func, stmt.value.args
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    last = syntax.last(func)
     weight = "weight" in syntax.text(stmt)
     if last in ("constant_", "constant", "fill_"):
         value = args[-1].value if args and isinstance(args[-1], ast.Constant) else None

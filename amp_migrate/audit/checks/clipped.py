@@ -165,7 +165,7 @@ class Clipped:
         first = argument(call, "params", 0)
         if is_one and first is None:
             raise Undecided
-        parts = [first] if is_one and first is not None else [*call.args, *(k.value for k in call.keywords)]
+        parts = [first] if is_one and first is not None else [*syntax.given(call)]
         found: set[Made] = set()
         sure = True
         for part in parts:
@@ -198,7 +198,7 @@ class Clipped:
                 call = one.node
                 if not isinstance(call, ast.Call) or one.frame is None or _copies(call):
                     continue
-                for part in (*call.args, *(k.value for k in call.keywords)):
+                for part in syntax.given(call):
                     fresh |= self._networks(one.frame, call, part)[0]
             todo = [m for m in fresh if m not in found]
             found |= fresh
@@ -212,7 +212,7 @@ class Clipped:
                 if isinstance(node, ast.Assign):
                     parts = [(t, [node.value]) for t in node.targets if isinstance(t, (ast.Attribute, ast.Subscript))]
                 elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                    parts = [(node.func, [*node.args, *(k.value for k in node.keywords)])]
+                    parts = [(node.func, [*syntax.given(node)])]
                 else:
                     continue
                 for target, values in parts:
@@ -280,7 +280,7 @@ class _Walked:
                 if self.program.definitions(scope, func, guess=False):
                     yield node
                     continue
-                todo += [*node.args, *(k.value for k in node.keywords)]
+                todo += [*syntax.given(node)]
                 if isinstance(func, ast.Attribute) and self.program.imported(scope, func) is None:
                     todo.append(func.value)
                 elif isinstance(func, ast.Attribute) or func is expr:
@@ -312,7 +312,7 @@ class _Walked:
             self.found.add(made)
             found = self.program.definitions(frame.module.scope_of(node), node.func, guess=False)
             if not any(isinstance(d, (Class, Function)) for d in found) and not _makes_network(node):
-                for part in (*node.args, *(k.value for k in node.keywords)):
+                for part in syntax.given(node):
                     self.follow(frame, node, part, depth + 1)
 
     def _bindings(self, frame: Frame, at: ast.AST, node: ast.expr, depth: int) -> None:
@@ -338,7 +338,7 @@ class _Walked:
 
 
 def _makes_network(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = syntax.last(call.func)
     return name[:1].isupper() or _copies(call)
 
 

@@ -16,7 +16,6 @@ from amp_migrate.audit.checks.without_apex import flags_of
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
-from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import leaves
@@ -45,17 +44,12 @@ def _gone(change: Change, without: list[ast.stmt]) -> Iterator[Doubt]:
         call = old.value if isinstance(old, ast.Expr) else None
         if not isinstance(call, ast.Call):
             continue
-        called, own, new = syntax.text(call.func), _function(change.before, old), change.back.get(old)
+        called, own, new = syntax.text(call.func), change.before.name_around(old), change.back.get(old)
+        same: list[ast.AST] = [new] if new is not None else []
+        same += [c for c in change.after.calls() if syntax.text(c) == syntax.text(call)]
         if called.rpartition(".")[2] in STEP or TELLING.fullmatch(called):
             continue
-        if new is not None and _function(change.after, new) == own:
-            continue
-        if any(syntax.text(c) == syntax.text(call) and _function(change.after, c) == own for c in change.after.calls()):
+        if any(change.after.name_around(s) == own for s in same):
             continue
         message = f"a machine without Apex ran {syntax.text(call)} here, which is more than precision, and nothing runs it now"
         yield Doubt(change.path, old.lineno, "AMP133", called, message, "review")
-
-
-def _function(module: Module, node: ast.AST) -> str | None:
-    around = module.function_around(node)
-    return around.qualname if around is not None else None

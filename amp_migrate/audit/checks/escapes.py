@@ -122,11 +122,10 @@ class _Found:
             usual = any(s.half_weights for s in self.both.around_of(module))
             raises = kind in ("write", "apart") and verdict == "refuse"
             verdict = "refuse" if raises and usual else "review" if raises else "look"
-        function = module.function_around(node)
         review = self.both.review
         where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line
         where = detail if kind in ONCE else where
-        inside = function.qualname if function is not None and kind not in ONCE else ""
+        inside = module.name_around(node) if kind not in ONCE else ""
         apart = kind in RAISING or verdict == "refuse"  # else one .float() serves all that come there
         origin = value.origin if apart else ""
         key = (module.path, inside, kind, origin, where)
@@ -315,13 +314,12 @@ class _Found:
             return False
         for inner, around in itertools.pairwise((node, *module.ancestors(node))):
             if isinstance(around, ast.If) and inner is not around.test:
-                other = around.orelse if inner in around.body else around.body
-                same = (
-                    n
-                    for s in other
-                    for n in syntax.walk(s)
-                    if isinstance(n, ast.Call) and syntax.text(n.func) == syntax.text(node.func)
+                calls = (
+                    c
+                    for s in (around.orelse if inner in around.body else around.body)
+                    for c in syntax.every(s, ast.Call)
                 )
+                same = (c for c in calls if syntax.text(c.func) == syntax.text(node.func))
                 regions = (self.both.after.regions.nearest(module, call) for call in same)
                 if any(region is not None and not region.off for region in regions):
                     return True
@@ -329,18 +327,12 @@ class _Found:
 
     def weights_were_half(self, module: Module, node: ast.AST) -> bool:
         """Whether the model had half weights under Apex (O2, O3, `.half()`), and has float32 ones now."""
-        forward = self.both.running.get(node) if isinstance(node, ast.Call) else None
-        if forward is None:
-            return False
-        return self.both.floats(module)
+        return isinstance(node, ast.Call) and node in self.both.running and self.both.floats(module)
 
     def added(self, module: Module, node: ast.AST) -> bool:
         """Whether the migration wrote this call."""
-        change = self.both.review.changes.get(module.path)
-        if change is None:
-            return False
-        stmt = module.statement(node)
-        if stmt in change.same:
+        change, stmt = self.both.review.changes.get(module.path), module.statement(node)
+        if change is None or stmt in change.same:
             return False
         old = change.rewritten.get(stmt)
         return old is None or syntax.text(node) not in syntax.text(old)

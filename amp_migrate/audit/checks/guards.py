@@ -41,7 +41,7 @@ def check(review: Review) -> Iterable[Doubt]:
         ]
         known = _known(before, change.before, {_key(node) for node in asked}) if asked else {}
         for node in asked:
-            guarded = known.get((_function(change.after, node), syntax.text(node)))
+            guarded = known.get((change.after.name_around(node), syntax.text(node)))
             if not guarded or not all(guarded) or syntax.text(node.value) in given:
                 continue
             if not _guarded(after, change.after, node):
@@ -111,11 +111,6 @@ def _reads(stmt: ast.stmt) -> Iterator[Read]:
             stack += [c for c in syntax.children(node) if not isinstance(c, (ast.stmt, ast.ExceptHandler))]
 
 
-def _function(module: Module, node: ast.AST) -> str:
-    function = module.function_around(node)
-    return function.qualname if function is not None else ""
-
-
 def _known(meant: Meant, module: Module, keys: set[str]) -> dict[tuple[str, str], list[bool]]:
     """The reads of these in the file before, by function and text: whether each stood under a test for it."""
     found: dict[tuple[str, str], list[bool]] = {}
@@ -124,7 +119,7 @@ def _known(meant: Meant, module: Module, keys: set[str]) -> dict[tuple[str, str]
         if _key(node) in keys and isinstance(node.ctx, ast.Load):
             if not _asks(module, node):
                 guarded = _guarded(meant, module, node)
-                found.setdefault((_function(module, node), syntax.text(node)), []).append(guarded)
+                found.setdefault((module.name_around(node), syntax.text(node)), []).append(guarded)
     return found
 
 

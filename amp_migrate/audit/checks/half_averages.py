@@ -120,16 +120,13 @@ def _writes(module: Module) -> Iterator[ast.Attribute]:
 
 def _shadows(both: Mixed, weights: Weights, module: Module) -> Iterator[tuple[ast.Call, str]]:
     """Clones of weights that are kept under a name and averaged there: the first of a file."""
-    for call in module.calls_named.get("clone", ()):
-        if not isinstance(call.func, ast.Attribute):
-            continue
+    for call, value in module.method_calls("clone"):
         stmt = module.statement(call)
         if not isinstance(stmt, ast.Assign):
             continue
         kept = _kept(stmt)
         if kept is None or any(_named(n, kept) for n in syntax.walk(stmt.value)):
             continue
-        value: ast.expr = call.func.value
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):  # `p.detach()`
             value = value.func.value
         held = weights.of(Frame(module.scope_of(call)), value)

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.checks.half_inputs import outside
+from amp_migrate.audit.checks.half_weights import made_half
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.dtypes import HALF_TYPES
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -20,7 +21,6 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.tracers import Traced, traced
 from amp_migrate.audit.ways.chains import may_follow
-from amp_migrate.audit.ways.latest import BLOCKS
 from amp_migrate.findings import Code
 
 CODES = (
@@ -73,14 +73,12 @@ def _runs(both: Mixed, module: Module) -> Iterator[Traced]:
 
 def _halved(module: Module) -> Iterator[tuple[ast.Call, str]]:
     """The calls that make something half, and what is half then: `copy.half()`, `small = deepcopy(model).half()`."""
-    for call in module.calls_named.get("half", ()):
-        if not isinstance(call.func, ast.Attribute) or call.args:
-            continue
+    for call, holder in made_half(module):
         stmt = module.statement(call)
         if isinstance(stmt, ast.Assign) and _last(stmt.value) is call:
             yield from ((call, syntax.text(t)) for t in stmt.targets)
         elif isinstance(stmt, ast.Expr) and stmt.value is call:
-            yield call, syntax.text(call.func.value)
+            yield call, syntax.text(holder)
 
 
 def _last(value: ast.expr) -> ast.expr:
@@ -100,9 +98,7 @@ def _weights(both: Mixed, run: Traced) -> str | None:
         return "half" if syntax.text(_last(run.model)).endswith(".half()") else None
     made = [c for c, m in _halved(module) if m == name and module.function_around(c) is function]
     if any(may_follow(module, c, run.call) for c in made):
-        funcs = [c.func for c in module.calls_named.get("float", ())]
-        back = {syntax.text(f.value) for f in funcs if isinstance(f, ast.Attribute)}
-        return None if name in back else "half"
+        return None if name in {syntax.text(holder) for _, holder in module.method_calls("float")} else "half"
     if any(m == name for _, m in _halved(module)):
         return None
     given = both.after.values.origins(module.scope_of(run.model), run.model)
@@ -129,10 +125,7 @@ def _dtype(both: Mixed, module: Module, expr: ast.expr) -> str | None:
 def _assigned_above(module: Module, name: ast.Name) -> ast.Call | None:
     """The call that a name was given last in the block that it stands in."""
     stmt: ast.stmt | None = None
-    here = module.statement(name)
-    blocks = (getattr(module.parents.get(here), field, None) for field in BLOCKS)
-    block = next((b for b in blocks if isinstance(b, list) and here in b), [])
-    for other in block[: block.index(here)] if block else ():
+    for other in module.beside(module.statement(name))[0]:
         if any(
             isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in syntax.walk(other)
         ):
@@ -151,7 +144,7 @@ def _made(both: Mixed, module: Module, call: ast.Call) -> str | None:
         return None
     if func.attr == "half" and not call.args:
         return "half"
-    types = {both.after.program.dotted(scope, a) for a in (*call.args, *(k.value for k in call.keywords))}
+    types = {both.after.program.dotted(scope, a) for a in syntax.given(call)}
     if func.attr not in KEEPING or types & HALF_TYPES:
         return "half" if types & HALF_TYPES else None
     return _dtype(both, module, func.value)

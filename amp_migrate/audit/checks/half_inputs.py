@@ -43,7 +43,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             if last_name(forward.model) in names or _opens_one(both, forward):
                 continue
-            given = [*forward.call.args, *(k.value for k in forward.call.keywords)]
+            given = [*syntax.given(forward.call)]
             half = next((v for v in given if _is_half(review, module, forward, v, made)), None)
             if half is not None and _outside(both, forward):
                 message = (
@@ -104,11 +104,8 @@ def _halved(both: Mixed) -> set[str]:
     """Names of what is still made half: its weights are, too."""
     found: set[str] = set()
     for module in both.after.modules:
-        if "half" not in module.words:
-            continue
-        for call in module.calls_named.get("half", ()):
-            if isinstance(call.func, ast.Attribute):
-                found.update(_names(call.func.value))
+        for _, holder in module.method_calls("half"):
+            found.update(_names(holder))
     return found & (both.network_names | both.start)
 
 

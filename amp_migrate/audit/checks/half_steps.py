@@ -13,7 +13,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.checks.half_weights import comes_first, copied, made_float_again
+from amp_migrate.audit.checks.half_weights import comes_first, copied, made_float_again, made_half
 from amp_migrate.audit.checks.state import FUSED_ADAM, still_fused
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -45,12 +45,12 @@ MASTERS = re.compile(r"fp16|float16|half|mixed|master", re.IGNORECASE)
 
 def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
-    swapped = [(m, call) for m, call in _swapped(review)]
+    swapped = list(_swapped(review))
     halved = [
-        (module, call, call.func.value)
+        (module, call, model)
         for module in (both.after.modules if swapped else ())
-        for call in module.calls_named.get("half", ())
-        if isinstance(call.func, ast.Attribute) and not call.args and not copied(module, call.func.value)
+        for call, model in made_half(module)
+        if not copied(model)
     ]
     weights = Weights(both.after.forwards)
     for module, call in swapped if halved else ():
@@ -124,7 +124,7 @@ def _wraps(both: Mixed, made_in: Module, made: ast.Call) -> Iterator[tuple[Modul
             last = syntax.text(call.func).rpartition(".")[2]
             if not MASTERS.search(last):
                 continue
-            for given in (*call.args, *(k.value for k in call.keywords)):
+            for given in syntax.given(call):
                 if given is made or any(o.node is made for o in both.review.values_after.of(module, given)):
                     yield module, call
                     break

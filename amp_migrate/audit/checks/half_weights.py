@@ -19,7 +19,6 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
-from amp_migrate.audit.sites.weights import Place as Network
 from amp_migrate.audit.ways.chains import Chain, may_follow
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
 from amp_migrate.audit.ways.predicates import GRAD_SCALER, Place
@@ -56,7 +55,7 @@ def check(review: Review) -> Iterable[Doubt]:
             for c, name in calls_in(review.after, module, GRAD_SCALER)
             if change.changed(c) and not _never(argument(c, "enabled", GRAD_SCALER[name]))
         ]
-        trains = [c for c in module.calls() if isinstance(c.func, ast.Attribute) and c.func.attr == "scale"]
+        trains = [call for call, _ in module.method_calls("scale")]
         if not scalers or not trains:
             continue
         legacy = _legacy(both, change.before)
@@ -84,23 +83,11 @@ def _halved(
 
     `amp.initialize` refused models with half weights, so such a run failed before too: only FP16_Optimizer trained them.
     """
-    if "half" not in module.words:
-        return
-    review = both.review
-    for call in module.calls():
-        func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr != "half" or call.args:
+    for call, model in made_half(module):
+        receiver = syntax.text(model)
+        if not _is_module(module, call, receiver) or not any(_together(both, module, call, s) for s in scalers):
             continue
-        receiver = syntax.text(func.value)
-        if not _is_module(both, module, call, receiver):
-            continue
-        if not any(_together(both, module, call, s) for s in scalers):
-            continue
-        if (
-            copied(module, func.value)
-            or made_float_again(module, call, func.value)
-            or not _trained(both, module, receiver)
-        ):
+        if copied(model) or made_float_again(module, call, model) or not _trained(module, receiver):
             continue
         if not any(_later(both, module, call, t) for t in trains):
             continue
@@ -111,7 +98,7 @@ def _halved(
             f"{receiver} is still made half here, and a GradScaler trains it: unscaling raises "
             '"Attempting to unscale FP16 gradients."; leave the weights in float32, autocast casts what it needs'
         )
-        yield call, review.doubt(module, call, "AMP534", "model.half()", message, verdict, ("AMP118",))
+        yield call, both.review.doubt(module, call, "AMP534", "model.half()", message, verdict, ("AMP118",))
 
 
 def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
@@ -120,11 +107,10 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
     Where FP16_Optimizer trained them in the file that steps: `amp.initialize` refused such models.
     """
     halved = [
-        (module, call, call.func.value)
+        (module, call, model)
         for module in both.after.modules
-        for call in module.calls_named.get("half", ())
-        if isinstance(call.func, ast.Attribute) and not call.args and call not in told
-        if not copied(module, call.func.value)
+        for call, model in made_half(module)
+        if call not in told and not copied(model)
     ]
     if not halved:
         return
@@ -136,7 +122,7 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         stepped = weights.of_optimizer(Frame(where.scope_of(given)), given)
         for module, call, model in halved:
             made = weights.network(Frame(module.scope_of(model)), model)
-            if not _share(made, stepped) or made_float_again(module, call, model):
+            if not any(overlap(a, b) for a in made for b in stepped) or made_float_again(module, call, model):
                 continue
             if _goes_on(both, (module, call), (where, given), scaler):
                 message = (
@@ -148,8 +134,9 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
                 break
 
 
-def _share(one: Iterable[Network], other: Iterable[Network]) -> bool:
-    return any(overlap(a, b) for a in one for b in other)
+def made_half(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls that make something half, and what: `model.half()`."""
+    return ((call, holder) for call, holder in module.method_calls("half") if not call.args)
 
 
 def made_float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
@@ -158,12 +145,11 @@ def made_float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
     no_list = (f"type({name}) != list True", f"type({name}) == list False", f"isinstance({name}, list) False")
     asked = {*conditions(module, module.statement(call)), *no_list}  # a list has no half()
     return any(
-        isinstance(c.func, ast.Attribute)
-        and syntax.text(c.func.value) == syntax.text(model)
+        syntax.text(holder) == name
         and module.function_around(c) is module.function_around(call)
         and call.lineno < c.lineno
         and asked.issuperset(conditions(module, module.statement(c)))
-        for c in module.calls_named.get("float", ())
+        for c, holder in module.method_calls("float")
     )
 
 
@@ -197,28 +183,23 @@ def _later(both: Mixed, module: Module, call: ast.Call, train: ast.Call) -> bool
     return False
 
 
-def _is_module(both: Mixed, module: Module, call: ast.Call, receiver: str) -> bool:
+def _is_module(module: Module, call: ast.Call, receiver: str) -> bool:
     """Whether what is made half is a model and no tensor: its parameters, mode or state are asked for."""
-    for other in module.calls():
-        f = other.func
-        if isinstance(f, ast.Attribute) and f.attr in OF_MODULES and syntax.text(f.value) == receiver:
-            if module.function_around(other) is module.function_around(call):
-                return True
-    return False
+    function = module.function_around(call)
+    asked = (c for name in OF_MODULES for c, holder in module.method_calls(name) if syntax.text(holder) == receiver)
+    return any(module.function_around(c) is function for c in asked)
 
 
-def _trained(both: Mixed, module: Module, receiver: str) -> bool:
+def _trained(module: Module, receiver: str) -> bool:
     """Whether its parameters go to an optimizer, or it is made to train."""
     return any(
-        isinstance(c.func, ast.Attribute)
-        and c.func.attr in ("parameters", "named_parameters", "train")
-        and syntax.text(c.func.value) == receiver
-        and not (c.args and isinstance(c.args[0], ast.Constant) and not c.args[0].value)
-        for c in module.calls()
+        syntax.text(holder) == receiver and not (c.args and isinstance(c.args[0], ast.Constant) and not c.args[0].value)
+        for name in ("parameters", "named_parameters", "train")
+        for c, holder in module.method_calls(name)
     )
 
 
-def copied(module: Module, value: ast.expr) -> bool:
+def copied(value: ast.expr) -> bool:
     """`deepcopy(model).half()`, `model.eval().half()`: a copy for saving, or one that is not trained."""
     return isinstance(value, ast.Call)
 
@@ -231,8 +212,7 @@ def _together(both: Mixed, module: Module, call: ast.Call, scaler: ast.Call) -> 
         return False
     place = Place(module.scope_of(call))
     predicates, chains = both.after.predicates, both.after.chains
-    tests = [*chains.tests(module, call), *chains.tests(module, scaler)]
-    parts = [predicates.of(t, place) if yes else negation(predicates.of(t, place)) for t, yes in tests]
+    parts = [predicates.under([*chains.tests(module, call), *chains.tests(module, scaler)], place)]
     name = both.review.after.dotted(module.scope_of(scaler), scaler.func)
     enabled = argument(scaler, "enabled", GRAD_SCALER.get(name or "", 5))
     if enabled is not None:
@@ -348,10 +328,9 @@ def _half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Fo
 def _scaled_steps(both: Mixed) -> Iterator[tuple[ast.expr, Module, ast.expr]]:
     """The scaler and the optimizer of each `scaler.step(optimizer)`."""
     for module in both.after.modules:
-        for call in module.calls_named.get("step", ()):
-            if isinstance(call.func, ast.Attribute) and call.args:
-                if isinstance(call.args[0], (ast.Name, ast.Attribute)):
-                    yield call.func.value, module, call.args[0]
+        for call, scaler in module.method_calls("step"):
+            if call.args and isinstance(call.args[0], (ast.Name, ast.Attribute)):
+                yield scaler, module, call.args[0]
 
 
 def _asked(both: Mixed, module: Module, scalers: list[ast.Call], legacy: bool) -> Iterator[Doubt]:

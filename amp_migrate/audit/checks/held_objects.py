@@ -17,7 +17,7 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways.chains import Chain, comes_after
-from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, flags_told, minimal, negation
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
@@ -85,7 +85,7 @@ def _stores(review: Review, module: Module, node: ast.Attribute) -> list[Store]:
             return []
         made = program.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False)
         classes += [d for d in made if isinstance(d, Class)]
-        if not made or len(classes) == 0:
+        if not made or not classes:
             return []
     found: list[Store] = []
     for cls in classes:
@@ -138,8 +138,7 @@ def _missed(both: Mixed, module: Module, node: ast.Attribute, stores: list[Store
         missed = conjunction([predicates.given(chain), negation(disjunction(before))])
         found = example(missed)
         if found is not None:
-            told = sorted(a for a in minimal(missed, found) if a in atoms(missed))
-            said = [a.lstrip(".") if found[a] else f"not {a.lstrip('.')}" for a in told]
+            said = flags_told(minimal(missed, found))
             return f" where {' and '.join(said[:3])}" if said else ""
     return None
 

@@ -30,13 +30,9 @@ def check(review: Review) -> Iterable[Doubt]:
         return
     for change in review.changes.values():
         module = change.after
-        if "autocast" not in module.text:
-            continue
         told: set[Function | None] = set()
-        for forward in both.after.forwards.of(module):
-            region = both.after.regions.nearest(module, forward.call)
-            function = module.function_around(forward.call)
-            if region is None or region.enabled is None or function in told or not both.written(region):
+        for forward, region, function in both.in_written_regions(module):
+            if region.enabled is None or function in told:
                 continue
             for field in _fields(review, region.module, region.enabled):
                 doubt = _off(both, module, forward.call, field)
@@ -152,10 +148,9 @@ def _outside(
 ) -> Iterator[tuple[Module, ast.Call, set[ast.Call]]]:
     """The calls of a method on objects of its class that are seen to be made, with where these are made."""
     for module in review.after.having(function.name):
-        for call in module.calls_named.get(function.name, ()):
-            func = call.func
-            if isinstance(func, ast.Attribute) and not review.after.is_self(module.scope_of(call), func.value):
-                made = _objects(review, module, call, func.value)
+        for call, holder in module.method_calls(function.name):
+            if not review.after.is_self(module.scope_of(call), holder):
+                made = _objects(review, module, call, holder)
                 if made and all(_is_of(review, m, c, family) for m, c in made):
                     yield module, call, {c for _, c in made}
 

@@ -64,8 +64,8 @@ def _is_key(module: Module, node: ast.expr) -> bool:
         return any(node is k for k in parent.keys)
     if isinstance(parent, ast.Subscript):
         return parent.slice is node and isinstance(parent.ctx, ast.Store)
-    if isinstance(parent, ast.Call) and any(node is a for a in (*parent.args, *(k.value for k in parent.keywords))):
-        called = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+    if isinstance(parent, ast.Call) and any(node is a for a in syntax.given(parent)):
+        called = syntax.last(parent.func)
         return "register" in called.lower().split("_")
     return False
 

@@ -73,7 +73,7 @@ def _casts(review: Review, module: Module, part: ast.AST) -> Iterator[ast.Call]:
         if call.func.attr in ("half", "float") and not call.args:
             yield call
         elif call.func.attr in ("to", "type"):
-            given = [*call.args, *(k.value for k in call.keywords)]
+            given = [*syntax.given(call)]
             names = {review.after.dotted(module.scope_of(g), g) for g in given}
             if names & (HALF_TYPES | FLOAT_TYPES):
                 yield call

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
@@ -32,7 +32,9 @@ def _gone(review: Review, change: Change) -> Iterable[Doubt]:
     """The scalers that a failing `initialize` left to the program, and that are made no more."""
     before = change.before
     for stmt in statements(before.tree):
-        if not isinstance(stmt, ast.Try) or not _sets_up(review, change, stmt):
+        if not isinstance(stmt, ast.Try) or not any(
+            INITIALIZE in names_called(review.before, before, s) for s in stmt.body
+        ):
             continue
         for made in (s for h in stmt.handlers for s in h.body):
             if not isinstance(made, ast.Assign) or not isinstance(made.value, ast.Call):
@@ -49,21 +51,13 @@ def _gone(review: Review, change: Change) -> Iterable[Doubt]:
                 break
 
 
-def _sets_up(review: Review, change: Change, stmt: ast.Try) -> bool:
-    return any(
-        isinstance(n, ast.Call) and review.before.dotted(change.before.scope_of(n), n.func) == INITIALIZE
-        for s in stmt.body
-        for n in syntax.walk(s)
-    )
-
-
 def _made_anew(change: Change, made: ast.Assign) -> bool:
     """Whether that function still gives the same name a GradScaler: the native side reads it."""
-    function, target = change.before.function_around(made), syntax.text(made.targets[0])
-    for new in statements(change.after.tree):
-        if isinstance(new, ast.Assign) and "GradScaler" in syntax.text(new.value):
-            around = change.after.function_around(new)
-            same = (around.qualname if around else "") == (function.qualname if function else "")
-            if same and any(syntax.text(t) == target for t in new.targets):
-                return True
-    return False
+    function, target = change.before.name_around(made), syntax.text(made.targets[0])
+    return any(
+        isinstance(new, ast.Assign)
+        and "GradScaler" in syntax.text(new.value)
+        and change.after.name_around(new) == function
+        and target in map(syntax.text, new.targets)
+        for new in statements(change.after.tree)
+    )

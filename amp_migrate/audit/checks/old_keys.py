@@ -102,15 +102,10 @@ def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
 def _removed_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
     """The entry taken out of a checkpoint under the old key, in a function that loads the scaler's state from the same one."""
     for module, call in calls_on_scaler(review, "load_state_dict"):
-        around = module.function_around(call)
-        held = {syntax.text(n.value) for a in call.args for n in syntax.walk(a) if isinstance(n, ast.Subscript)}
-        held |= {
-            syntax.text(n.func.value)
-            for a in call.args
-            for n in syntax.walk(a)
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("get", "pop")
-        }
-        for node in syntax.walk(around.node if around is not None else module.tree):
+        held = {syntax.text(n.value) for a in call.args for n in syntax.every(a, ast.Subscript)}
+        funcs = [n.func for a in call.args for n in syntax.every(a, ast.Call)]
+        held |= {syntax.text(f.value) for f in funcs if isinstance(f, ast.Attribute) and f.attr in ("get", "pop")}
+        for node in syntax.walk(module.around(call)):
             key: ast.expr | None = None
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Del):
                 holder, key = node.value, node.slice

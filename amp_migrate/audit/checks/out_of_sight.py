@@ -41,9 +41,7 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
             continue
         for call in module.calls():
             given = [
-                v
-                for v in (*call.args, *(k.value for k in call.keywords))
-                if isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) in names
+                v for v in syntax.given(call) if isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) in names
             ]
             scope = module.scope_of(call)
             name = both.review.after.dotted(scope, call.func) if given else None
@@ -72,7 +70,7 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
     for module in both.near:
         for call in module.calls():
             by_name = [k.value for k in call.keywords if k.arg in MODELS]
-            values = [*call.args, *(k.value for k in call.keywords)]
+            values = [*syntax.given(call)]
             of_torch = last_name(call.func) in OF_TORCH
             if not by_name and not of_torch and not any(last_name(v) in names for v in values):
                 continue

@@ -27,12 +27,10 @@ def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values() if setting else ():
         module = change.after
         told: set[Function] = set()
-        for forward in both.after.forwards.of(module) if "autocast" in module.text else ():
-            function = module.function_around(forward.call)
+        for forward, region, function in both.in_written_regions(module):
             if function is None or function.owner is None or function in told or not evaluates(function.name):
                 continue
-            region = both.after.regions.nearest(module, forward.call)
-            if function.name.startswith("_") or region is None or region.off or not both.written(region):
+            if function.name.startswith("_"):
                 continue
             asked = syntax.text(region.enabled) if region.enabled is not None else "True"
             setter = next((s for c in _family(both, function.owner) for s in setting.get(c, ())), None)

@@ -91,8 +91,7 @@ def _with_lines(doubts: list[Doubt]) -> Doubt:
 
 
 def _told(kind: str, forward: Forward) -> Told:
-    function = forward.module.function_around(forward.call)
-    return kind, forward.module.path, function.qualname if function else "", forward.text
+    return kind, forward.module.path, forward.module.name_around(forward.call), forward.text
 
 
 def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
@@ -142,17 +141,15 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
     """Models in regions that the migration wrote into files of which no program sets Apex up: a demo, a service."""
     for change in both.review.changes.values():
         module = change.after
-        if "autocast" not in module.text or both.near_setups(change.before):
+        if both.near_setups(change.before):
             continue
         if "apex" in change.before.text or "scale_loss" in change.before.text:
             continue  # a part of a program that sets Apex up, by whatever way it comes to it
         told = set()
-        for forward in both.after.forwards.of(module):
-            region = both.after.regions.nearest(module, forward.call)
-            function = module.function_around(forward.call)
-            if region is None or region.off or not both.written(region) or function in told:
+        for forward, region, function in both.in_written_regions(module):
+            if function in told or last_name(forward.model) not in both.network_names | both.start:
                 continue
-            if last_name(forward.model) not in both.network_names | both.start or _off_without(both, region):
+            if _off_without(both, region):
                 continue
             told.add(function)
             if _told("gained", forward) in known:
@@ -261,8 +258,7 @@ def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
     """One doubt for all of them, which names the others."""
 
     def called(forward: Forward) -> str:
-        function = forward.module.function_around(forward.call)
-        return f"{forward.text} in {function.qualname if function else 'this file'}"
+        return f"{forward.text} in {forward.module.name_around(forward.call) or 'this file'}"
 
     ordered = sorted(places, key=lambda p: (p[1][0].path, both.review.line(*p[1])))
     (forward, place), *others = ordered
@@ -330,15 +326,15 @@ def _compared(
         lost = conjunction([given, was.reached, negation(now)])
         gained = conjunction([given, now, negation(was.going)])
         if (found := example(lost)) is not None and comparable(now, was.reached):
-            if both.review.wish.eval == "fp32" and "backward" not in _text_around(forward):
+            if both.review.wish.eval == "fp32" and "backward" not in syntax.text(forward.module.around(forward.call)):
                 continue
             if not certain and now is not False:
                 continue
             if any(step.node in both.running for step in chain.steps[:-1]):
                 continue  # what runs it is told of
             if wrapped is None:
-                after = both.after.forwards.of(chain.place.module)
-                twin = next((f for f in after if f.call is chain.place.node), None)
+                node = chain.place.node
+                twin = both.after.forwards.at(chain.place.module, node) if isinstance(node, ast.Call) else None
                 wrapped = twin is not None and (both.wrapped(twin) is not None or _has_own_region(both, twin))
             if not wrapped:
                 when = _when(both, chain, old, given, was.going_reached, now)
@@ -403,11 +399,6 @@ def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:
     told = ("AMP531",)
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", told)
     return replace(doubt, alike=message.replace(came, "", 1))
-
-
-def _text_around(forward: Forward) -> str:
-    function = forward.module.function_around(forward.call)
-    return syntax.text(function.node) if function is not None else forward.module.text
 
 
 def _doubt(

@@ -83,7 +83,7 @@ def check(review: Review) -> Iterable[Doubt]:
             place = _now(both, module, product)
             if place is None:
                 continue
-            if review.wish.eval == "fp32" and "backward" not in syntax.text(function.node if function else module.tree):
+            if review.wish.eval == "fp32" and "backward" not in syntax.text(module.around(product)):
                 continue
             factors = _factors(place[1])
             on = {tensors.on(place[0].scope_of(f), f) for f in factors}
@@ -125,7 +125,7 @@ def _products(both: Mixed, module: Module) -> Iterator[Product]:
     program = both.before.program
     for call in module.calls():
         func = call.func
-        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        last = syntax.last(func)
         if last not in PRODUCTS and last not in FUNCTIONAL:
             continue
         name = program.dotted(module.scope_of(call), func)
@@ -144,7 +144,7 @@ def _factors(product: ast.expr) -> list[ast.expr]:
         return [product.left, product.right]
     assert isinstance(product, ast.Call)
     func, given = product.func, list(product.args)
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    last = syntax.last(func)
     if isinstance(func, ast.Attribute) and not _is_library(func.value) and last in PRODUCTS:
         given.insert(0, func.value)
     first = FACTORS.get(last, 0)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
 from amp_migrate.audit.sites.setups import argument
@@ -203,10 +203,7 @@ def _runs(review: Review, module: Module, stmt: ast.AST, model: str, depth: int 
 
 def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
     """Whether the class that a statement calls was Apex's: `DDP(model)` whose import changed."""
-    for node in syntax.walk(stmt):
-        if isinstance(node, ast.Call) and review.before.dotted(before.scope_of(node), node.func) in APEX_DDP:
-            return True
-    return False
+    return not names_called(review.before, before, stmt).isdisjoint(APEX_DDP)
 
 
 def _told(review: Review, module: Module) -> str | None:

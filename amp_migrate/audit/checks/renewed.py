@@ -342,7 +342,7 @@ class Walks:
         func = call.func
         if not holder:
             return [""]
-        if any(syntax.text(a) == holder for a in (*call.args, *(k.value for k in call.keywords))):
+        if any(syntax.text(a) == holder for a in syntax.given(call)):
             return [UNKNOWN]
         if not isinstance(func, ast.Attribute) or syntax.text(func.value) != holder:
             return [""]
@@ -425,7 +425,7 @@ def _assigned(stmt: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 
 def _handed(value: ast.expr) -> list[ast.expr]:
     """A value, or what a call is given to keep."""
-    return [*value.args, *(k.value for k in value.keywords)] if isinstance(value, ast.Call) else [value]
+    return [*syntax.given(value)] if isinstance(value, ast.Call) else [value]
 
 
 def _adds(call: ast.Call, optimizer: str) -> bool:

@@ -15,10 +15,19 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
-from amp_migrate.audit.review import Review, calls_in
+from amp_migrate.audit.review import Review, calls_in, names_called
 from amp_migrate.audit.sites.setups import INITIALIZE, SetUp, argument
 from amp_migrate.audit.ways.chains import Chain, Step
-from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation
+from amp_migrate.audit.ways.formulas import (
+    Formula,
+    atoms,
+    conjunction,
+    disjunction,
+    example,
+    flags_told,
+    minimal,
+    negation,
+)
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
@@ -46,15 +55,15 @@ def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.C
     found: dict[Function | None, list[ast.Call]] = {}
     for call, _ in calls_in(review.after, change.after, GRAD_SCALER):
         if not _replaced(change.after, call) and not _was_one(review, change, call):
-            found.setdefault(_before(change.after.function_around(call), change), []).append(call)
+            function = change.after.function_around(call)
+            found.setdefault(function and change.function_before(function), []).append(call)
     return found
 
 
 def _was_one(review: Review, change: Change, call: ast.Call) -> bool:
     """Whether a scaler was made there before: that of a native path beside Apex's."""
     old = change.was(change.after.statement(call))
-    calls = (n for n in syntax.walk(old) if isinstance(n, ast.Call)) if old is not None else ()
-    return any(review.before.dotted(change.before.scope_of(c), c.func) in GRAD_SCALER for c in calls)
+    return old is not None and not names_called(review.before, change.before, old).isdisjoint(GRAD_SCALER)
 
 
 def _replaced(module: Module, call: ast.Call) -> bool:
@@ -79,10 +88,6 @@ def _reads(node: ast.AST, name: str, *, called: bool) -> bool:
         return syntax.text(node) == name
     calls = called and isinstance(node, ast.Call) and "." in name
     return calls or isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom))
-
-
-def _before(function: Function | None, change: Change) -> Function | None:
-    return None if function is None else change.function_before(function)
 
 
 def _scales(setup: SetUp) -> bool:
@@ -117,5 +122,4 @@ def _off(both: Mixed, module: Module, setups: list[SetUp], made: list[ast.Call])
         return ""
     missed = conjunction([before, negation(now)])
     found = example(missed)
-    matter = minimal(missed, found) if found else {}
-    return " and ".join(a.lstrip(".") if v else f"not {a.lstrip('.')}" for a, v in sorted(matter.items()))
+    return " and ".join(flags_told(minimal(missed, found) if found else {}))

@@ -18,7 +18,17 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.ways.formulas import Formula, atoms, conjunction, disjunction, example, minimal, negation, plain
+from amp_migrate.audit.ways.formulas import (
+    Formula,
+    atoms,
+    conjunction,
+    disjunction,
+    example,
+    flags_told,
+    minimal,
+    negation,
+    plain,
+)
 from amp_migrate.audit.ways.predicates import Place
 from amp_migrate.findings import Code
 
@@ -82,29 +92,20 @@ def _stores(review: Review, owner: Class, name: str) -> list[tuple[Module, ast.A
 
 def _when(side: Side, stores: list[tuple[Module, ast.Attribute]]) -> Formula:
     """Under which tests of the constructor a field is assigned."""
-    parts = []
-    for module, target in stores:
-        place = Place(module.scope_of(target))
-        tests = side.chains.tests(module, module.statement(target))
-        parts.append(
-            conjunction(
-                [side.predicates.of(t, place) if came else negation(side.predicates.of(t, place)) for t, came in tests]
-            )
-        )
-    return disjunction(parts)
+    return disjunction(
+        side.predicates.under(side.chains.tests(module, module.statement(target)), Place(module.scope_of(target)))
+        for module, target in stores
+    )
 
 
 def _brought_before(both: Mixed, change: Change, function: Function, owner: Class, when: Formula) -> bool:
     """Whether the function read, before, what the same tests bring."""
     old = change.function_before(function)
-    if old is None:
-        return False
-    read = {n.attr for n in syntax.own_nodes(old.node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
-    for name in sorted(read):
-        stores = _stores(both.review, owner, name)
-        if stores and _when(both.after, stores) == when:
-            return True
-    return False
+    read = syntax.own(old.node, ast.Attribute) if old is not None else ()
+    found = (
+        _stores(both.review, owner, name) for name in sorted({n.attr for n in read if isinstance(n.ctx, ast.Load)})
+    )
+    return any(stores and _when(both.after, stores) == when for stores in found)
 
 
 def _missed(side: Side, module: Module, node: ast.Attribute, when: Formula) -> tuple[str, bool] | None:
@@ -116,8 +117,7 @@ def _missed(side: Side, module: Module, node: ast.Attribute, when: Formula) -> t
         found = example(missed)
         if found is None:
             continue
-        matter = {a: v for a, v in minimal(missed, found).items() if a in atoms(plain(when))}
-        said = [a if v else f"not {a}" for a, v in sorted(matter.items())]
+        said = flags_told({a: v for a, v in minimal(missed, found).items() if a in atoms(plain(when))})
         if said:
             return " and ".join(said[:3]), not chain.open and side.chains.certain(chain)
     return None

@@ -21,7 +21,7 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.audit.review import Review, calls_of, names_called
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import MOST, comes_after
 from amp_migrate.findings import Code
@@ -68,7 +68,7 @@ def _out_of_sight(review: Review) -> Iterator[Doubt]:
             name = review.before.dotted(scope, call.func)
             if name is None or not CHECKPOINTS.search(name.rpartition(".")[2]) or name.startswith("torch."):
                 continue
-            given = [syntax.text(a) for a in (*call.args, *(k.value for k in call.keywords))]
+            given = [syntax.text(a) for a in syntax.given(call)]
             if review.before.callees(module, call) or not any("optim" in g for g in given):
                 continue
             message = (
@@ -110,7 +110,7 @@ def _scaled_by_none(review: Review, module: Module, load: ast.Call) -> bool:
     loads = chains.to(module, load)
     scaling = {call: other for other, call, _ in review.calls_before("apex.amp.scale_loss")}
     for other in (m for m in review.before.modules.values() if "scale_loss" in m.words):
-        scaling |= {call: other for call in other.calls() if getattr(call.func, "attr", "") == "scale_loss"}
+        scaling |= {call: other for call, _ in other.method_calls("scale_loss")}
     for call, other in scaling.items():
         losses = chains.to(other, call)
         if not losses or max(len(losses), len(loads)) >= MOST:
@@ -137,20 +137,16 @@ def calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.C
         if method not in module.text or "scaler" not in module.read.lower():
             continue
         change = review.changes.get(module.path)
-        for call in module.calls():
-            if isinstance(call.func, ast.Attribute) and call.func.attr == method:
-                written = change is not None and module.statement(call) not in change.same
-                if written or "scaler" in syntax.text(call.func.value).lower():
-                    if _is_scaler(review.values_after, module, call.func.value):
-                        yield module, call
+        for call, holder in module.method_calls(method):
+            written = change is not None and module.statement(call) not in change.same
+            if written or "scaler" in syntax.text(holder).lower():
+                if _is_scaler(review.values_after, module, holder):
+                    yield module, call
 
 
 def _is_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:
     made = {values.maker(o) for o in values.of(module, receiver)}
-    if made & set(SCALERS):
-        return True
-    last = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
-    return made <= {None} and "scaler" in last.lower()
+    return bool(made & set(SCALERS)) or (made <= {None} and "scaler" in syntax.last(receiver).lower())
 
 
 def _keys(review: Review) -> Iterator[Doubt]:
@@ -290,11 +286,9 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
         return
     loads = [
         (m, c)
-        for m in review.before.modules.values()
-        if "load_state_dict" in m.text
-        for c in m.calls()
-        if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict" and _of_optimizer(c.func.value)
-        if not _its_own(c, c.func.value)
+        for m in review.before.having("load_state_dict")
+        for c, holder in m.method_calls("load_state_dict")
+        if _of_optimizer(holder) and not _its_own(c, holder)
     ]
     if not loads:
         return
@@ -342,18 +336,11 @@ def _handed_on(review: Review) -> Iterator[tuple[Module, int]]:
 
 def still_fused(review: Review, module: Module, call: ast.Call) -> bool:
     """Whether a call makes Apex's optimizer still: the same words mean another class where an import changed."""
-    change = review.changes[module.path]
-    new, after = change.back.get(module.statement(call)), change.after
-    if new is None:
-        return False
-    return any(
-        isinstance(n, ast.Call) and review.after.dotted(after.scope_of(n), n.func) in FUSED_ADAM
-        for n in syntax.walk(new)
-    )
+    place = review.statement_now(module, call)
+    return place is not None and not names_called(review.after, *place).isdisjoint(FUSED_ADAM)
 
 
 def _of_optimizer(receiver: ast.expr) -> bool:
-    name = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
-    if isinstance(receiver, ast.Subscript):
-        return _of_optimizer(receiver.value)
-    return "opt" in name.lower()
+    while isinstance(receiver, ast.Subscript):
+        receiver = receiver.value
+    return "opt" in syntax.last(receiver).lower()

@@ -291,13 +291,9 @@ def _before_a_tpu_step(place: Place) -> bool:
     is off there."""
     stmt: ast.AST | None = place.module.statement(place.node)
     while isinstance(stmt, (ast.Expr, ast.Assign, ast.If)):
-        parent = place.module.parents.get(stmt)
-        for name in ("body", "orelse"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and stmt in block and stmt is not block[-1]:
-                calls = syntax.every(block[block.index(stmt) + 1], ast.Call)
-                return any(syntax.text(n.func).endswith("optimizer_step") for n in calls)
-        stmt = parent
+        if later := place.module.following(stmt):
+            return any(syntax.text(n.func).endswith("optimizer_step") for n in syntax.every(later[0], ast.Call))
+        stmt = place.module.parents.get(stmt)
     return False
 
 

@@ -243,9 +243,7 @@ def _alone(both: Mixed) -> Iterator[Doubt]:
             enabled = argument(call, "enabled", GRAD_SCALER[name])
             if isinstance(enabled, ast.Constant) and not enabled.value:
                 continue
-            if not any(
-                isinstance(c.func, ast.Attribute) and c.func.attr == "scale" for m in modules for c in m.calls()
-            ):
+            if not any(m.method_calls("scale") for m in modules):
                 continue
             message = (
                 "the loss is scaled, but no forward in sight runs under autocast: the program trains in float32 with a "

@@ -22,7 +22,6 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.setups import INITIALIZE, LEVELS, SetUp, argument, asked_level
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import (
     ATOMS,
@@ -32,7 +31,6 @@ from amp_migrate.audit.ways.formulas import (
     disjunction,
     example,
     minimal,
-    negation,
     plain,
 )
 from amp_migrate.audit.ways.predicates import GRAD_SCALER, Place
@@ -83,8 +81,7 @@ def _joined(review: Review, change: Change) -> Iterator[ast.Call]:
 
 def _locally(side: Side, module: Module, call: ast.Call, place: Place) -> Formula:
     """What a function asks before a call in it."""
-    tests = ((side.predicates.of(test, place), came) for test, came in side.chains.tests(module, call))
-    return conjunction(formula if came else negation(formula) for formula, came in tests)
+    return side.predicates.under(side.chains.tests(module, call), place)
 
 
 def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
@@ -92,7 +89,7 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
     side = both.before
     near = [s for s in both.around_of(module) if s.name == INITIALIZE]
     ways = [(s, way) for s in near for way in side.chains.to(s.module, s.call)]
-    set_up = disjunction([both.on(s, way, stops=False) for s, way in ways])  # no region, nor weights made half by hand
+    set_up = disjunction([both.on(s, way, False) for s, way in ways])  # no region, nor weights made half by hand
     for chain in side.chains.to(module, call):
         on = conjunction([set_up, both.under_apex(chain, both.initialized_around(module)).going])
         runs = plain(conjunction([side.predicates.given(chain), on]))
@@ -201,7 +198,7 @@ def _without_effect(review: Review, change: Change, told: set[Function | None]) 
         if not unread or "scale_loss" not in syntax.text(old.node):
             continue
         for name in sorted(unread):
-            default = default_of(old.node, name)
+            default = old.defaults.get(name)
             if isinstance(default, ast.Constant) and isinstance(default.value, bool) and name in _read(old):
                 message = f"{function.name} reads its parameter {name} no more: it chose whether the loss is scaled"
                 yield review.doubt(change.after, function.node, "AMP532", name, message, "look")

@@ -21,7 +21,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.passes import MOST, Passes, Stale
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.writers import GRADLESS, gradients_off, gradless, last, may_write, writers
+from amp_migrate.audit.sites.writers import GRADLESS, gradients_off, gradless, may_write, writers
 from amp_migrate.findings import Code
 
 FEW = 60  # functions gone through where nothing writes
@@ -111,4 +111,6 @@ def _written(both: Mixed, module: Module) -> Iterator[tuple[Region, list[ast.stm
 
 
 def _calls(nodes: list[ast.AST], names: frozenset[str]) -> bool:
-    return bool(names) and ("forward" in names or any(isinstance(n, ast.Call) and last(n.func) in names for n in nodes))
+    return bool(names) and (
+        "forward" in names or any(isinstance(n, ast.Call) and syntax.last(n.func) in names for n in nodes)
+    )

@@ -18,7 +18,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.setups import setups
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
@@ -82,7 +82,7 @@ def check(review: Review) -> Iterable[Doubt]:
     said = {(d.path, d.line) for d in anew}
     yield from anew
     yield from (d for d in _wrappers(review, keepers) if (d.path, d.line) not in said)
-    if not any(_initialized(review)):
+    if not _initialized(review):
         yield from _registrations(review, keepers)
 
 
@@ -103,15 +103,12 @@ def _without_norms(review: Review) -> Iterator[Doubt]:
         if given is None or _same_call(review, module, call, name):
             continue
         for origin in sorted(review.values_before.of(module, given), key=lambda o: (o.module.path, o.line)):
-            change = review.changes.get(origin.module.path)
-            stmt = origin.module.statement(origin.node)
-            new = stmt if change is None else change.back.get(stmt)
-            program, home = (review.before, origin.module) if change is None else (review.after, change.after)
-            for node in syntax.walk(new) if new is not None else ():
-                if not isinstance(node, ast.Call) or not any(k.arg == "max_grad_norm" for k in node.keywords):
-                    continue
+            home, new = review.statement_now(origin.module, origin.node) or (origin.module, None)
+            program = review.before if home is origin.module else review.after
+            for node in syntax.every(new, ast.Call) if new is not None else ():
                 maker = program.dotted(home.scope_of(node), node.func) or ""
-                if maker.startswith("apex.") and maker.endswith(".FusedAdam"):
+                limits = any(k.arg == "max_grad_norm" for k in node.keywords)
+                if limits and maker.startswith("apex.") and maker.endswith(".FusedAdam"):
                     message = "left with Apex: FusedAdam limits norms that FP16_Optimizer hands to its step, and raises without them"
                     yield Doubt(module.path, call.lineno, "AMP135", "FP16_Optimizer", message)
 
@@ -170,12 +167,9 @@ def _keepers(review: Review) -> Iterator[tuple[Module, ast.Call, list[ast.expr]]
         yield module, call, given
 
 
-def _initialized(review: Review) -> Iterator[object]:
-    """Units that were migrated: an `initialize` that went."""
-    before = sum(1 for _ in review.calls_before("apex.amp.initialize"))
-    after = sum(1 for _ in review.calls_after("apex.amp.initialize"))
-    if after < before:
-        yield before - after
+def _initialized(review: Review) -> bool:
+    """Whether a unit was migrated: an `initialize` that went."""
+    return len(list(review.calls_after("apex.amp.initialize"))) < len(list(review.calls_before("apex.amp.initialize")))
 
 
 def _left_behind(review: Review) -> Iterator[Doubt]:
@@ -228,9 +222,8 @@ def _never_prepared(review: Review) -> set[ast.stmt]:
     found: set[ast.stmt] = set()
     for module, call, nodes in made(review.calls_before("apex.amp.scale_loss")):
         if nodes and nodes.isdisjoint(prepared) and all(isinstance(n, ast.Call) for n in nodes):
-            change, stmt = review.changes.get(module.path), module.statement(call)
-            after = change.back.get(stmt) if change is not None else stmt
-            found |= {after} if after is not None else set()
+            place = review.statement_now(module, call)
+            found |= {place[1]} if place is not None else set()
     return found
 
 
@@ -295,7 +288,8 @@ def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.ex
                 if not isinstance(origin.node, ast.Call) or change is None or (maker or "").startswith("apex."):
                     continue
                 was = change.was(origin.module.statement(origin.node))
-                if was is not None and _apex_call(review, change.before, was):
+                made = names_called(review.before, change.before, was) if was is not None else ()
+                if any(name.startswith("apex.") for name in made):
                     yield review.doubt(
                         origin.module,
                         origin.node,
@@ -304,14 +298,6 @@ def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.ex
                         f"left with Apex: {module.path}:{review.line(module, call)} still hands it to {syntax.text(call.func)}, "
                         "which takes what Apex made",
                     )
-
-
-def _apex_call(review: Review, before: Module, stmt: ast.stmt) -> bool:
-    """Whether a statement (before) makes something of Apex's."""
-    return any(
-        isinstance(n, ast.Call) and (review.before.dotted(before.scope_of(n), n.func) or "").startswith("apex.")
-        for n in syntax.walk(stmt)
-    )
 
 
 def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
@@ -369,25 +355,14 @@ def _same_branch(module: Module, holder: ast.If, one: ast.stmt, other: ast.AST) 
 
 
 def _still_there(review: Review, module: Module, call: ast.Call) -> bool:
-    change = review.changes.get(module.path)
-    if change is None:
-        return True
-    new = change.back.get(module.statement(call))
-    return new is not None and new in change.same
+    place = review.statement_now(module, call)
+    return place is not None and (place[0] is module or place[1] in review.changes[module.path].same)
 
 
 def _same_call(review: Review, module: Module, call: ast.Call, name: str) -> bool:
     """Whether a call of Apex before is a call of Apex after."""
-    change = review.changes.get(module.path)
-    if change is None:
-        return True
-    new = change.back.get(module.statement(call))
-    if new is None:
-        return False
-    return any(
-        isinstance(n, ast.Call) and review.after.dotted(change.after.scope_of(n), n.func) == name
-        for n in syntax.walk(new)
-    )
+    place = review.statement_now(module, call)
+    return place is not None and (place[0] is module or name in names_called(review.after, *place))
 
 
 def _registrations(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:

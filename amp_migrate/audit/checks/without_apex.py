@@ -23,7 +23,6 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.search import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains, leaves
@@ -234,7 +233,7 @@ def _usual(change: Change, stmt: ast.stmt, target: ast.expr) -> bool:
     function = change.before.function_around(stmt)
     if function is None or not isinstance(target, ast.Name):
         return False
-    given = default_of(function.node, target.id)
+    given = function.defaults.get(target.id)
     return isinstance(given, ast.Constant) and given.value is True
 
 
@@ -245,7 +244,7 @@ def _read_still(review: Review, change: Change, target: ast.expr) -> bool:
     for module in modules if name is not None else ():
         for node in syntax.walk(module.tree):
             if isinstance(node, type(target)) and isinstance(getattr(node, "ctx", None), ast.Load):
-                if (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) == name:
+                if (syntax.last(node)) == name:
                     return True
     return False
 
@@ -326,26 +325,16 @@ def _gives(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 def _given_now(change: Change, stmt: ast.Try, target: str) -> ast.expr | None:
     """What the statements that the migration left of a `try` give a name now."""
     for old in syntax.walk(stmt):
-        if isinstance(old, ast.stmt):
-            new = change.back.get(old)
-            if new is not None and new not in change.same:
-                for its_target, value in _gives(new):
-                    if its_target == target:
-                        return value
-            if new is not None and new in change.same and not isinstance(old, (ast.Import, ast.ImportFrom)):
-                if not any(old in syntax.walk(h) for h in stmt.handlers):
-                    for its_target, value in _gives(new):
-                        if its_target == target:
-                            return value
-    function = change.before.function_around(stmt)
-    own = function.qualname if function is not None else ""
-    for new in change.added:
-        around = change.after.function_around(new)
-        if (around.qualname if around is not None else "") == own:
+        new = change.back.get(old) if isinstance(old, ast.stmt) else None
+        if new is None or (new in change.same and isinstance(old, (ast.Import, ast.ImportFrom))):
+            continue
+        if new not in change.same or not any(old in syntax.walk(h) for h in stmt.handlers):
             for its_target, value in _gives(new):
                 if its_target == target:
                     return value
-    return None
+    own = change.before.name_around(stmt)
+    here = (new for new in change.added if change.after.name_around(new) == own)
+    return next((value for new in here for its_target, value in _gives(new) if its_target == target), None)
 
 
 def _compare(review: Review, change: Change, old: ast.stmt, before: ast.expr, after: ast.expr) -> Iterator[Doubt]:

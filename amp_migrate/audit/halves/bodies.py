@@ -24,7 +24,6 @@ from amp_migrate.audit.halves.tensors import (
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.ways.chains import leaves
 
 
@@ -412,7 +411,7 @@ def _whole(expr: ast.expr) -> ast.expr:
 def _plain(function: Function, value: ast.expr) -> bool:
     """Whether a function assigns a number: one that is written there, or a parameter that is one by default."""
     if isinstance(value, ast.Name):
-        value = default_of(function.node, value.id) or value
+        value = function.defaults.get(value.id) or value
     if isinstance(value, ast.BinOp):
         return _plain(function, value.left) and _plain(function, value.right)
     if isinstance(value, (ast.Attribute, ast.Call)):

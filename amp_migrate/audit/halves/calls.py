@@ -242,19 +242,7 @@ class Calls(Operations):
         func = expr.func
         if not isinstance(func, ast.Attribute) or func.attr in PLAIN - BOOKS:
             return []
-        key = (self.module, expr)
-        if key not in self.halves.called:
-            found: list[Function] = []
-            near = self.halves.program.methods_named(func.attr)
-            if near:
-                for origin in in_order(self.halves.values.origins(self.module.scope_of(expr), func.value)):
-                    if isinstance(origin.node, ast.Call) and not origin.path:
-                        there = origin.module.scope_of(origin.node)
-                        for d in self.halves.program.definitions(there, origin.node.func, guess=False):
-                            if isinstance(d, Class):
-                                found += [f for f in self.halves.program._method(d, func.attr) if f not in found]
-            self.halves.called[key] = found
-        return self.halves.called[key]
+        return self.halves.methods(self.module, func) if self.halves.program.methods_named(func.attr) else []
 
     def methods(self, expr: ast.Call) -> list[Function]:
         """The methods that a call of an object may run; where it is not seen how that is made, by what it is called:

@@ -29,6 +29,7 @@ from amp_migrate.audit.halves.tensors import (
     ways,
 )
 from amp_migrate.audit.halves.weights import MAKING, Weights
+from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -57,9 +58,7 @@ class Halves:
         self.names = level_names(both)
         self.asked = any(not s.known and s.models for s in both.removed)  # the opt level is asked for at run time
         self.running = {**self._others(), **both.running}
-        self._kept: dict[tuple[Class | Scope, str], Value] = {}
         self._outputs: dict[tuple[Function, frozenset[tuple[str, str]], frozenset[tuple[str, Value]]], Value] = {}
-        self._inside: dict[Function, bool | None] = {}
         self._active: list[Function] = []
         # What is followed for all that is told of it need not be for less.
         self._results: dict[
@@ -72,8 +71,6 @@ class Halves:
         )
         self.unseen = False  # while networks are followed of which no way from a region is seen
         self.below = False  # while what a forward runs is followed
-        self.called: dict[tuple[Module, ast.Call], list[Function]] = {}
-        self._comes_out: dict[ast.expr, bool | None] = {}  # tests of the opt level
         self._followed = 0
         self._weights = Weights(self.values)
         self._held: dict[tuple[Class, str], Value] = {}
@@ -111,16 +108,20 @@ class Halves:
         """Whether models gave float32 all the same."""
         return self.both.gave_floats(module) or (self.weights and self.both.asks(module))
 
+    @kept
     def at_level(self, test: ast.expr) -> bool | None:
         """How a test of the opt level comes out where the program is followed as at O2, or as at O1."""
-        if test not in self._comes_out:
-            self._comes_out[test] = truth(test, self.names, self._level)
-        return self._comes_out[test]
+        return truth(test, self.names, self._level)
 
     @cached_property
     def _level(self) -> str:
         heavy = self.weights or all(s.half_weights for s in self.both.removed if s.models)
         return "O2" if heavy else "O1"
+
+    @kept
+    def methods(self, module: Module, func: ast.Attribute) -> list[Function]:
+        """The methods that a call of an object runs, where it is seen how that is made."""
+        return self.values.methods(module.scope_of(func), func.value, func.attr)
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
@@ -170,37 +171,34 @@ class Halves:
         self._missed = outer | self._missed
         return value
 
+    @kept_meanwhile(lambda: False)
     def inside(self, function: Function) -> bool | None:
         """Whether a function runs in a region that its callers open; None where some do and some do not."""
-        if function not in self._inside:
-            self._inside[function] = False
-            found: set[bool | None] = set()
-            for module, call in self.program.callers(function):
-                region = self.regions.nearest(module, call)
-                caller = module.function_around(call)
-                if region is not None:
-                    found.add(not region.off)
-                else:
-                    found.add(self.inside(caller) if caller is not None else False)
-            for module, call in self.both.after.forwards.callers(function):
-                region = self.regions.nearest(module, call)
-                found.add(region is not None and not region.off)
-            self._inside[function] = next(iter(found)) if len(found) == 1 else False if not found else None
-        return self._inside[function]
+        found: set[bool | None] = set()
+        for module, call in self.program.callers(function):
+            region = self.regions.nearest(module, call)
+            caller = module.function_around(call)
+            if region is not None:
+                found.add(not region.off)
+            else:
+                found.add(self.inside(caller) if caller is not None else False)
+        for module, call in self.both.after.forwards.callers(function):
+            region = self.regions.nearest(module, call)
+            found.add(region is not None and not region.off)
+        return next(iter(found)) if len(found) == 1 else False if not found else None
 
     # -- what is made elsewhere --------------------------------------------------------------------------------------
 
+    @kept
     def field(self, owner: Class, name: str) -> Value:
         """What an attribute of an object holds: float32 where each tensor that it is given is made so, else not known."""
-        if (owner, name) not in self._kept:
-            family = self.program.family_up(owner)
-            given = [
-                (module, value)
-                for module, target, value, path in self.values.fields(name)
-                if self.program.is_self(module.scope_of(target), target.value) in family and not path
-            ]
-            self._kept[owner, name] = self._made_float(given)
-        return self._kept[owner, name]
+        family = self.program.family_up(owner)
+        given = [
+            (module, value)
+            for module, target, value, path in self.values.fields(name)
+            if self.program.is_self(module.scope_of(target), target.value) in family and not path
+        ]
+        return self._made_float(given)
 
     def hold(self, owner: Class, name: str, value: Value) -> None:
         """Note what a method leaves in an attribute of its object, which other methods read: a metric's `update`."""
@@ -233,14 +231,17 @@ class Halves:
         binder = scope.binder(name)
         if binder is None or binder is scope or binder.function is not None or binder.is_class:
             return UNKNOWN
-        if (binder, name) not in self._kept:
-            given = [
-                (binder.module, None if path else value)
-                for target, value, path in assignments(binder.module)
-                if isinstance(target, ast.Name) and target.id == name and scope.module.scope_of(target) is binder
-            ]
-            self._kept[binder, name] = self._made_float(given)
-        return self._kept[binder, name]
+        return self._of_variable(binder, name)
+
+    @kept
+    def _of_variable(self, binder: Scope, name: str) -> Value:
+        module = binder.module
+        given = [
+            (module, None if path else value)
+            for target, value, path in assignments(module)
+            if isinstance(target, ast.Name) and target.id == name and module.scope_of(target) is binder
+        ]
+        return self._made_float(given)
 
     def _made_float(self, given: list[tuple[Module, ast.expr | None]]) -> Value:
         for module, value in given:

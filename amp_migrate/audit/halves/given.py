@@ -6,10 +6,10 @@ import ast
 from collections.abc import Container, Mapping
 from typing import Final, Literal
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Scope
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.values.passed import default_of
 
 SOMETHING: Final = "something"  # no constant, and not None
 Given = ast.Constant | Literal["something"]
@@ -25,7 +25,7 @@ def given_to(program: Program, function: Function, scope: Scope, call: ast.Call)
     for parameter in function.parameters[function.bound :]:
         if parameter.arg not in asked:
             continue
-        value = filled.get(parameter.arg) or default_of(function.node, parameter.arg)
+        value = filled.get(parameter.arg) or function.defaults.get(parameter.arg)
         if isinstance(value, ast.Constant):
             found[parameter.arg] = value
         elif parameter.arg in filled and value is not None and _is_something(scope, value):
@@ -38,14 +38,11 @@ def told_apart(given: Mapping[str, Given]) -> frozenset[tuple[str, str]]:
     return frozenset((k, v if isinstance(v, str) else repr(v.value)) for k, v in given.items())
 
 
+@kept
 def _tested(function: Function) -> frozenset[str]:
     """The names that tests in a function ask for."""
-    known: frozenset[str] | None = function.__dict__.get("_tested")
-    if known is None:
-        tests = [n.test for n in syntax.walk(function.node) if isinstance(n, (ast.If, ast.IfExp))]
-        known = frozenset(n.id for t in tests for n in syntax.walk(t) if isinstance(n, ast.Name))
-        function.__dict__["_tested"] = known
-    return known
+    tests = [n.test for n in syntax.walk(function.node) if isinstance(n, (ast.If, ast.IfExp))]
+    return frozenset(n.id for t in tests for n in syntax.walk(t) if isinstance(n, ast.Name))
 
 
 def _is_something(scope: Scope, value: ast.expr) -> bool:

@@ -33,13 +33,10 @@ class Weights:
     def _buffer(self, owner: Class, name: str) -> tuple[Module, ast.AST] | None:
         """What a network registers as a buffer: `self.register_buffer("t", torch.zeros(1))`."""
         for cls in self.program.family_up(owner):
-            for call in cls.module.calls() if "register_buffer" in cls.module.words else ():
-                func, given = call.func, call.args
-                if not (isinstance(func, ast.Attribute) and func.attr == "register_buffer" and len(given) > 1):
-                    continue
-                named = isinstance(given[0], ast.Constant) and given[0].value == name
-                if named and self.program.is_self(cls.module.scope_of(call), func.value) is cls:
-                    return cls.module, given[1]
+            for call, holder in cls.module.method_calls("register_buffer"):
+                named = len(call.args) > 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == name
+                if named and self.program.is_self(cls.module.scope_of(call), holder) is cls:
+                    return cls.module, call.args[1]
         return None
 
     def _sized(self, module: Module, node: ast.AST) -> bool:

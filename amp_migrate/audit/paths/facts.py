@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from functools import lru_cache
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.syntax import text
 
@@ -89,7 +90,7 @@ def _implied(test: ast.expr, came_out: bool, facts: Facts) -> Iterable[tuple[str
         open_ = [v for v in test.values if outcome(v, facts) is None]
         if len(open_) == 1:
             yield from _implied(open_[0], came_out, facts)
-    if _is_stable(test):
+    if _stable(test):
         key, positive = _key(test)
         yield key, positive is came_out
 
@@ -109,20 +110,12 @@ _ASKING = frozenset(
 )
 
 
-def _is_stable(test: ast.expr) -> bool:
-    known: bool | None = getattr(test, "_is_stable", None)
-    if known is None:
-        known = _stable(test)
-        test._is_stable = known  # type: ignore[attr-defined]
-    return known
-
-
-@lru_cache(maxsize=4096)
+@kept
 def _stable(test: ast.expr) -> bool:
     """Whether a test comes out the same when it is asked again: it calls nothing but what only asks."""
     for node in syntax.walk(test):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = syntax.last(node.func)
             if name not in _ASKING and not _asks_for_key(node) and not _asks_by_name(name):
                 return False
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.BinOp)):
@@ -158,16 +151,9 @@ def is_there(place: str, facts: Facts) -> bool:
     return False
 
 
+@kept
 def assigned(stmt: ast.stmt) -> set[str]:
     """Names and attributes, as they are written, that a statement (or the head of a compound one) gives a value."""
-    known: set[str] | None = getattr(stmt, "_assigned", None)
-    if known is None:
-        known = _assigned(stmt)
-        stmt._assigned = known  # type: ignore[attr-defined]
-    return known
-
-
-def _assigned(stmt: ast.stmt) -> set[str]:
     heads: list[ast.AST]
     if isinstance(stmt, (ast.For, ast.AsyncFor)):
         heads = [stmt.target]

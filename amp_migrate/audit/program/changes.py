@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 
@@ -257,41 +258,37 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
+@kept
 def conditions(module: Module, stmt: ast.stmt) -> list[str]:
     """The tests that a statement stands under, outermost first, and how they came out."""
-    known: dict[ast.stmt, list[str]] = module.__dict__.setdefault("_conditions", {})
-    if stmt not in known:
-        parent = module.parents.get(stmt)
-        outer = module.statement(parent) if parent is not None and not isinstance(parent, ast.Module) else None
-        if outer is None or isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            known[stmt] = []
-        elif isinstance(outer, (ast.If, ast.While)):
-            known[stmt] = [*conditions(module, outer), f"{syntax.text(outer.test)} {stmt in outer.body}"]
-        elif isinstance(outer, ast.Try):
-            known[stmt] = [*conditions(module, outer), f"try {stmt in outer.body}"]
-        else:
-            known[stmt] = conditions(module, outer)
-    return known[stmt]
+    parent = module.parents.get(stmt)
+    outer = module.statement(parent) if parent is not None and not isinstance(parent, ast.Module) else None
+    if outer is None or isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return []
+    if isinstance(outer, (ast.If, ast.While)):
+        return [*conditions(module, outer), f"{syntax.text(outer.test)} {stmt in outer.body}"]
+    if isinstance(outer, ast.Try):
+        return [*conditions(module, outer), f"try {stmt in outer.body}"]
+    return conditions(module, outer)
 
 
 _INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
+@kept
 def statements(tree: ast.AST) -> list[ast.stmt]:
     """Every statement, in source order."""
-    known: list[ast.stmt] | None = tree.__dict__.get("_statements")
-    if known is None:
-        known = tree._statements = []  # type: ignore[attr-defined]
-        waiting = [tree]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, ast.stmt):
-                if node is not tree:
-                    known.append(node)
-                if not isinstance(node, _BLOCKS):
-                    continue
-            waiting += [child for child in syntax.children(node) if isinstance(child, _INNER)][::-1]
-    return known
+    found: list[ast.stmt] = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            if node is not tree:
+                found.append(node)
+            if not isinstance(node, _BLOCKS):
+                continue
+        waiting += [child for child in syntax.children(node) if isinstance(child, _INNER)][::-1]
+    return found
 
 
 def head(stmt: ast.stmt) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.program import exported, syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
@@ -54,11 +55,6 @@ class Imports:
                 if trees and path in trees:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
-        self._homes: dict[tuple[str, Module], Module | None] = {}
-        self._dotted: dict[tuple[Scope, ast.expr], str | None] = {}
-        self._full_names: dict[Scope, dict[str, str | None]] = {}
-        self._outsides: dict[tuple[str, Module], str | None] = {}
-        self._spelled: dict[str, frozenset[str]] = {}
         self.by_name: dict[str, list[Module]] = {}
         for module in self.modules.values():
             parts = module.name.split(".")
@@ -77,11 +73,10 @@ class Imports:
                 found.setdefault(word, []).append(module)
         return found
 
+    @kept
     def spelled(self, name: str) -> frozenset[str]:
         """A name, and the others that files give to what is called so: what those write that import it from them."""
-        if name not in self._spelled:
-            self._spelled[name] = frozenset((name,)).union(*(m.aliases.get(name, ()) for m in self.having(name)))
-        return self._spelled[name]
+        return frozenset((name,)).union(*(m.aliases.get(name, ()) for m in self.having(name)))
 
     def using(self, names: Iterable[str]) -> list[Module]:
         """The files that may use something with one of these full names, whatever file they have it from."""
@@ -89,15 +84,10 @@ class Imports:
         found = {m for word in words for m in self.having(word)}
         return [m for m in self.modules.values() if m in found]
 
+    @kept_meanwhile(lambda: None)
     def module_named(self, dotted: str, seen_from: Module) -> Module | None:
         """The file that an absolute import means: the one nearest to the file that imports."""
-        key = (dotted, seen_from)
-        if key not in self._homes:
-            self._homes[key] = None  # what it is while it is being found out
-            self._homes[key] = (
-                self._home(dotted, seen_from) or self._renamed(dotted, seen_from) or self._from_above(dotted, seen_from)
-            )
-        return self._homes[key]
+        return self._home(dotted, seen_from) or self._renamed(dotted, seen_from) or self._from_above(dotted, seen_from)
 
     def _from_above(self, dotted: str, seen_from: Module) -> Module | None:
         """A file that is named by way of the folder around the project: `import checkout.utils`."""
@@ -138,15 +128,13 @@ class Imports:
             beside = [m for name in above for m in found if m.name == f"{name}.{dotted}"]
         return (beside or exact or sorted(found, key=lambda m: (len(m.name), m.path)))[0]
 
+    @kept
     def dotted(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full external name of an expression (`torch.nn.functional.softmax`), through whatever files of the program
         hand it on. What the program has itself is called as in `imported`."""
-        key = (scope, expr)
-        if key not in self._dotted:
-            name = self.imported(scope, expr)
-            outside = name is None or name.startswith(_OUTSIDE)
-            self._dotted[key] = name if name is None or outside else self._outside(name, scope.module) or name
-        return self._dotted[key]
+        name = self.imported(scope, expr)
+        outside = name is None or name.startswith(_OUTSIDE)
+        return name if name is None or outside else self._outside(name, scope.module) or name
 
     def imported(self, scope: Scope, expr: ast.expr) -> str | None:
         """The full name of an expression as the imports of its own file give it, which may lead to another file; else None."""
@@ -178,17 +166,13 @@ class Imports:
             return name.partition(".")[0]
         return name if self.imported(scope, call.func) == "importlib.import_module" else None
 
+    @kept_meanwhile(lambda: None)  # `a = b.c; b = a.d` ends
     def _named_in_full(self, scope: Scope, name: str) -> str | None:
-        names = self._full_names.setdefault(scope, {})
-        if name not in names:
-            names[name] = None  # what it is while it is being found out: `a = b.c; b = a.d` ends
-            found = scope.binder(name) or scope.module.top
-            nodes = found.bindings.get(name)
-            if found is not scope:
-                names[name] = self._named_in_full(found, name)
-            else:
-                names[name] = self._given(found, name, nodes) if nodes else self._star(scope.module, name)
-        return names[name]
+        found = scope.binder(name) or scope.module.top
+        if found is not scope:
+            return self._named_in_full(found, name)
+        nodes = found.bindings.get(name)
+        return self._given(found, name, nodes) if nodes else self._star(scope.module, name)
 
     def _given(self, scope: Scope, name: str, nodes: Sequence[ast.AST]) -> str | None:
         """The full name that one of these statements gives a name by an import, or by an alias where all are such."""
@@ -242,17 +226,11 @@ class Imports:
         further = (self.module_named(self._base(home, node), home) for node in home.stars)
         return any(self._brings(other, name, seen) for other in further if other is not None)
 
+    @kept_meanwhile(lambda: None)  # files that import a name from one another
     def _outside(self, name: str, module: Module) -> str | None:
         """What a full name, seen from a file, is outside of the program; None: it is something of the program's own."""
         if name.partition(".")[0] in EXTERNAL:
             return name
-        key = (name, module)
-        if key not in self._outsides:
-            self._outsides[key] = None  # files that import a name from one another
-            self._outsides[key] = self._handed_on(name, module)
-        return self._outsides[key]
-
-    def _handed_on(self, name: str, module: Module) -> str | None:
         if self.module_named(name, module) is not None:
             return None
         found = self._found(name, module)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.spelled import Spelled, renamed
 
@@ -17,6 +18,7 @@ _DEF = re.compile(r"def[ \t\f\\\r\n]+(\w+)")
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 Scoped = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+BLOCKS = ("body", "orelse", "finalbody")
 CLASS_TESTS = ("isinstance", "issubclass")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -71,6 +73,14 @@ class Function:
         """Named parameters in order, keyword-only ones last; without `*args` and `**kwargs`."""
         a = self.node.args
         return [*a.posonlyargs, *a.args, *a.kwonlyargs]
+
+    @cached_property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The defaults of those parameters that have one."""
+        a = self.node.args
+        positional = zip(reversed([*a.posonlyargs, *a.args]), reversed(a.defaults), strict=False)
+        named = zip(a.kwonlyargs, a.kw_defaults, strict=True)
+        return {arg.arg: value for arg, value in (*positional, *named) if value is not None}
 
     @cached_property
     def bound(self) -> bool:
@@ -227,14 +237,29 @@ class Module:
             scope = scope.parent
         return None
 
-    def following(self, stmt: ast.stmt) -> list[ast.stmt]:
-        """The statements after one in its own block."""
-        holder = self.parents[stmt]
-        for name in ("body", "orelse", "finalbody"):
+    def around(self, node: ast.AST) -> ast.Module | Def:
+        """The function in whose body a node stands, as it is written; the file, where it stands in none."""
+        function = self.function_around(node)
+        return function.node if function is not None else self.tree
+
+    def name_around(self, node: ast.AST) -> str:
+        """What the function around a node is called; "" where there is none."""
+        function = self.function_around(node)
+        return function.qualname if function is not None else ""
+
+    def beside(self, stmt: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """The statements before and after one in its own block; none, where it stands in no such block."""
+        holder = self.parents.get(stmt)
+        for name in BLOCKS:
             block = getattr(holder, name, None)
             if isinstance(block, list) and stmt in block:
-                return block[block.index(stmt) + 1 :]
-        return []
+                at = block.index(stmt)
+                return block[:at], block[at + 1 :]
+        return [], []
+
+    def following(self, stmt: ast.AST) -> list[ast.stmt]:
+        """The statements after one in its own block."""
+        return self.beside(stmt)[1]
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement a node belongs to (itself, if it is one)."""
@@ -286,8 +311,14 @@ class Module:
         found: dict[str, list[ast.Call]] = {}
         for call in self.calls():
             func = call.func
-            found.setdefault(func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", ""), []).append(call)
+            found.setdefault(syntax.last(func), []).append(call)
         return found
+
+    @kept
+    def method_calls(self, name: str) -> list[tuple[ast.Call, ast.expr]]:
+        """The calls of methods of a name, each with what it is called on. Without that word a file is not parsed for it."""
+        named = self.calls_named.get(name, ()) if name in self.words else ()
+        return [(call, call.func.value) for call in named if isinstance(call.func, ast.Attribute)]
 
     @cached_property
     def loads(self) -> dict[str, list[ast.Name | ast.Attribute]]:

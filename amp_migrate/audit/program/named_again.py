@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import BLOCKS, Scope
 
-BLOCKS = ("body", "orelse", "finalbody")
 
-
+@kept
 def is_made_again(scope: Scope, name: str) -> bool:
     """Whether a name that a scope binds is somewhere given what calling it makes."""
-    known: dict[str, bool] = scope.__dict__.setdefault("_made_again", {})
-    if name not in known:
-        known[name] = any(_makes(node, name) for node in scope.bindings.get(name, ()))
-    return known[name]
+    return any(_makes(node, name) for node in scope.bindings.get(name, ()))
 
 
 def made_by_then(found: Scope, expr: ast.Name) -> bool:
@@ -24,21 +22,17 @@ def made_by_then(found: Scope, expr: ast.Name) -> bool:
         return False
     at: ast.AST = module.statement(expr)
     while (holder := module.parents.get(at)) is not None:
-        for field in BLOCKS:
-            block = getattr(holder, field, None)
-            if isinstance(block, list) and at in block:
-                made = _last(module, block[: block.index(at)], name)
-                if made is not None:
-                    return made
+        if (made := _last(module.beside(at)[0], name)) is not None:
+            return made
         if holder is found.node:
             return False
         if isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):  # which runs later
-            return bool(_last(module, getattr(found.node, "body", []), name))
+            return bool(_last(getattr(found.node, "body", []), name))
         at = holder
     return False
 
 
-def _last(module: Module, block: list[ast.stmt], name: str) -> bool | None:
+def _last(block: list[ast.stmt], name: str) -> bool | None:
     """Whether the last statement of a block that binds a name gives it what calling it makes; None: no statement does."""
     for stmt in reversed(block):
         if isinstance(stmt, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in stmt.targets):
@@ -47,7 +41,7 @@ def _last(module: Module, block: list[ast.stmt], name: str) -> bool | None:
             if not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(stmt.value)):
                 return _constructs(stmt.value)
         elif isinstance(stmt, (ast.If, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While, ast.Try)):
-            found = [_last(module, getattr(stmt, field, []), name) for field in BLOCKS]
+            found = [_last(getattr(stmt, field, []), name) for field in BLOCKS]
             if any(f is not None for f in found):
                 return all(f is not False for f in found)
     return None
@@ -65,6 +59,4 @@ def _makes(node: ast.AST, name: str) -> bool:
 
 def _constructs(value: ast.expr) -> bool:
     """Whether a value is written as an object that is made: `Net(config)`."""
-    called = value.func if isinstance(value, ast.Call) else None
-    last = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return last[:1].isupper()
+    return isinstance(value, ast.Call) and syntax.last(value.func)[:1].isupper()

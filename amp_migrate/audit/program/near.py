@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.by_name import MOST, loading, of_any_package, packaged
 from amp_migrate.audit.program.module import Module
 
@@ -33,24 +34,20 @@ class Loaded:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._imports: dict[Module, set[Module]] = {}
-        self._of: dict[Module, frozenset[Module] | None] = {}
 
+    @kept
     def of(self, start: Module) -> frozenset[Module] | None:
         """The files that are loaded; None where a program loads more than imports name."""
-        if start not in self._of:
-            found = _closure([start], self._imported)
-            named = all(BY_NAME.isdisjoint(m.words) for m in found)
-            self._of[start] = frozenset(found) if named else None
-        return self._of[start]
+        found = _closure([start], self._imported)
+        named = all(BY_NAME.isdisjoint(m.words) for m in found)
+        return frozenset(found) if named else None
 
+    @kept
     def _imported(self, module: Module) -> set[Module]:
-        if module not in self._imports:
-            found = _imported(self.program, module)
-            folders = {str(folder) for m in (module, *found) for folder in PurePosixPath(m.path).parents}
-            packages = (self.program.modules.get(str(PurePosixPath(f, "__init__.py"))) for f in folders)
-            self._imports[module] = found | {m for m in packages if m is not None}
-        return self._imports[module]
+        found = _imported(self.program, module)
+        folders = {str(folder) for m in (module, *found) for folder in PurePosixPath(m.path).parents}
+        packages = (self.program.modules.get(str(PurePosixPath(f, "__init__.py"))) for f in folders)
+        return found | {m for m in packages if m is not None}
 
 
 class Near:
@@ -109,12 +106,10 @@ class Near:
         return _closure(start, lambda m: self.importers.get(m, set()))
 
 
+@kept
 def near_in(program: Program) -> Near:
-    """Which file imports which in a program: found out once."""
-    known: Near | None = program.__dict__.get("_near")
-    if known is None:
-        known = program.__dict__["_near"] = Near(program)
-    return known
+    """Which file imports which in a program."""
+    return Near(program)
 
 
 def _closure(start: Iterable[Module], edges: Callable[[Module], set[Module]]) -> set[Module]:
@@ -141,11 +136,9 @@ def _imported(program: Program, module: Module) -> set[Module]:
     return found - {module}
 
 
+@kept
 def _written(module: Module) -> list[str]:
-    """The dotted names that a file may import, as the project calls them; kept, for most files stay as they are."""
-    known: list[str] | None = module.__dict__.get("_imported_names")
-    if known is not None:
-        return known
+    """The dotted names that a file may import, as the project calls them."""
     found: dict[str, None] = {}
     package = module.name.split(".")
     if not module.path.endswith("__init__.py"):
@@ -159,7 +152,6 @@ def _written(module: Module) -> list[str]:
             inner = [n.split()[0] for n in names.strip("() \n\r").split(",") if n.split()]
             dotted = [home, *(f"{home}.{n}" for n in inner)]
         found |= dict.fromkeys(dotted)
-    module.__dict__["_imported_names"] = list(found)
     return list(found)
 
 

@@ -7,9 +7,10 @@ Names are resolved by Python's scoping rules and imports, nothing else. What can
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.imports import Imports
 from amp_migrate.audit.program.loaded import ByName
@@ -32,18 +33,8 @@ class Program(Imports):
         super().__init__(texts, known, trees, above)
         self._definitions: dict[tuple[Scope, ast.expr, bool], Sequence[Function | Class]] = {}
         self._asking = False
-        self._known: dict[tuple[Scope, str, bool], list[Function | Class]] = {}
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
-        self._bases: dict[Class, list[Class]] = {}
         self._external_bases: dict[Class, list[str]] = {}
-        self._subclasses: dict[Class, list[Class]] = {}
-        self._families: dict[Class, list[Class]] = {}
-        self._below: dict[Class, list[Class]] = {}
-        self._methods_named: dict[str, list[Function]] = {}
-        self._callees: dict[ast.Call, list[Function]] = {}
-        self._called: dict[tuple[Module, str | None], dict[Function, list[ast.Call]]] = {}
-        self._calls_by_name: dict[str, dict[Function, list[tuple[Module, list[ast.Call]]]]] = {}
-        self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
 
     def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> Sequence[Function | Class]:
         """The project's functions or classes that an expression may be; empty where none is known.
@@ -102,25 +93,15 @@ class Program(Imports):
 
     def _named(self, scope: Scope, name: str) -> list[Function | Class]:
         found = scope.binder(name)
-        if found is None:
-            return self._starred(scope.module, name)
-        key = (found, name, scope is not found)
-        if key not in self._known:
-            self._known[key] = []  # what a name is while it is being found out: `a = b.c; b = a.d` ends
-            self._known[key] = self._bound(found, name, within=scope is not found)
-        return self._known[key]
+        return self._starred(scope.module, name) if found is None else self._bound(found, name, scope is not found)
 
+    @kept_meanwhile(list)
     def _starred(self, module: Module, name: str) -> list[Function | Class]:
         """What a name is that only `from x import *` can have brought."""
-        key = (module.top, name, False)
-        if key not in self._known:
-            self._known[key] = []
-            self._known[key] = [
-                d for n in module.stars for d in self._global(module, f"{self._base(module, n)}.{name}")
-            ]
-        return self._known[key]
+        return [d for n in module.stars for d in self._global(module, f"{self._base(module, n)}.{name}")]
 
-    def _bound(self, found: Scope, name: str, *, within: bool) -> list[Function | Class]:
+    @kept_meanwhile(list)  # `a = b.c; b = a.d` ends
+    def _bound(self, found: Scope, name: str, within: bool) -> list[Function | Class]:
         """`within`: for functions in the scope, which run when all of it has: a later definition took the place of others."""
         result: list[Function | Class] = []
         nodes = found.bindings[name]
@@ -204,32 +185,28 @@ class Program(Imports):
             return []
         return [owner, *self.below(owner)]
 
+    @kept_meanwhile(list)  # `class B(A.Config)` asks for A's bases
     def bases(self, cls: Class) -> list[Class]:
         """Direct bases that are classes of the program."""
-        if cls not in self._bases:
-            self._bases[cls] = []  # what they are while it is being found out: `class B(A.Config)` asks for A's bases
-            outer, self._asking = self._asking, True
-            outside = cls.scope.parent or cls.scope
-            found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]
-            self._asking = outer
-            self._bases[cls] = [d for d in found if isinstance(d, Class) and d is not cls]
-        return self._bases[cls]
+        outer, self._asking = self._asking, True
+        outside = cls.scope.parent or cls.scope
+        found = [d for b in cls.node.bases for d in self.definitions(outside, b, guess=False)]
+        self._asking = outer
+        return [d for d in found if isinstance(d, Class) and d is not cls]
 
+    @kept
     def subclasses(self, cls: Class) -> list[Class]:
         """Classes of the program that name this one as a base."""
-        if cls not in self._subclasses:
-            near = self.having(cls.name)
-            self._subclasses[cls] = [c for m in near for c in m.classes if c is not cls and cls in self.bases(c)]
-        return self._subclasses[cls]
+        near = self.having(cls.name)
+        return [c for m in near for c in m.classes if c is not cls and cls in self.bases(c)]
 
+    @kept
     def family(self, cls: Class) -> list[Class]:
         """The class, its bases and its subclasses in the program, all the way: an instance may be any of the last."""
-        if cls not in self._families:
-            up, down = self.family_up(cls), [cls]
-            for c in down:
-                down += [s for s in self.subclasses(c) if s not in down]
-            self._families[cls] = [*up, *(d for d in down if d not in up)]
-        return self._families[cls]
+        up, down = self.family_up(cls), [cls]
+        for c in down:
+            down += [s for s in self.subclasses(c) if s not in down]
+        return [*up, *(d for d in down if d not in up)]
 
     def external_bases(self, cls: Class) -> list[str]:
         """Full names of the bases (of it and of its bases) that are not of the program; unresolved ones as written."""
@@ -277,82 +254,76 @@ class Program(Imports):
             found += [f for f in sub.methods.get(name, []) if f not in found]
         return found
 
+    @kept
     def below(self, cls: Class) -> list[Class]:
         """Those of a class's family that have it as a base."""
-        if cls not in self._below:
-            self._below[cls] = [s for s in self.family(cls) if s is not cls and cls in self.family_up(s)]
-        return self._below[cls]
+        return [s for s in self.family(cls) if s is not cls and cls in self.family_up(s)]
 
     @cached_property
     def functions(self) -> list[Function]:
         return [f for m in self.modules.values() for f in m.functions]
 
+    @kept
     def methods_named(self, name: str) -> list[Function]:
         """The methods of a name, of whatever class."""
-        if name not in self._methods_named:
-            near = [m for m in self.having(name) if name in m.defined]
-            self._methods_named[name] = [f for m in near for f in m.functions if f.name == name and f.owner is not None]
-        return self._methods_named[name]
+        near = [m for m in self.having(name) if name in m.defined]
+        return [f for m in near for f in m.functions if f.name == name and f.owner is not None]
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
+    @kept
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project's functions that a call may run; a class gives its `__init__`, an unknown object nothing."""
-        found = self._callees.get(call)
-        if found is None:
-            found = self._callees[call] = []
-            for d in self.definitions(module.scope_of(call), call.func):
-                found += [d] if isinstance(d, Function) else self._method(d, "__init__")
-        return found
+        return self.run_by(self.definitions(module.scope_of(call), call.func))
 
+    def run_by(self, called: Iterable[Function | Class]) -> list[Function]:
+        """What runs where one of these is called."""
+        return [f for d in called for f in ([d] if isinstance(d, Function) else self._method(d, "__init__"))]
+
+    @kept
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
         """Every call in the program that may run a function: by whatever name in the files that have one of its own, for
         those import it by name, or as an attribute of one of its own names."""
-        if function not in self._callers:
-            found: dict[Module, list[list[ast.Call]]] = {}
-            for module, calls in self._running(function.name).get(function, ()):
-                found.setdefault(module, []).append(calls)
-            if function.name == "__init__" and function.owner is not None:
-                names = dict.fromkeys(c.name for c in self.family(function.owner))
-                near = dict.fromkeys(m for name in names for m in self.having(name))
-                for module in near:
-                    asked = [n for n in names if n in module.calls_named]
-                    kinds = asked if function.name in module.words else [None, *asked]
-                    lists = [c for kind in kinds if (c := self._called_as(module, kind).get(function))]
-                    if lists:
-                        found.setdefault(module, []).extend(lists)
-            order = [m for m in self.modules.values() if m in found] if len(found) > 1 else found
-            self._callers[function] = [(m, call) for m in order for call in _in_order(m, found[m])]
-        return self._callers[function]
+        found: dict[Module, list[list[ast.Call]]] = {}
+        for module, calls in self._running(function.name).get(function, ()):
+            found.setdefault(module, []).append(calls)
+        if function.name == "__init__" and function.owner is not None:
+            names = dict.fromkeys(c.name for c in self.family(function.owner))
+            near = dict.fromkeys(m for name in names for m in self.having(name))
+            for module in near:
+                asked = [n for n in names if n in module.calls_named]
+                kinds = asked if function.name in module.words else [None, *asked]
+                lists = [c for kind in kinds if (c := self._called_as(module, kind).get(function))]
+                if lists:
+                    found.setdefault(module, []).extend(lists)
+        order = [m for m in self.modules.values() if m in found] if len(found) > 1 else found
+        return [(m, call) for m in order for call in _in_order(m, found[m])]
 
+    @kept
     def _running(self, name: str) -> dict[Function, list[tuple[Module, list[ast.Call]]]]:
         """The calls of functions of a name in the files that have it."""
-        if name not in self._calls_by_name:
-            found: dict[Function, list[tuple[Module, list[ast.Call]]]] = {}
-            for module in self.having(name):
-                for kind in (None, name) if name in module.calls_named else (None,):
-                    for function, calls in self._called_as(module, kind).items():
-                        if function.name == name:
-                            found.setdefault(function, []).append((module, calls))
-            self._calls_by_name[name] = found
-        return self._calls_by_name[name]
+        found: dict[Function, list[tuple[Module, list[ast.Call]]]] = {}
+        for module in self.having(name):
+            for kind in (None, name) if name in module.calls_named else (None,):
+                for function, calls in self._called_as(module, kind).items():
+                    if function.name == name:
+                        found.setdefault(function, []).append((module, calls))
+        return found
 
+    @kept
     def _called_as(self, module: Module, name: str | None) -> dict[Function, list[ast.Call]]:
         """What the calls of a file run, function by function: those of attributes of a name; None: of plain names, and of
         attributes that have any of the names which imports give to something."""
-        key = (module, name)
-        if key not in self._called:
-            called: dict[Function, list[ast.Call]] = {}
-            if name is None:
-                calls = [c for c in module.calls() if isinstance(c.func, ast.Name) or self._is_renamed(c.func)]
-            else:
-                named = module.calls_named[name] if name not in self._renaming else []
-                calls = [c for c in named if isinstance(c.func, ast.Attribute)]
-            for call in calls:
-                for callee in self.callees(module, call):
-                    called.setdefault(callee, []).append(call)
-            self._called[key] = called
-        return self._called[key]
+        called: dict[Function, list[ast.Call]] = {}
+        if name is None:
+            calls = [c for c in module.calls() if isinstance(c.func, ast.Name) or self._is_renamed(c.func)]
+        else:
+            named = module.calls_named[name] if name not in self._renaming else []
+            calls = [c for c in named if isinstance(c.func, ast.Attribute)]
+        for call in calls:
+            for callee in self.callees(module, call):
+                called.setdefault(callee, []).append(call)
+        return called
 
     def _is_renamed(self, func: ast.expr) -> bool:
         return isinstance(func, ast.Attribute) and func.attr in self._renaming

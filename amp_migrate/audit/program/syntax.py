@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
-_KEPT = tuple(
-    "_children _statements _line _below _every _text _own_nodes _own_every _given _calls _assigned_fields _one_by_one".split()
-)
+_KEPT = ("kept answers", *"_children _line _below _every _text _own_nodes _own_every _calls _one_by_one".split())
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
 _DOTTED = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Subscript})
@@ -185,6 +183,16 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
             stack += (n.__dict__.get("_children") or children(n))[::-1]
     node._own_nodes = found  # type: ignore[attr-defined]
     return found
+
+
+def given(call: ast.Call) -> tuple[ast.expr, ...]:
+    """What a call is given, by position and by name."""
+    return (*call.args, *(k.value for k in call.keywords))
+
+
+def last(func: ast.expr) -> str:
+    """The last name of what is called; "" where it has none."""
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
 def calls_in_order(expr: ast.AST) -> tuple[ast.Call, ...]:

@@ -6,27 +6,18 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Module
 
 Path = tuple["int | str | None", ...]  # which item of a tuple, list or dict is meant; None: any
-
-
-_ASSIGNING = (
-    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr),
-    *(ast.For, ast.AsyncFor, ast.comprehension, ast.With, ast.AsyncWith),
-)
 
 
 def targets(node: ast.AST) -> list[tuple[ast.expr, ast.expr | None, Path]]:
     """The targets that one node assigns, each with the value it is taken from and the item of it."""
     if isinstance(node, ast.Assign):
         return [(t, node.value, ()) for t in node.targets]
-    if isinstance(node, ast.AnnAssign):
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
         return [(node.target, node.value, ())] if node.value is not None else []
-    if isinstance(node, ast.AugAssign):
-        return [(node.target, node.value, ())]
-    if isinstance(node, ast.NamedExpr):
-        return [(node.target, node.value, ())]
     if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
         return _loop_targets(node.target, node.iter)
     if isinstance(node, (ast.With, ast.AsyncWith)):
@@ -63,14 +54,17 @@ def single(target: ast.expr) -> list[tuple[ast.expr, Path]]:
 
 def given_to(node: ast.AST, name: str) -> Sequence[tuple[ast.expr, Path]]:
     """The values that a node gives a name, with the item of each."""
-    known: dict[str, list[tuple[ast.expr, Path]]] | None = node.__dict__.get("_given")
-    if known is None:
-        known = node._given = {}  # type: ignore[attr-defined]
-        for target, value, item in targets(node):
-            for found, inner in single(target):
-                if isinstance(found, ast.Name) and value is not None:
-                    known.setdefault(found.id, []).append((value, (*item, *inner)))
-    return known.get(name, ())
+    return _given(node).get(name, ())
+
+
+@kept
+def _given(node: ast.AST) -> dict[str, list[tuple[ast.expr, Path]]]:
+    given: dict[str, list[tuple[ast.expr, Path]]] = {}
+    for target, value, item in targets(node):
+        for found, inner in single(target):
+            if isinstance(found, ast.Name) and value is not None:
+                given.setdefault(found.id, []).append((value, (*item, *inner)))
+    return given
 
 
 class Put(NamedTuple):
@@ -91,22 +85,19 @@ class Put(NamedTuple):
         return (*self.item, *((last if isinstance(last, str) else None,) if self.spread else ()), *path[size:])
 
 
+@kept
 def put_later(module: Module) -> dict[str, list[Put]]:
     """What a module puts into containers, by the last name of the container."""
-    known: dict[str, list[Put]] | None = module.__dict__.get("_put")
-    if known is None:
-        known = module.__dict__["_put"] = {}
-        for put in _puts(module):
-            known.setdefault(put.holder.id if isinstance(put.holder, ast.Name) else put.holder.attr, []).append(put)
-    return known
+    found: dict[str, list[Put]] = {}
+    for put in _puts(module):
+        found.setdefault(put.holder.id if isinstance(put.holder, ast.Name) else put.holder.attr, []).append(put)
+    return found
 
 
 def _puts(module: Module) -> Iterator[Put]:
     for method in (*_ADDING, *_NAMING, *_SPREADING):
-        for call in module.calls_named.get(method, ()):
-            func = call.func
-            container = _container(func.value) if isinstance(func, ast.Attribute) and call.args else None
-            if container is not None:
+        for call, on in module.method_calls(method):
+            if call.args and (container := _container(on)) is not None:
                 holder, keys = container
                 if method in _NAMING and len(call.args) == 2:
                     yield Put(holder, (*keys, key_of(call.args[0])), call.args[1], ())
@@ -144,46 +135,36 @@ def key_of(expr: ast.expr) -> int | str | None:
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
+@kept
 def set_by_name(module: Module) -> list[tuple[ast.expr, str, ast.expr]]:
     """Attributes that are set by a name in quotes: of what, the name, the value."""
-    known: list[tuple[ast.expr, str, ast.expr]] | None = module.__dict__.get("_set_by_name")
-    if known is None:
-        known = module.__dict__["_set_by_name"] = []
-        for call in module.calls_named.get("setattr", ()):
-            if (
-                isinstance(call.func, ast.Name)
-                and len(call.args) == 3
-                and isinstance(name := key_of(call.args[1]), str)
-            ):
-                known.append((call.args[0], name, call.args[2]))
-        for method in ("add_module", "register_module"):
-            for call in module.calls_named.get(method, ()):
-                if isinstance(call.func, ast.Attribute) and len(call.args) == 2:
-                    if isinstance(name := key_of(call.args[0]), str):
-                        known.append((call.func.value, name, call.args[1]))
-    return known
+    found = []
+    for call in module.calls_named.get("setattr", ()):
+        if isinstance(call.func, ast.Name) and len(call.args) == 3 and isinstance(name := key_of(call.args[1]), str):
+            found.append((call.args[0], name, call.args[2]))
+    for method in ("add_module", "register_module"):
+        for call, holder in module.method_calls(method):
+            if len(call.args) == 2 and isinstance(name := key_of(call.args[0]), str):
+                found.append((holder, name, call.args[1]))
+    return found
 
 
+@kept
 def assignments(module: Module) -> list[tuple[ast.expr, ast.expr | None, Path]]:
     """Every single target in a module with the value it gets and the item of it."""
-    known: list[tuple[ast.expr, ast.expr | None, Path]] | None = module.__dict__.get("_all_assignments")
-    if known is None:
-        known = []
-        for node in module.assigning():
-            if not isinstance(node, _ASSIGNING):
-                continue
-            for target, value, item in targets(node):
-                known += [(found, value, (*item, *inner)) for found, inner in single(target)]
-        module.__dict__["_all_assignments"] = known
-    return known
+    return [
+        (found, value, (*item, *inner))
+        for node in module.assigning()
+        for target, value, item in targets(node)
+        for found, inner in single(target)
+    ]
 
 
+@kept
 def attributes(module: Module) -> dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]]:
     """The attributes that a module assigns, by name."""
-    known: dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]] | None = module.__dict__.get("_attributes")
-    if known is None:
-        known = module.__dict__["_attributes"] = {}
-        for target, value, path in assignments(module):
-            if isinstance(target, ast.Attribute):
-                known.setdefault(target.attr, []).append((target, value, path))
-    return known
+    found: dict[str, list[tuple[ast.Attribute, ast.expr | None, Path]]] = {}
+    for target, value, path in assignments(module):
+        if isinstance(target, ast.Attribute):
+            found.setdefault(target.attr, []).append((target, value, path))
+    return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.audit.dtypes import INTEGERS, SHAPES
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
@@ -80,27 +81,19 @@ class Forwards:
         self.program = program
         self.modules = modules
         self.values = values
-        self._in: dict[Module, list[Forward]] = {}
-        self._at: dict[Module, dict[ast.Call, Forward]] = {}
-        self._made: dict[Module, dict[tuple[Class | None, str], list[ast.expr | None]]] = {}
-        self._callers: dict[Function, list[tuple[Module, ast.Call]]] = {}
-        self._classes: dict[frozenset[Identity], list[Class]] = {}
-        self._runs: dict[tuple[frozenset[Identity], str], list[Function]] = {}
-        self._run: dict[Forward, frozenset[Function]] = {}
-        self._named: dict[Forward, tuple[str | None, ...]] = {}
         self.names = Names(program, modules)
-        self._identities: dict[tuple[Module, ast.expr], frozenset[Identity]] = {}
 
+    @kept
     def of(self, module: Module) -> list[Forward]:
-        if module not in self._in:
-            self._in[module] = [f for call in module.calls() for f in self._forward(module, call)]
-        return self._in[module]
+        return [f for call in module.calls() for f in self._forward(module, call)]
 
     def at(self, module: Module, call: ast.Call) -> Forward | None:
         """The forward that a call is."""
-        if module not in self._at:
-            self._at[module] = {f.call: f for f in reversed(self.of(module))}
-        return self._at[module].get(call)
+        return self._at(module).get(call)
+
+    @kept
+    def _at(self, module: Module) -> dict[ast.Call, Forward]:
+        return {f.call: f for f in reversed(self.of(module))}
 
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
         func = call.func
@@ -145,20 +138,23 @@ class Forwards:
         if owner is None:
             return False
         module = owner.module
-        if module not in self._made:
-            made: dict[tuple[Class | None, str], list[ast.expr | None]] = {}
-            for target, value, _ in assignments(module):
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    cls = self.program.is_self(module.scope_of(target), target.value)
-                    made.setdefault((cls, target.attr), []).append(value)
-            self._made[module] = made
-        found = self._made[module].get((owner, func.attr), [])
+        found = self._made(module).get((owner, func.attr), [])
         return bool(found) and all(
             isinstance(v, ast.Call)
             and (self.program.dotted(module.scope_of(v), v.func) or "").startswith("torch.nn.")
             and not any(isinstance(a, (ast.Name, ast.Attribute, ast.Starred)) for a in v.args[:1])
             for v in found
         )
+
+    @kept
+    def _made(self, module: Module) -> dict[tuple[Class | None, str], list[ast.expr | None]]:
+        """What a file gives the fields of its classes."""
+        made: dict[tuple[Class | None, str], list[ast.expr | None]] = {}
+        for target, value, _ in assignments(module):
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                cls = self.program.is_self(module.scope_of(target), target.value)
+                made.setdefault((cls, target.attr), []).append(value)
+        return made
 
     def _method_called(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether the object is seen to be made, of classes of the program that have a method of this name and no such field."""
@@ -199,7 +195,7 @@ class Forwards:
         """The program's classes that objects are made of; none where one may be something else."""
         found: list[Class] = []
         for identity in objects:
-            classes = self._found_classes((identity,))
+            classes = self._found_classes(frozenset((identity,)))
             if not classes:
                 return []
             found += classes
@@ -251,12 +247,10 @@ class Forwards:
                     through.add(text.rpartition(".")[2])
         return False, through
 
+    @kept
     def identities(self, forward: Forward) -> frozenset[Identity]:
-        key = (forward.module, forward.model)
-        if key not in self._identities:
-            found = identities(self.values, forward.scope, forward.model)
-            self._identities[key] = found if forward.method is not None else found | self._bound_to(forward)
-        return self._identities[key]
+        found = identities(self.values, forward.scope, forward.model)
+        return found if forward.method is not None else found | self._bound_to(forward)
 
     def _bound_to(self, forward: Forward) -> frozenset[Identity]:
         """The models of which a variable that is called may hold a method: `decode = model.decode`."""
@@ -289,12 +283,10 @@ class Forwards:
 
     def classes(self, forward: Forward) -> list[Class]:
         """The program's classes that the model may be an instance of."""
-        objects = self.identities(forward)
-        if objects not in self._classes:  # many models may be the same
-            self._classes[objects] = self._found_classes(objects)
-        return self._classes[objects]
+        return self._found_classes(self.identities(forward))
 
-    def _found_classes(self, objects: Iterable[Identity]) -> list[Class]:
+    @kept  # many models may be the same
+    def _found_classes(self, objects: frozenset[Identity]) -> list[Class]:
         found: list[Class] = []
         for identity in objects:
             node, module = identity[0], identity[-1]
@@ -308,12 +300,10 @@ class Forwards:
                 found += [d for d in made if isinstance(d, Class) and d not in found]
         return sorted(found, key=lambda c: (c.module.path, c.node.lineno))
 
+    @kept
     def runs(self, forward: Forward) -> list[Function]:
         """The methods of the program that a forward runs."""
-        key = (self.identities(forward), forward.runs)
-        if key not in self._runs:
-            self._runs[key] = [f for cls in self.classes(forward) for f in self.program._method(cls, forward.runs)]
-        return self._runs[key]
+        return [f for cls in self.classes(forward) for f in self.program._method(cls, forward.runs)]
 
     def among(self, start: Iterable[str]) -> list[Forward]:
         """The forwards of models that may be known under one of these names, or under what they are handed on to."""
@@ -322,14 +312,13 @@ class Forwards:
     def _known(self, names: Reached, among: Iterable[Forward]) -> list[Forward]:
         return [f for f in among if any(name is None or name in names for name in self._names_of(f))]
 
+    @kept
     def _names_of(self, forward: Forward) -> tuple[str | None, ...]:
         """Under which names its model is known, or what that is a part of; None: it is made where it runs."""
-        if forward not in self._named:
-            model = forward.model
-            made: list[str | None] = [None] if isinstance(model, ast.Call) and forward.method is not None else []
-            found = [last_name(model), last_name(model.value) if isinstance(model, ast.Attribute) else None]
-            self._named[forward] = (*made, *(name for name in found if name is not None))
-        return self._named[forward]
+        model = forward.model
+        made: list[str | None] = [None] if isinstance(model, ast.Call) and forward.method is not None else []
+        found = [last_name(model), last_name(model.value) if isinstance(model, ast.Attribute) else None]
+        return (*made, *(name for name in found if name is not None))
 
     @cached_property
     def _by_method(self) -> dict[str, list[Forward]]:
@@ -339,13 +328,9 @@ class Forwards:
                 found.setdefault(forward.runs, []).append(forward)
         return found
 
+    @kept
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
         """The forwards that run a method of a model."""
-        if function not in self._callers:
-            self._callers[function] = self._found_callers(function)
-        return self._callers[function]
-
-    def _found_callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
         owner = function.owner
         if owner is None or function.name.startswith("__"):
             return []
@@ -357,10 +342,9 @@ class Forwards:
         )
         return [(f.module, f.call) for f in self._known(names, forwards) if function in self._functions_of(f)]
 
+    @kept
     def _functions_of(self, forward: Forward) -> frozenset[Function]:
-        if forward not in self._run:
-            self._run[forward] = frozenset(self.runs(forward))
-        return self._run[forward]
+        return frozenset(self.runs(forward))
 
 
 def _class_method(found: Iterable[object]) -> bool:
@@ -375,7 +359,7 @@ def _of_text(call: ast.Call) -> bool:
     """`url.encode("utf-8")`, `name.split(":", 1)`: what text and bytes have, which no network runs without an input."""
     if not isinstance(call.func, ast.Attribute) or (not hasattr(str, call.func.attr) and call.func.attr != "decode"):
         return False
-    given = [*call.args, *(k.value for k in call.keywords)]
+    given = [*syntax.given(call)]
     texts = [v for v in given if isinstance(v, ast.Constant) and isinstance(v.value, str)]
     plain = call.func.attr in ("encode", "decode")
     return all(isinstance(v, ast.Constant) for v in given) and (len(texts) == len(given) if plain else bool(texts))

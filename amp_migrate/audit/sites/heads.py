@@ -63,7 +63,7 @@ def _read(program: Program, home: Module, arity: int, model: str) -> set[int] | 
     seen = False
     modules = {home: None}
     for call in home.calls():
-        if any(syntax.text(a) == model for a in (*call.args, *(k.value for k in call.keywords))):
+        if any(syntax.text(a) == model for a in syntax.given(call)):
             modules |= {callee.module: None for callee in program.callees(home, call)}
     if not any("backward" in module.words for module in modules):
         return None  # no gradients are waited for
@@ -81,8 +81,5 @@ def _read(program: Program, home: Module, arity: int, model: str) -> set[int] | 
 
 
 def _loaded(module: Module, call: ast.Call, name: str) -> bool:
-    function = module.function_around(call)
-    return any(
-        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-        for n in syntax.walk(function.node if function is not None else module.tree)
-    )
+    names = syntax.every(module.around(call), ast.Name)
+    return any(n.id == name and isinstance(n.ctx, ast.Load) for n in names)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.by_name import IMPORTERS
 from amp_migrate.audit.program.module import Class, Function, Module
@@ -29,8 +31,6 @@ class Mentioned:
     def __init__(self, program: Program, starts: Iterable[Module]) -> None:
         self.program = program
         self.starts = sorted(near_in(program).leading_to(starts), key=lambda m: m.path)
-        self._names: frozenset[str] | None = None
-        self._decorators: dict[ast.expr, bool] = {}
 
     def cls(self, cls: Class) -> bool:
         """Whether a run may make an object of a class."""
@@ -38,12 +38,10 @@ class Mentioned:
 
     def definition(self, qualname: str) -> bool:
         """Whether a run may come to a function or class."""
-        if self._names is None:
-            self._names = self._find()
-        outermost = qualname.split(".")[0]
-        return "*" in self._names or outermost in self._names
+        return "*" in self._names or qualname.split(".")[0] in self._names
 
-    def _find(self) -> frozenset[str]:
+    @cached_property
+    def _names(self) -> frozenset[str]:
         """The names that are mentioned; `*` where any may be."""
         held: dict[str, list[tuple[Module, ast.stmt]]] = {}
         todo: list[tuple[Module, ast.stmt]] = []
@@ -82,12 +80,11 @@ class Mentioned:
         name = self.program.dotted(module.scope_of(func), func) or syntax.text(func)
         if name.partition(".")[0] in KEEPING_NOTHING or "docstring" in name:
             return False
-        if func not in self._decorators:
-            found = self.program.definitions(module.scope_of(func), func, guess=False)
-            self._decorators[func] = not found or not all(isinstance(f, Function) and not _keeps(f) for f in found)
-        return self._decorators[func]
+        found = self.program.definitions(module.scope_of(func), func, guess=False)
+        return not found or not all(isinstance(f, Function) and not _keeps(f) for f in found)
 
 
+@kept
 def _keeps(function: Function) -> bool:
     """Whether a function, or one in it, does anything with its arguments but read them and give them back."""
     parents, node = function.module.parents, function.node

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeGuard
 
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import assignments
@@ -37,14 +38,10 @@ def network_names(modules: Iterable[Module], methods: frozenset[str] = OF_MODULE
     return {name for module in modules for name in _network_names(module, methods)}
 
 
+@kept  # for most files stay as they are
 def _network_names(module: Module, methods: frozenset[str]) -> set[str]:
-    """Those of one file; kept, for most files stay as they are."""
-    known: dict[frozenset[str], set[str]] = module.__dict__.setdefault("_network_names", {})
-    if methods in known:
-        return known[methods]
-    found = known[methods] = set()
     on = [(last_name(c.func.value), c.func.attr) for c in module.calls() if isinstance(c.func, ast.Attribute)]
-    found |= {name for name, method in on if name is not None and method in methods}
+    found = {name for name, method in on if name is not None and method in methods}
     moved = {name for name, method in on if name is not None and method in ("to", "cuda") and method not in methods}
     if moved and "from_pretrained" in module.text:
         for target, value, _ in assignments(module):
@@ -140,13 +137,10 @@ def _of_itself(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and syntax.text(node.func) in ("self", "self.forward")
 
 
+@kept
 def _other_framework(module: Module) -> bool:
     """Whether the networks of a file are TensorFlow's, which Apex never touched."""
-    known: bool | None = module.__dict__.get("_other_framework")
-    if known is None:
-        known = bool(TENSORFLOW.search(module.read)) and not TORCH.search(module.read)
-        module.__dict__["_other_framework"] = known
-    return known
+    return bool(TENSORFLOW.search(module.read)) and not TORCH.search(module.read)
 
 
 def _handed_on(both: Mixed, forward: Forward, model: frozenset[Identity]) -> bool:
@@ -179,7 +173,7 @@ def _keeps_books(both: Mixed, forward: Forward, surely: bool) -> bool:
     is no network's; or it is told of a network in a statement of its own (`saver(loss, model)`)."""
     call = forward.call
     if isinstance(forward.module.parents.get(call), ast.Expr):
-        given = {last_name(v) for v in (*call.args, *(k.value for k in call.keywords))}
+        given = {last_name(v) for v in syntax.given(call)}
         return not surely or not given.isdisjoint(both.start)
     classes = both.before.forwards.classes(forward) if not surely else []
     return bool(classes) and not any(both.before.program.is_network(c) for c in classes)
@@ -219,7 +213,7 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
                     yield module, call, syntax.text(own.model)
             if call not in both.running and not both.review.after.callees(module, call):
                 continue
-            for value in (*call.args, *(k.value for k in call.keywords)):
+            for value in syntax.given(call):
                 if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names and not _option(value):
                     if "optim" in (last_name(value) or "").lower():
                         continue  # has a state as a network has, and is handed to what computes a loss

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
-from amp_migrate.audit.sites.forwards import Forward, Forwards
+from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import Identity, argument
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
@@ -24,10 +25,8 @@ from amp_migrate.audit.sites.writers import (
     TO_VECTOR,
     chosen_apart,
     gradients_off,
-    last,
     stops_gradients,
 )
-from amp_migrate.audit.values.origins import in_order
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 _SIMPLE = frozenset({ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.Import, ast.ImportFrom})
@@ -109,8 +108,6 @@ class Passes:
         self.weights = Weights(forwards)
         self.weights.freeze(forwards.modules)
         self.cleared = cleared
-        self._forward: dict[Module, dict[ast.Call, Forward]] = {}
-        self._methods_of: dict[tuple[Scope, ast.Attribute], list[Function]] = {}
         self._does: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.Call, _What]] = {}
         self._idle: set[tuple[Function, frozenset[tuple[str, Value]]]] = set()  # functions that ran and wrote nothing
         self.happened = 0  # what ran, was written or cut short, up to now
@@ -229,7 +226,7 @@ class Passes:
 
     def _call(self, at: _Call, call: ast.Call) -> None:
         func, frame = call.func, at.frame
-        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        last = syntax.last(func)
         if last == "clear_autocast_cache":
             self.happened += 1
             self.state = State()
@@ -253,7 +250,7 @@ class Passes:
         """What a call does, whatever happened before."""
         func, frame = call.func, at.frame
         owner = self.program.is_self(frame.scope, func)
-        forward = self._forwards_of(frame.scope.module).get(call) if not _of_base(func) else None
+        forward = self.forwards.at(frame.scope.module, call) if not _of_base(func) else None
         if owner is not None:
             return _What(self.program.methods(owner, "forward"), self.weights.of(frame, func), runs=True)
         if forward is None and self._is_layer(at, func):
@@ -285,29 +282,14 @@ class Passes:
             if _of_base(func):
                 itself = at.frame.names.get("self")
             elif not found:
-                found = self._methods(at, func)
+                found = self._methods(at.frame.scope, func)
         wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
         return _What(found, itself, writes=wrote)
 
-    def _methods(self, at: _Call, func: ast.Attribute) -> list[Function]:
+    @kept
+    def _methods(self, scope: Scope, func: ast.Attribute) -> list[Function]:
         """The methods that a call on an object runs, where it is seen to be made."""
-        key = (at.frame.scope, func)
-        if key in self._methods_of:
-            return self._methods_of[key]
-        found: list[Function] = []
-        for origin in in_order(self.forwards.values.origins(at.frame.scope, func.value)):
-            if isinstance(origin.node, ast.Call) and not origin.path:
-                scope = origin.module.scope_of(origin.node)
-                for made in self.program.definitions(scope, origin.node.func, guess=False):
-                    if isinstance(made, Class):
-                        found += [f for f in self.program._method(made, func.attr) if f not in found]
-        self._methods_of[key] = found
-        return found
-
-    def _forwards_of(self, module: Module) -> dict[ast.Call, Forward]:
-        if module not in self._forward:
-            self._forward[module] = {f.call: f for f in self.forwards.of(module)}
-        return self._forward[module]
+        return self.forwards.values.methods(scope, func.value, func.attr)
 
     def _inline(
         self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False
@@ -360,7 +342,7 @@ class Passes:
         self.happened += 1
         places = network.places if network is not None else frozenset[Place]()
         places -= {p for p in places if self.weights.frozen(p)}
-        self.running.append(last(call.func))
+        self.running.append(syntax.last(call.func))
         if not self.uncached:
             for stale, wrote in self.state.stale.items():
                 if any(overlap(p, stale) for p in places):
@@ -456,7 +438,9 @@ class Passes:
 
 def _of_base(func: ast.expr) -> bool:
     """Whether `super().forward` is called: what it runs is a part of the object itself."""
-    return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last(func.value.func) == "super"
+    return (
+        isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and syntax.last(func.value.func) == "super"
+    )
 
 
 def _cache_off(call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.dtypes import HALF_BOTH, HALF_NATIVE
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
@@ -29,20 +30,14 @@ class Pieces:
 
     def __init__(self, both: Mixed) -> None:
         self.both = both
-        self._given: dict[Forward, frozenset[Identity]] = {}
-        self._computing: dict[str, bool] = {}
 
     @cached_property
     def _names(self) -> Reached:
         return self.both.before.forwards.names.reached(self.both.start)
 
+    @kept
     def given(self, forward: Forward) -> frozenset[Identity]:
         """The initialized models that the model of a forward is a part of."""
-        if forward not in self._given:
-            self._given[forward] = self._find(forward)
-        return self._given[forward]
-
-    def _find(self, forward: Forward) -> frozenset[Identity]:
         module = forward.module
         found: set[Identity] = set()
         for whole, computes in self._wholes(module, forward.model, False, DEPTH):
@@ -87,20 +82,19 @@ class Pieces:
                     if isinstance(one, ast.Name) and one.id == name.id:
                         yield _item(value, path)
 
+    @kept
     def _network(self, attr: str) -> bool:
         """Whether objects are given a network, or a layer or container of torch's, under this name."""
-        if attr not in self._computing:
-            program = self.both.review.before
-            self._computing[attr] = False
-            for module, _, value, _ in self.both.review.values_before.fields(attr):
-                if isinstance(value, ast.Call):
-                    scope = module.scope_of(value)
-                    name = program.dotted(scope, value.func) or ""
-                    made = program.definitions(scope, value.func, guess=False)
-                    layer = name.startswith("torch.nn.") and not name.endswith("Loss")
-                    if layer or any(isinstance(d, Class) and program.is_network(d) for d in made):
-                        self._computing[attr] = True
-        return self._computing[attr]
+        program = self.both.review.before
+        for module, _, value, _ in self.both.review.values_before.fields(attr):
+            if isinstance(value, ast.Call):
+                scope = module.scope_of(value)
+                name = program.dotted(scope, value.func) or ""
+                made = program.definitions(scope, value.func, guess=False)
+                layer = name.startswith("torch.nn.") and not name.endswith("Loss")
+                if layer or any(isinstance(d, Class) and program.is_network(d) for d in made):
+                    return True
+        return False
 
 
 def _keyed(value: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
@@ -65,19 +66,13 @@ class Regions:
     def __init__(self, program: Program, values: Values) -> None:
         self.program = program
         self.values = values
-        self._autocasts: dict[tuple[Module, ast.expr], Region | None] = {}
 
     def has_any(self, module: Module) -> bool:
         return "autocast" in module.text or not self.program.spelled("autocast").isdisjoint(module.words)
 
+    @kept
     def opened(self, module: Module, expr: ast.expr) -> Region | None:
         """The region that a context manager or decorator opens, if it is one."""
-        key = (module, expr)
-        if key not in self._autocasts:
-            self._autocasts[key] = self._opened(module, expr)
-        return self._autocasts[key]
-
-    def _opened(self, module: Module, expr: ast.expr) -> Region | None:
         scope = module.scope_of(expr)
         if isinstance(expr, ast.Call):
             name = self.program.dotted(scope, expr.func)

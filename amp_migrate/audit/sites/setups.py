@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.handing import in_place_of
 from amp_migrate.audit.program.module import Module, Scope
@@ -117,9 +118,7 @@ def _options(program: Program, level: ast.expr) -> tuple[str | None, frozenset[s
     for module in program.having("add_argument"):
         if name not in module.words and name.replace("_", "-") not in module.text:
             continue
-        for call in module.calls():
-            if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
-                continue
+        for call, _ in module.method_calls("add_argument"):
             flags = [*call.args, *(k.value for k in call.keywords if k.arg == "dest")]
             called = {
                 a.value.lstrip("-").replace("-", "_")
@@ -173,15 +172,9 @@ def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
 Identity = tuple[object, ...]
 
 
+@kept
 def identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identity]:
     """What tells whether two expressions may be one object: where it is made; else its name where the trail ends."""
-    key = (scope, expr)
-    if key not in values.kept:
-        values.kept[key] = _identities(values, scope, expr)
-    return values.kept[key]
-
-
-def _identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identity]:
     found: set[Identity] = set()
     todo: list[Origin] = list(values.origins(scope, expr))
     if any(o.kind == "literal" for o in todo):

@@ -140,7 +140,7 @@ class Tensors:
     def _made_on(self, scope: Scope, call: ast.Call, depth: int) -> On:
         func = call.func
         name = self.program.dotted(scope, func) or ""
-        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        last = syntax.last(func)
         asked = next((k.value for k in call.keywords if k.arg == "device"), None)
         if asked is not None:
             return _device(asked)

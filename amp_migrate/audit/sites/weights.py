@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module, Scope
 from amp_migrate.audit.program.targets import attributes, given_to
 from amp_migrate.audit.sites.forwards import Forwards
@@ -182,7 +183,7 @@ class Weights:
             if func.attr in SELF_RETURNING:
                 base = self.of(frame, func.value, depth + 1)
                 return base if base is not None and base.kind == "network" else None
-        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        last = syntax.last(func)
         if last in SEQUENCES:
             return self._weights_only(self._union([self.of(frame, a, depth + 1) for a in expr.args]))
         if last == "partial" and expr.args:
@@ -234,7 +235,7 @@ class Weights:
         for identity, _ in base.places if base is not None and base.kind == "network" else ():
             node, module = identity[0], identity[-1]
             if isinstance(node, ast.Call) and isinstance(module, Module):
-                for given in (*node.args, *(k.value for k in node.keywords)):
+                for given in syntax.given(node):
                     value = self.of(Frame(module.scope_of(given)), given, depth + 1)
                     if value is not None:
                         yield value
@@ -253,14 +254,11 @@ class Weights:
             for target, value, _ in attributes(module).get("requires_grad", ()):
                 if value is not None and not _conditional(module, target):
                     found |= self._stopped(module, target.value, value)
-            for call in module.calls():
-                func = call.func
-                if isinstance(func, ast.Attribute) and func.attr in ("requires_grad_", "detach_"):
-                    off = call.args[0] if call.args else ast.Constant(func.attr != "detach_")
-                    if not _conditional(module, call):
-                        found |= self._stopped(
-                            module, func.value, off if func.attr != "detach_" else ast.Constant(False)
-                        )
+            for call, holder in (*module.method_calls("requires_grad_"), *module.method_calls("detach_")):
+                asked = call.args[0] if call.args else ast.Constant(True)
+                if not _conditional(module, call):
+                    off = asked if syntax.last(call.func) != "detach_" else ast.Constant(False)
+                    found |= self._stopped(module, holder, off)
         self._known.clear()
         self._frozen = {}
         for root, path in found:

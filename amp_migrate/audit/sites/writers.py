@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
@@ -52,17 +53,16 @@ def _reaching(modules: Iterable[Module], does: Callable[[_Named], bool]) -> froz
     return frozenset(found)
 
 
+@kept  # see `names.py`
 def _functions(module: Module) -> dict[str, _Named]:
-    """What the functions of a file call by name, and do; kept: see `names.py`."""
-    known: dict[str, _Named] | None = module.__dict__.get("_writers")
-    if known is None:
-        known = module.__dict__["_writers"] = {}
-        for function in module.functions:
-            nodes = syntax.own_nodes(function.node)
-            called, writes, without = known.get(function.name, _Named(set(), False, False))
-            called |= {last(n.func) for n in syntax.own(function.node, ast.Call)}
-            called |= {last(d.func if isinstance(d, ast.Call) else d) for d in function.node.decorator_list}
-            known[function.name] = _Named(called, writes or may_write(nodes), without or bool(called & GRADLESS))
+    """What the functions of a file call by name, and do."""
+    known: dict[str, _Named] = {}
+    for function in module.functions:
+        nodes = syntax.own_nodes(function.node)
+        called, writes, without = known.get(function.name, _Named(set(), False, False))
+        called |= {syntax.last(n.func) for n in syntax.own(function.node, ast.Call)}
+        called |= {syntax.last(d.func if isinstance(d, ast.Call) else d) for d in function.node.decorator_list}
+        known[function.name] = _Named(called, writes or may_write(nodes), without or bool(called & GRADLESS))
     return known
 
 
@@ -102,7 +102,7 @@ def may_write(nodes: Iterable[ast.AST]) -> bool:
                 return True
             holds = holds or node.attr in HOLDING
         elif type(node) is ast.Call:
-            called = last(node.func)
+            called = syntax.last(node.func)
             if called in SWAPS or called in (TO_VECTOR, "load_state_dict", "step"):
                 return True
             if called.endswith("_") and not called.startswith("_") and called not in IN_PLACE:
@@ -112,11 +112,6 @@ def may_write(nodes: Iterable[ast.AST]) -> bool:
         elif type(node) is ast.AugAssign:
             added = True
     return holds and added
-
-
-def last(func: ast.expr) -> str:
-    """The last name of what is called."""
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
 def chosen_apart(where: Module, first: ast.AST, module: Module, call: ast.Call) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import Facts
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function, Scope
+from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
 from amp_migrate.audit.stepping.handed import Asked
 from amp_migrate.audit.stepping.machine import FAINT, OPEN, OTHER_MODE, PLAIN, ZERO, ZEROS, Machine, State
@@ -18,6 +19,14 @@ from amp_migrate.audit.stepping.scaled import Losses
 Reached = tuple[Facts, State]
 
 
+@kept
+def _divides(module: Module, node: ast.AST) -> bool:
+    """Whether the function around a read of gradients, or the statement, asks for the scale."""
+    around = module.function_around(node)
+    text = around.node if around is not None else module.statement(node)
+    return any(n.attr in ("get_scale", "_scale") for n in syntax.every(text, ast.Attribute))
+
+
 class Actions(Losses):
     """Carries out actions; what a call runs is said by who follows the paths (`_call`)."""
 
@@ -26,7 +35,6 @@ class Actions(Losses):
         self.parameters = Parameters(bodies.objects)
         self.asked = Asked(bodies, machine)
         self._of: dict[tuple[ast.AST, int, frozenset[Ident]], list[Ident]] = {}
-        self._divides: dict[ast.AST, bool] = {}
         # The optimizers of the models that losses are computed of.
         self._losses: dict[tuple[ast.expr, frozenset[Ident], int, int], list[Ident]] = {}
 
@@ -144,12 +152,7 @@ class Actions(Losses):
     def _read(self, env: Env, action: Action, facts: Facts, state: State) -> None:
         assert action.on is not None
         scope = action.module.scope_of(action.node)
-        if action.node not in self._divides:
-            around = action.module.function_around(action.node)
-            text = around.node if around is not None else action.module.statement(action.node)
-            scales = (n for n in syntax.walk(text) if isinstance(n, ast.Attribute))
-            self._divides[action.node] = any(n.attr in ("get_scale", "_scale") for n in scales)
-        if self._divides[action.node]:
+        if _divides(action.module, action.node):
             return  # divided, or compared with what is multiplied
         excused = self.sibling(action, "unscale_", "step")
         key = (action.node, id(env), self.machine.entered)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import assigned
 from amp_migrate.audit.paths.flow import Graph
 from amp_migrate.audit.program import syntax
@@ -66,11 +67,8 @@ class Bodies:
         self.calls: dict[Owner, list[Action]] = {}
         self.callers: dict[Function, list[Owner]] = {}
         self.others_step = False  # something steps that may be an optimizer or not
-        self._cut: dict[Owner, Graph] = {}
         self._done: dict[tuple[ast.AST, tuple[str, ...]], bool] = {}
         self._kept_names: dict[str, bool] = {}
-        self._ordered: dict[ast.AST, list[Action]] = {}
-        self._acting: dict[ast.AST, bool] = {}
         self._callees: dict[ast.Call, list[Function]] = {}
         if isinstance(only, Bodies):
             self.own = only.own
@@ -108,7 +106,7 @@ class Bodies:
 
     def _of_call(self, module: Module, call: ast.Call) -> Action | None:
         func = call.func
-        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        last = syntax.last(func)
         if last in CLIPS and call.args:
             return Action("clip", module, call, call.args[0], last)
         if last in CLIPS and isinstance(func, ast.Attribute):
@@ -205,12 +203,12 @@ class Bodies:
 
     def _found_callees(self, module: Module, call: ast.Call) -> list[Function]:
         scope = module.scope_of(call)
-        found = self._functions(self.program.definitions(scope, call.func, guess=False))
+        found = self.program.run_by(self.program.definitions(scope, call.func, guess=False))
         if found:
             return found
         partial = self.bound(scope, call.func)
         if partial is not None:
-            return self._functions(self.program.definitions(module.scope_of(partial), partial.args[0], guess=False))
+            return self.program.run_by(self.program.definitions(module.scope_of(partial), partial.args[0], guess=False))
         if isinstance(call.func, ast.Attribute):
             methods = self.objects.methods(scope, call.func.value, call.func.attr)
             if methods:
@@ -223,7 +221,7 @@ class Bodies:
                     found += self.program._method(cls, "__call__") or self.program._method(cls, "forward")
             if found:
                 return found
-        return self._functions(self.program.definitions(scope, call.func)) or self._unseen(module, call)
+        return self.program.run_by(self.program.definitions(scope, call.func)) or self._unseen(module, call)
 
     def _unseen(self, module: Module, call: ast.Call) -> list[Function]:
         """The methods that step through a scaler, where an object of which nothing is known is asked for one of that name:
@@ -274,12 +272,6 @@ class Bodies:
             return False
         binder = scope.binder(name.id)
         return binder is not None and any(isinstance(n, ast.For) for n in binder.bindings[name.id])
-
-    def _functions(self, definitions: Iterable[Function | Class]) -> list[Function]:
-        found: list[Function] = []
-        for d in definitions:
-            found += [d] if isinstance(d, Function) else self.program._method(d, "__init__")
-        return found
 
     @cached_property
     def _held_calls(self) -> dict[Function, list[tuple[Module, ast.Call]]]:
@@ -371,11 +363,10 @@ class Bodies:
                 return True
         return False
 
+    @kept
     def graph(self, owner: Owner) -> Graph:
-        if owner not in self._cut:
-            body = owner.node.body if isinstance(owner, Function) else owner.tree.body
-            self._cut[owner] = Graph(self._cut_down(body))
-        return self._cut[owner]
+        body = owner.node.body if isinstance(owner, Function) else owner.tree.body
+        return Graph(self._cut_down(body))
 
     def _cut_down(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         names: set[str] = set()
@@ -423,13 +414,11 @@ class Bodies:
                 kept.append(made)
         return kept
 
+    @kept
     def _acts(self, node: ast.AST) -> bool:
-        if node not in self._acting:
-            self._acting[node] = not self.by_node.keys().isdisjoint(syntax.walk(node))
-        return self._acting[node]
+        return not self.by_node.keys().isdisjoint(syntax.walk(node))
 
+    @kept
     def actions(self, stmt: ast.stmt) -> list[Action]:
         """The actions of a statement, or of the head of a compound one, in the order in which they happen."""
-        if stmt not in self._ordered:
-            self._ordered[stmt] = [self.by_node[n] for h in heads(stmt) for n in evaluated(h) if n in self.by_node]
-        return self._ordered[stmt]
+        return [self.by_node[n] for h in heads(stmt) for n in evaluated(h) if n in self.by_node]

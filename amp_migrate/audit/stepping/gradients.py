@@ -41,7 +41,7 @@ def reads_gradient(module: Module, node: ast.Attribute) -> bool:
             continue
         if isinstance(parent, ast.Call) and at in parent.args:
             func = parent.func
-            last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            last = syntax.last(func)
             return last in _SIZED and not (last in ("norm", "vector_norm") and _only_directs(module, parent))
         if isinstance(parent, ast.BinOp):
             if isinstance(parent.op, (ast.Mult, ast.Div, ast.MatMult)):
@@ -56,12 +56,12 @@ def reads_gradient(module: Module, node: ast.Attribute) -> bool:
 def of_an_input(module: Module, node: ast.Attribute) -> bool:
     """Whether a gradient is that of a leaf which its function makes and gives to no optimizer: `x = Variable(images,
     requires_grad=True)`. Apex unscaled what optimizers hold, and left such gradients scaled as GradScaler does."""
-    leaf, around = node.value, module.function_around(node)
+    leaf = node.value
     if not isinstance(leaf, ast.Name):
         return False
     made: list[ast.expr] = []
     wanted = False
-    for part in syntax.walk(around.node if around is not None else module.tree):
+    for part in syntax.walk(module.around(node)):
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Attribute):
             target = part.targets[0]
             wanted |= target.attr == "requires_grad" and syntax.text(target.value) == leaf.id
@@ -83,7 +83,7 @@ def _makes_leaf(call: ast.expr) -> bool:
     """Whether a call makes a tensor with a gradient that is no parameter."""
     if not isinstance(call, ast.Call):
         return False
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    last = syntax.last(call.func)
     asked = (k.value for k in call.keywords if k.arg == "requires_grad")
     return last == "requires_grad_" or (
         last != "Parameter" and any(isinstance(v, ast.Constant) and v.value is True for v in asked)
@@ -97,12 +97,8 @@ def _only_directs(module: Module, size: ast.AST | None) -> bool:
         return _of_gradient(parent.left)
     if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
         return False
-    name, around = parent.targets[0].id, module.function_around(parent)
-    uses = [
-        n
-        for n in syntax.walk(around.node if around is not None else module.tree)
-        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-    ]
+    name, names = parent.targets[0].id, syntax.every(module.around(parent), ast.Name)
+    uses = [n for n in names if n.id == name and isinstance(n.ctx, ast.Load)]
     return bool(uses) and all(_divides(module, u) for u in uses)
 
 

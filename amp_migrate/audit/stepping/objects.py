@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import Path, given_to, targets
@@ -52,7 +53,6 @@ class Objects:
     made: dict[str, Origin] = field(default_factory=dict)  # by the text of the place
     several: set[str] = field(default_factory=set)  # places whose objects are told apart by the call
     _asked: set[Bound] = field(default_factory=set)
-    _repeated: dict[Function, bool] = field(default_factory=dict)
     _plain: dict[tuple[Scope, ast.expr], Ref] = field(default_factory=dict)
 
     def ref(self, scope: Scope, expr: ast.expr, env: Env, depth: int = 0) -> Ref:
@@ -140,13 +140,12 @@ class Objects:
                 found = self._item(function.scope, node.value, item, inner, depth + 2)
                 yield self._by_call(found, scope, call, inner) if self._called_again(function) else found
 
+    @kept
     def _called_again(self, function: Function) -> bool:
         """Whether one body calls a function more than once."""
-        if function not in self._repeated:
-            calls = self.values.program.callers(function)
-            bodies = [(module, module.function_around(call)) for module, call in calls]
-            self._repeated[function] = len(set(bodies)) < len(bodies)
-        return self._repeated[function]
+        calls = self.values.program.callers(function)
+        bodies = [(module, module.function_around(call)) for module, call in calls]
+        return len(set(bodies)) < len(bodies)
 
     def _by_call(self, ref: Ref, scope: Scope, call: ast.Call, given: Env) -> Ref:
         """What a function made for one of its calls, told from what it makes for others."""
@@ -245,11 +244,7 @@ class Objects:
 
     def class_made(self, origin: Origin) -> Class | None:
         """The program's class whose instance an origin is."""
-        if not isinstance(origin.node, ast.Call) or origin.path:
-            return None
-        scope = origin.module.scope_of(origin.node)
-        found = self.values.program.definitions(scope, origin.node.func, guess=False)
-        return next((d for d in found if isinstance(d, Class)), None)
+        return next(iter(self.values.made(origin)), None)
 
     def methods(self, scope: Scope, receiver: ast.expr, name: str) -> list[Function]:
         """The methods of the program's classes that a call on an object of theirs runs."""

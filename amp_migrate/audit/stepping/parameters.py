@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.sites.writers import without_gradients
@@ -18,8 +19,6 @@ DETACHED = frozenset({"detach", "item", "numpy", "tolist"})  # what hands no gra
 class Parameters:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
-        self._models: dict[ast.expr, frozenset[str]] = {}
-        self._taken: dict[ast.Call, frozenset[str]] = {}
 
     def of(self, scope: Scope, expr: ast.expr, known: list[Ident], env: Env) -> list[Ident]:
         """The optimizers whose gradients somebody reads: named in the expression, or holding its model's parameters."""
@@ -54,38 +53,33 @@ class Parameters:
             theirs: set[str] = set()
             for origin in made:
                 if isinstance(origin.node, ast.Call):
-                    theirs |= self._given(origin)
+                    theirs |= self._given(origin.module, origin.node)
             if theirs & models:
                 found.append(ident)
         return found
 
-    def _given(self, origin: Origin) -> frozenset[str]:
+    @kept
+    def _given(self, module: Module, call: ast.Call) -> frozenset[str]:
         """The places where what an optimizer is made with is made."""
-        call = origin.node
-        assert isinstance(call, ast.Call)
-        if call not in self._taken:
-            scope = origin.module.scope_of(call)
-            given = (*call.args, *(k.value for k in call.keywords))
-            self._taken[call] = frozenset().union(*(self._made_of(scope, part) for part in given))
-        return self._taken[call]
+        given = syntax.given(call)
+        return frozenset().union(*(self._made_of(module.scope_of(call), part) for part in given))
 
+    @kept
     def _made_of(self, scope: Scope, expr: ast.expr) -> frozenset[str]:
         """The places where the objects named in an expression are made, through a few assignments."""
-        if expr not in self._models:
-            asked: dict[ast.expr, Scope] = {expr: scope}
-            traced: set[Origin] = set()
-            found: set[str] = set()
-            wave = [expr]
-            for _ in range(DEPTH + 1):
-                named = {(o, text) for part in wave for o, text in self._origins(asked[part], part)}
-                found.update(self.objects.place(o) + text for o, text in named)
-                fresh = {o for o, _ in named} - traced
-                traced |= fresh
-                parts = {part: o.module.scope_of(o.node) for o in fresh for part in self._inside(o)}
-                wave = [part for part in parts if part not in asked]
-                asked.update(parts)
-            self._models[expr] = frozenset(found)
-        return self._models[expr]
+        asked: dict[ast.expr, Scope] = {expr: scope}
+        traced: set[Origin] = set()
+        found: set[str] = set()
+        wave = [expr]
+        for _ in range(DEPTH + 1):
+            named = {(o, text) for part in wave for o, text in self._origins(asked[part], part)}
+            found.update(self.objects.place(o) + text for o, text in named)
+            fresh = {o for o, _ in named} - traced
+            traced |= fresh
+            parts = {part: o.module.scope_of(o.node) for o in fresh for part in self._inside(o)}
+            wave = [part for part in parts if part not in asked]
+            asked.update(parts)
+        return frozenset(found)
 
     def _origins(self, scope: Scope, expr: ast.expr) -> Iterator[tuple[Origin, str]]:
         """The objects that the names of an expression stand for, with the name where one import brings several."""
@@ -123,7 +117,7 @@ class Parameters:
 
     def _is_model(self, call: ast.Call) -> bool:
         """Whether a call makes a model, not a list of its parameters."""
-        last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        last = syntax.last(call.func)
         return last not in (
             "parameters",
             "named_parameters",

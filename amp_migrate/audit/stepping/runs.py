@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import NOTHING, Facts
 from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
 from amp_migrate.audit.program.module import Function, Module, Scope
@@ -30,7 +31,6 @@ class Runs(Actions):
     def __init__(self, bodies: Bodies, machine: Machine) -> None:
         super().__init__(bodies, machine)
         self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
-        self._made: dict[tuple[ast.Call, str], ast.Call] = {}
         self._ways: dict[Owner, Ways] = {}
         self._paths: dict[tuple[Owner, int, frozenset[Ident]], Paths[State]] = {}
         # The optimizers that a body acts on, and the bodies that it leads to.
@@ -250,12 +250,11 @@ class Runs(Actions):
                 return self._into(scope, env, expr, function, facts, state, frozenset({WAITS}))
         return [(facts, state)]
 
+    @kept
     def _implied(self, expr: ast.Call, name: str) -> ast.Call:
         """The call of `__enter__` or `__exit__` that `with` makes."""
-        if (expr, name) not in self._made:
-            func = ast.Attribute(expr, name, ast.Load())
-            self._made[expr, name] = ast.copy_location(ast.Call(func, [], []), expr)
-        return self._made[expr, name]
+        func = ast.Attribute(expr, name, ast.Load())
+        return ast.copy_location(ast.Call(func, [], []), expr)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -207,12 +208,10 @@ def gives(review: Review, classes: set[Class], name: str, *, strangers: bool = T
     return False
 
 
+@kept
 def _dynamic(module: Module) -> bool:
     """Whether a file gives objects attributes out of sight."""
-    known: bool | None = module.__dict__.get("_dynamic")
-    if known is None:
-        known = module.__dict__["_dynamic"] = DYNAMIC.search(module.text) is not None
-    return known
+    return DYNAMIC.search(module.text) is not None
 
 
 def made_here(review: Review, scope: Scope, expr: ast.expr) -> set[Class]:

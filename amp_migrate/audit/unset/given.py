@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import assigned, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
@@ -32,7 +33,6 @@ class Given:
     def __init__(self, values: Values) -> None:
         self.values = values
         self.program = values.program
-        self._destinations: dict[ast.Call, set[str] | None] = {}
 
     # -- what a value has ------------------------------------------------------------------------------------------
 
@@ -154,8 +154,8 @@ class Given:
         if body.function is None or not body.function.parameters or depth > 2:
             return False
         own = body.function.parameters[0].arg
-        stored = {e.text for _, e in body.everything() if e.kind == "store"}
-        for _, event in body.everything():
+        stored = {e.text for _, e in body.everything if e.kind == "store"}
+        for _, event in body.everything:
             used = event.text
             if event.kind == "call" and isinstance(event.node, ast.Call):
                 used = (place_of(event.node.func) or "") + "."
@@ -230,16 +230,11 @@ class Given:
                 continue
             if not parsers & makers:
                 continue
-            found = self._names_of(call)
+            found = _destination(call)
             if found is None:
                 return None
             names |= found
         return names
-
-    def _names_of(self, call: ast.Call) -> set[str] | None:
-        if call not in self._destinations:
-            self._destinations[call] = _destination(call)
-        return self._destinations[call]
 
     def option(self, scope: Scope, parser: ast.expr, name: str) -> list[tuple[Scope, ast.Call]] | None:
         """The calls that make one attribute of what a parser returns; None where that is not known."""
@@ -250,7 +245,7 @@ class Given:
         for module, call, parsers in self._added:
             if parsers is None or not parsers & makers:
                 continue
-            names = self._names_of(call)
+            names = _destination(call)
             if names is None or (name in names and _sets_defaults(call)):
                 return None
             if name in names:
@@ -261,7 +256,7 @@ class Given:
         """Whether a parser is an argument of a function that is not of the program."""
         for module in {m for m, _, parsers in self._added if parsers and parsers & makers}:
             for call in module.calls():
-                given = [a for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Name)]
+                given = [a for a in syntax.given(call) if isinstance(a, ast.Name)]
                 given = [a for a in given if "pars" in a.id.lower()]
                 if given and not self.program.definitions(module.scope_of(call), call.func, guess=False):
                     if any((self._parsers(module.scope_of(a), a) or makers) & makers for a in given):
@@ -349,18 +344,13 @@ def _stores(method: Function) -> Iterator[tuple[ast.stmt, str]]:
                     yield stmt, node.attr
 
 
+@kept  # for many classes have the method in their family
 def _own_fields(method: Function) -> frozenset[str]:
-    """The attributes that a method assigns to its object; placeholders of `__init__` are none. Kept, for many classes
-    have the method in their family."""
-    known: frozenset[str] | None = method.__dict__.get("_own_fields")
-    if known is None:
-        first = method.name == "__init__"
-        known = method.__dict__["_own_fields"] = frozenset(
-            name
-            for stmt, name in _stores(method)
-            if not (first and isinstance(stmt, ast.Assign) and _is_none(stmt.value))
-        )
-    return known
+    """The attributes that a method assigns to its object; placeholders of `__init__` are none."""
+    first = method.name == "__init__"
+    return frozenset(
+        name for stmt, name in _stores(method) if not (first and isinstance(stmt, ast.Assign) and _is_none(stmt.value))
+    )
 
 
 def _is_none(expr: ast.expr) -> bool:
@@ -381,6 +371,7 @@ def _sets_defaults(call: ast.Call) -> bool:
     return not call.args and not any(k.arg == "dest" for k in call.keywords)
 
 
+@kept
 def _destination(call: ast.Call) -> set[str] | None:
     """The attributes that one `add_argument` or `set_defaults` gives the namespace."""
     if any(k.arg is None for k in call.keywords):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import NOTHING, Facts, is_there, learned, reads
 from amp_migrate.audit.paths.flow import Node
 from amp_migrate.audit.program import syntax
@@ -76,13 +77,10 @@ class Happens:
         self.beside = self._assigned_with(written)
         self.holder = self._holder()
         self._atoms = _atoms(body, tests)
-        self._wanted: dict[str, bool] = {}
-        self._broad: dict[ast.stmt, bool] = {}
 
+    @kept
     def about(self, key: str) -> bool:
-        if key not in self._wanted:
-            self._wanted[key] = any(reads(key, atom) for atom in self._atoms)
-        return self._wanted[key]
+        return any(reads(key, atom) for atom in self._atoms)
 
     def _call(self, event: Event, depth: int) -> bool:
         unset, body = self.unset, self.body
@@ -119,7 +117,7 @@ class Happens:
         if not blocks or any(b is None for b in blocks):
             return frozenset()
         places: dict[str, bool] = {}
-        for stmt, event in body.everything():
+        for stmt, event in body.everything:
             if event.kind == "store" and event.text != place and root(event.text) not in body.parameters:
                 inside = any(b is not None and _within(body.module, stmt, b) for b in blocks)
                 places[event.text] = places.get(event.text, True) and inside
@@ -259,15 +257,17 @@ class Happens:
         stmt = node.stmt
         if stmt is None:
             return []
-        if stmt not in self._broad:
-            around = [a for a in self.body.module.ancestors(stmt) if isinstance(a, ast.Try)]
-            handlers = around[0].handlers if around else []
-            self._broad[stmt] = any(_broad(h) for h in handlers)
-        return [] if self._broad[stmt] else [state]
+        return [] if _broadly_caught(self.body.module, stmt) else [state]
 
 
 def _item_of(place: str, stored: str) -> bool:
     return place.startswith(stored[:-5] + "[")
+
+
+@kept
+def _broadly_caught(module: Module, stmt: ast.stmt) -> bool:
+    around = next((a for a in module.ancestors(stmt) if isinstance(a, ast.Try)), None)
+    return around is not None and any(map(_broad, around.handlers))
 
 
 def _broad(handler: ast.ExceptHandler) -> bool:

@@ -7,11 +7,10 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 
 from amp_migrate.audit.paths.facts import Facts
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.unset.indirect import directly
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of, root
-from amp_migrate.audit.values.origins import in_order
-from amp_migrate.audit.values.passed import default_of
 from amp_migrate.audit.values.values import Values
 
 SETTING = ("update", "setdefault", "add_scaler", "__setattr__", "register_buffer", "register_parameter")  # of an object
@@ -46,25 +45,14 @@ class Passing:
             self._written[call] = directly(self.program, body.module.scope_of(call), call)
         return self._written[call]
 
-    def _resolve(self, body: Body, call: ast.Call) -> Iterator[Function]:
+    def _resolve(self, body: Body, call: ast.Call) -> list[Function]:
         scope = body.module.scope_of(call)
         call = self._direct(body, call)
         found = self.program.definitions(scope, call.func, guess=False)
-        for d in found:
-            if isinstance(d, Function):
-                yield d
-            else:
-                yield from self.program._method(d, "__init__")
         if found or not isinstance(call.func, ast.Attribute) or place_of(call.func.value) is None:
-            return
-        if not self.program.methods_named(call.func.attr):
-            return
-        for origin in in_order(self.values.origins(scope, call.func.value)):
-            if isinstance(origin.node, ast.Call) and not origin.path:
-                made = self.program.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False)
-                for cls in made:
-                    if isinstance(cls, Class):
-                        yield from self.program._method(cls, call.func.attr)
+            return self.program.run_by(found)
+        named = self.program.methods_named(call.func.attr)
+        return self.values.methods(scope, call.func.value, call.func.attr) if named else []
 
     def concerning(self, body: Body, place: str) -> Sequence[tuple[ast.stmt, Event]]:
         """What of that which runs other code in a body, or stores where it is not known, can have to do with a place."""
@@ -114,7 +102,7 @@ class Passing:
         """The places that a call is given, its receiver among them."""
         known = self._given.get(call)
         if known is None:
-            given = [place_of(a) for a in (*call.args, *(k.value for k in call.keywords))]
+            given = [place_of(a) for a in syntax.given(call)]
             given += [place_of(call.func.value)] if isinstance(call.func, ast.Attribute) else []
             known = self._given[call] = tuple(t for t in given if t is not None)
         return known
@@ -188,11 +176,7 @@ class Passing:
         """What facts at the start of a callee say of the caller's values; None where they contradict its arguments."""
         bound = self.fills_self(body, call, callee)
         call = self._direct(body, call)
-        filled = dict(self.program.arguments(callee, call, bound=bound) or {})
-        for parameter in callee.parameters:
-            default = default_of(callee.node, parameter.arg)
-            if parameter.arg not in filled and default is not None:
-                filled[parameter.arg] = default
+        filled = {**callee.defaults, **(self.program.arguments(callee, call, bound=bound) or {})}
         if callee.bound and callee.parameters and isinstance(call.func, ast.Attribute):
             filled.setdefault(callee.parameters[0].arg, call.func.value)
         guards: list[tuple[ast.expr, bool]] = []
@@ -221,8 +205,7 @@ class Passing:
 
 def constants_given(function: Function, filled: Mapping[str, ast.expr]) -> Iterator[tuple[str, ast.Constant]]:
     """The constants that parameters hold in a call: those among its arguments, and the defaults of the others."""
-    given = {p.arg: d for p in function.parameters if (d := default_of(function.node, p.arg)) is not None}
-    for name, value in {**given, **filled}.items():
+    for name, value in {**function.defaults, **filled}.items():
         if isinstance(value, ast.Constant):
             yield name, value
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.flow import Graph, Node
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
@@ -57,37 +58,30 @@ class Body:
     def graph(self) -> Graph:
         return Graph(self.statements, entered=True)
 
-    @cached_property
-    def _known(self) -> dict[ast.stmt, list[Event]]:
-        return {}
-
     def events(self, node: Node) -> list[Event]:
         """What happens at a node, in the order in which Python evaluates."""
         if node.stmt is None or node.kind == "leave":
             return []
         return self.of(node.stmt)
 
+    @kept
     def of(self, stmt: ast.stmt) -> list[Event]:
         """What happens at a statement, less what happens in its blocks."""
-        if stmt not in self._known:
-            self._known[stmt] = []
-            _statement(stmt, self._known[stmt])
-        return self._known[stmt]
+        found: list[Event] = []
+        _statement(stmt, found)
+        return found
 
     @cached_property
-    def _everything(self) -> list[tuple[ast.stmt, Event]]:
-        return [(stmt, event) for stmt in own_statements(self.statements) for event in self.of(stmt)]
-
     def everything(self) -> Sequence[tuple[ast.stmt, Event]]:
         """All events of the body."""
-        return self._everything
+        return [(stmt, event) for stmt in own_statements(self.statements) for event in self.of(stmt)]
 
     @cached_property
     def running(self) -> Sequence[tuple[ast.stmt, Event]]:
         """What runs other code, or is handed to it, or puts an item where it is not known which."""
         kinds = ("call", "mention")
         return [
-            (s, e) for s, e in self._everything if e.kind in kinds or (e.kind == "store" and e.text.endswith("[...]"))
+            (s, e) for s, e in self.everything if e.kind in kinds or (e.kind == "store" and e.text.endswith("[...]"))
         ]
 
     def about(self, text: str) -> Sequence[tuple[ast.stmt, Event]]:
@@ -104,7 +98,7 @@ class Body:
     @cached_property
     def _by_text(self) -> dict[str, list[tuple[ast.stmt, Event]]]:
         found: dict[str, list[tuple[ast.stmt, Event]]] = {}
-        for stmt, event in self._everything:
+        for stmt, event in self.everything:
             if event.kind in ("read", "store", "delete"):
                 found.setdefault(event.text, []).append((stmt, event))
         return found
@@ -214,7 +208,7 @@ NEEDS_GROUP = ("DistributedDataParallel", "DDP", "DDP_apex", "ApexDDP", "Distrib
 
 
 def _process_group(call: ast.Call, guards: Guards, found: list[Event]) -> None:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = syntax.last(call.func)
     if name == "init_process_group":
         found.append(Event("store", call, PROCESS_GROUP, guards))
     elif name in NEEDS_GROUP:
@@ -245,7 +239,7 @@ def _expression(expr: ast.expr, guards: Guards, found: list[Event]) -> None:
             found.append(Event(_KINDS[type(expr.ctx)], expr, text, guards))
     elif type(expr) is ast.Call:
         _expression(expr.func, guards, found)
-        for value in (*expr.args, *(k.value for k in expr.keywords)):
+        for value in syntax.given(expr):
             _expression(value, guards, found)
             if (handed := place_of(value)) is not None:
                 found.append(Event("mention", value, handed, guards))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import NOTHING, Facts, learned
 from amp_migrate.audit.paths.flow import Graph, Node, Settings, TooManyPaths, Walk, walk
 from amp_migrate.audit.program import syntax
@@ -29,6 +30,11 @@ DEPTH = 5  # calls followed into each other
 FEW = 12  # ways into one read that are told apart
 AS_SCRIPT: Facts = frozenset({("__name__ == '__main__'", True)})
 AS_IMPORT: Facts = frozenset({("__name__ == '__main__'", False)})
+
+
+@kept  # in whichever state of the program
+def body_of(module: Module, function: Function | None) -> Body:
+    return Body(module, function)
 
 
 @dataclass(frozen=True)
@@ -57,10 +63,7 @@ class Unset:
         self._busy: set[tuple[Body, str]] = set()
 
     def body(self, module: Module, function: Function | None) -> Body:
-        known: dict[Function | None, Body] = module.__dict__.setdefault("_bodies", {})  # with it, in whichever state
-        if function not in known:
-            known[function] = Body(module, function)
-        return known[function]
+        return body_of(module, function)
 
     def body_around(self, module: Module, node: ast.AST) -> Body:
         return self.body(module, module.function_around(node))
@@ -137,7 +140,7 @@ class Unset:
         body, fault = claim.body, claim.fault
         if not self.is_local(body, claim.place):
             return fault.facts
-        stores = {s for s, e in body.everything() if self._gives(body, claim.place, e, 0)}
+        stores = {s for s, e in body.everything if self._gives(body, claim.place, e, 0)}
         around = (b for b in own_statements(body.statements) if isinstance(b, (ast.If, ast.While)))
         tests = [b.test for b in around if any(s in stores for s in own_statements([b]))]
         parts = [n for test in tests for n in syntax.walk(test) if isinstance(n, ast.expr)]

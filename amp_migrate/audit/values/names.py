@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own
@@ -120,12 +122,9 @@ class Reached:
         return number is not None and bool(self._bits >> number & 1)
 
 
+@kept  # for most files are the same before and after
 def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, int]]]:
-    """Which name hands on to which within a file, and as which argument of which function; kept, for most files are the
-    same before and after."""
-    known: tuple[dict[str, set[str]], set[tuple[str, str, int]]] | None = module.__dict__.get("_handed")
-    if known is not None:
-        return known
+    """Which name hands on to which within a file, and as which argument of which function."""
     edges: dict[str, set[str]] = {}
     given: set[tuple[str, str, int]] = set()
     for target, value, _ in assignments(module):
@@ -150,7 +149,6 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
             if result is not None:
                 for source in handed_on(result):
                     edges.setdefault(source, set()).add(function.name)
-    module.__dict__["_handed"] = edges, given
     return edges, given
 
 
@@ -190,7 +188,7 @@ def _handed_on(expr: ast.expr) -> Iterator[str]:
         return
     inner: list[ast.expr | None] = []
     if type(expr) is ast.Call:
-        inner = [*expr.args, *(k.value for k in expr.keywords)]
+        inner = [*syntax.given(expr)]
         callee = last_name(expr.func)
         if callee is not None:
             yield callee

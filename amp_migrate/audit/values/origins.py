@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
@@ -53,58 +54,48 @@ class Sources:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._fields: dict[str, list[tuple[Module, ast.Attribute, ast.expr | None, Path]]] = {}
-        self._stored: dict[str, list[Stored]] = {}
-        self._put: dict[str, list[tuple[Scope, Class | None, Put]]] = {}
-        self._given: dict[Function, list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]] = {}
-        self._returns: dict[Function, list[ast.expr]] = {}
-        self._elsewhere: dict[tuple[Module, str], list[tuple[Scope, ast.expr, Path]]] = {}
         self._written: dict[tuple[Scope, str], ast.Attribute] = {}
-        self._stars: dict[Module, list[Module]] = {}
         self.records = Records(program)
 
+    @kept
     def stored(self, name: str) -> list[Stored]:
         """Every assignment to an attribute of this name."""
-        if name not in self._stored:
-            found = self._stored[name] = []
-            for module in self.program.having(name):
-                for target, value, path in attributes(module).get(name, ()):
-                    scope = module.scope_of(target)
-                    owner = self.program.is_self(scope, target.value)
-                    found.append(Stored(scope, owner, target.value, target, value, path))
-                for holder, called, given in set_by_name(module):
-                    if called == name:
-                        scope = module.scope_of(holder)
-                        found.append(Stored(scope, self.program.is_self(scope, holder), holder, None, given, ()))
-        return self._stored[name]
+        found: list[Stored] = []
+        for module in self.program.having(name):
+            for target, value, path in attributes(module).get(name, ()):
+                scope = module.scope_of(target)
+                owner = self.program.is_self(scope, target.value)
+                found.append(Stored(scope, owner, target.value, target, value, path))
+            for holder, called, given in set_by_name(module):
+                if called == name:
+                    scope = module.scope_of(holder)
+                    found.append(Stored(scope, self.program.is_self(scope, holder), holder, None, given, ()))
+        return found
 
+    @kept
     def fields(self, name: str) -> list[tuple[Module, ast.Attribute, ast.expr | None, Path]]:
         """Every statement that assigns an attribute of this name: the target, the value, if there is one, the item of it."""
-        if name not in self._fields:
-            found = [(s.scope.module, s.target, s.value, s.item) for s in self.stored(name)]
-            self._fields[name] = [(module, at, value, item) for module, at, value, item in found if at is not None]
-        return self._fields[name]
+        found = [(s.scope.module, s.target, s.value, s.item) for s in self.stored(name)]
+        return [(module, at, value, item) for module, at, value, item in found if at is not None]
 
+    @kept
     def put(self, name: str) -> list[tuple[Scope, Class | None, Put]]:
         """What is put into containers that attributes of this name hold, and whose `self` each is an attribute of."""
-        if name not in self._put:
-            self._put[name] = [
-                (scope, self.program.is_self(scope, put.holder.value), put)
-                for module in self.program.having(name)
-                for put in put_later(module).get(name, ())
-                if isinstance(put.holder, ast.Attribute)
-                for scope in (module.scope_of(put.holder),)
-            ]
-        return self._put[name]
+        return [
+            (scope, self.program.is_self(scope, put.holder.value), put)
+            for module in self.program.having(name)
+            for put in put_later(module).get(name, ())
+            if isinstance(put.holder, ast.Attribute)
+            for scope in (module.scope_of(put.holder),)
+        ]
 
+    @kept
     def given(self, function: Function) -> list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]:
         """The calls of a function, with what they fill its parameters with (None: `*args` or `**kwargs` hide that)."""
-        if function not in self._given:
-            self._given[function] = [
-                (module, call, self.program.arguments(function, call, bound=self.bound(function, module, call)))
-                for module, call in self.program.callers(function)
-            ]
-        return self._given[function]
+        return [
+            (module, call, self.program.arguments(function, call, bound=self.bound(function, module, call)))
+            for module, call in self.program.callers(function)
+        ]
 
     def bound(self, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call of a method fills `self`: not where it goes through the class, `Trainer.fit(trainer, x)`."""
@@ -115,23 +106,22 @@ class Sources:
             return not any(isinstance(d, Class) for d in called_on)
         return True
 
+    @kept
     def returns(self, function: Function) -> list[ast.expr]:
         """What a function returns or yields."""
-        if function not in self._returns:
-            given = [n.value for n in syntax.own_nodes(function.node) if isinstance(n, (ast.Return, ast.Yield))]
-            self._returns[function] = [value for value in given if value is not None]
-        return self._returns[function]
+        given = [n.value for n in syntax.own_nodes(function.node) if isinstance(n, (ast.Return, ast.Yield))]
+        return [value for value in given if value is not None]
 
+    @kept
     def set_elsewhere(self, module: Module, name: str) -> list[tuple[Scope, ast.expr, Path]]:
         """What other files give a name of a file: `engine.scaler = ...`."""
-        if (module, name) not in self._elsewhere:
-            found = self._elsewhere[module, name] = []
-            for at in self.stored(name):
-                dotted = self.program.imported(at.scope, at.holder) if at.owner is None else None
-                if at.value is not None and dotted is not None:
-                    if self.program.module_named(dotted, at.scope.module) is module:
-                        found.append((at.scope, at.value, at.item))
-        return self._elsewhere[module, name]
+        found = []
+        for at in self.stored(name):
+            dotted = self.program.imported(at.scope, at.holder) if at.owner is None else None
+            if at.value is not None and dotted is not None:
+                if self.program.module_named(dotted, at.scope.module) is module:
+                    found.append((at.scope, at.value, at.item))
+        return found
 
     def written(self, scope: Scope, expr: ast.Attribute) -> ast.Attribute:
         """The first attribute of a scope that was asked for and is written as this one is, where only names are."""
@@ -140,12 +130,18 @@ class Sources:
             base = base.value
         return self._written.setdefault((scope, syntax.text(expr)), expr) if isinstance(base, ast.Name) else expr
 
+    @kept
     def stars(self, module: Module) -> list[Module]:
         """The files of the program from which a file imports all names."""
-        if module not in self._stars:
-            homes = [self.program.module_named(self.program._base(module, n), module) for n in module.stars]
-            self._stars[module] = [home for home in homes if home is not None]
-        return self._stars[module]
+        homes = [self.program.module_named(self.program._base(module, n), module) for n in module.stars]
+        return [home for home in homes if home is not None]
+
+    def made(self, origin: Origin) -> list[Class]:
+        """The program's classes that an origin makes an object of itself: `Net()`."""
+        if not isinstance(origin.node, ast.Call) or origin.path:
+            return []
+        found = self.program.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False)
+        return [d for d in found if isinstance(d, Class)]
 
     def classes(self, origin: Origin) -> list[Class]:
         """The program's classes whose instance an origin may be."""

@@ -55,7 +55,7 @@ class Passed:
                 missing = True
         if not callers and not parts:
             parts.append(itself)
-        default = default_of(function.node, node.arg)
+        default = function.defaults.get(node.arg)
         if default is None:
             return Step([*parts, *hidden], itself)
         usual = [self.value(scope.parent or scope, default, path)]
@@ -143,19 +143,6 @@ class Passed:
                 elif isinstance(last, ast.Starred):
                     parts.append(self.value(scope, last.value, (own + first - star, *path[1:])))
         return parts
-
-
-def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    """The default of a parameter, if it has one."""
-    a = node.args
-    positional = [*a.posonlyargs, *a.args]
-    for arg, value in zip(reversed(positional), reversed(a.defaults), strict=False):
-        if arg.arg == name:
-            return value
-    for arg, other in zip(a.kwonlyargs, a.kw_defaults, strict=True):
-        if arg.arg == name:
-            return other
-    return None
 
 
 def _as_it_came(function: Function, name: str) -> bool:

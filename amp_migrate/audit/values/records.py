@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.program import Program
 
@@ -23,14 +24,11 @@ class Records:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._given: dict[str, list[Given]] = {}
 
+    @kept_meanwhile(list)
     def given(self, field: str) -> list[Given]:
         """What calls give a field of that name, of whichever class."""
-        if field not in self._given:
-            self._given[field] = []  # while it is being found out
-            self._given[field] = list(self._found(field))
-        return self._given[field]
+        return list(self._found(field))
 
     def of_these(self, given: Sequence[Given], makers: Iterable[tuple[Module, ast.AST]]) -> list[Given]:
         """Those of objects made there."""
@@ -60,15 +58,14 @@ class Records:
         return list(dict.fromkeys(n for c in reversed(self.program.family_up(cls)) for n in _own(c)))
 
 
+@kept
 def _with_field(module: Module) -> dict[str, list[Class]]:
     """The classes of a file by the fields that they declare."""
-    known: dict[str, list[Class]] | None = module.__dict__.get("_with_field")
-    if known is None:
-        known = module.__dict__["_with_field"] = {}
-        for cls in module.classes:
-            for name in dict.fromkeys(_own(cls)):
-                known.setdefault(name, []).append(cls)
-    return known
+    found: dict[str, list[Class]] = {}
+    for cls in module.classes:
+        for name in dict.fromkeys(_own(cls)):
+            found.setdefault(name, []).append(cls)
+    return found
 
 
 def _own(cls: Class) -> list[str]:

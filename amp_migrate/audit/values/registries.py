@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from amp_migrate.audit.kept import kept_meanwhile
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import put_later
 
@@ -36,7 +38,6 @@ class Registries:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._held: dict[Place, list[Function | Class]] = {}
 
     def held(self, scope: Scope, container: ast.expr) -> list[Function | Class]:
         """What a lookup in a container may give; empty where it is none, or holds too much."""
@@ -46,13 +47,12 @@ class Registries:
             written = [d for v in container.values for d in self.program.definitions(scope, v, guess=False)]
             return list(dict.fromkeys(written)) if len(written) <= MOST else []
         place = self._place(scope, container)
-        if place is None:
-            return []
-        if place not in self._held:
-            self._held[place] = []  # while it is being found out
-            found = list(dict.fromkeys(self._found(place)))
-            self._held[place] = found if len(found) <= MOST else []
-        return self._held[place]
+        return self._at(place) if place is not None else []
+
+    @kept_meanwhile(list)
+    def _at(self, place: Place) -> list[Function | Class]:
+        found = list(dict.fromkeys(self._found(place)))
+        return found if len(found) <= MOST else []
 
     def _of_module(self, scope: Scope, expr: ast.expr) -> list[Function | Class]:
         """What `losses.__dict__[name]` may give, as far as it is made for a program's choice: the classes of the file."""
@@ -99,7 +99,7 @@ class Registries:
             for call in (c for n, calls in module.calls_named.items() if n.startswith(FILLING) for c in calls):
                 scope = module.scope_of(call)
                 if isinstance(call.func, ast.Attribute) and self._place(scope, call.func.value) == place:
-                    for given in (*call.args, *(k.value for k in call.keywords)):
+                    for given in syntax.given(call):
                         if isinstance(given, (ast.Name, ast.Attribute)):
                             yield from define(scope, given, guess=False)
             yield from self._decorated(module, place)

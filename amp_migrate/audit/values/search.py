@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
@@ -49,8 +50,6 @@ class Search:
         self.program = sources.program
         passed = self.passed = Passed(sources, self.value)
         self._made: dict[tuple[ast.Call, str], ast.Attribute] = {}
-        self._made_by: dict[Answer, list[Class]] = {}
-        self._classes_of: dict[Answer, list[tuple[Class, bool]] | None] = {}
         self._rules: dict[str, Callable[..., Step]] = {
             "expression": self._expression,
             "name": self._name,
@@ -231,19 +230,9 @@ class Search:
 
         return Step([], None, [self.value(scope, expr.value, ())], then)
 
+    @kept  # many questions have one answer
     def _classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:
         """The classes of objects that come from there, and whether each may be one below it; None: not all are known."""
-        if answer not in self._classes_of:  # many questions have one answer
-            self._classes_of[answer] = self._found_classes(answer)
-        return self._classes_of[answer]
-
-    def _made_of(self, answer: Answer) -> list[Class]:
-        """The classes of those objects that are seen to be made."""
-        if answer not in self._made_by:
-            self._made_by[answer] = list(dict.fromkeys(cls for o in answer for cls in self.sources.classes(o)))
-        return self._made_by[answer]
-
-    def _found_classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:
         found: dict[tuple[Class, bool], None] = {}
         for origin in answer:
             if isinstance(origin.node, ast.ClassDef) and not origin.path:
@@ -253,6 +242,11 @@ class Search:
             elif origin.kind != "constant":
                 return None
         return list(found) or None
+
+    @kept
+    def _made_of(self, answer: Answer) -> list[Class]:
+        """The classes of those objects that are seen to be made."""
+        return list(dict.fromkeys(cls for o in answer for cls in self.sources.classes(o)))
 
     def _unowned(self, module: Module, holder: str, name: str, path: Path) -> Step:
         """An attribute of objects outside of classes that may be one with what a file writes so: written alike (`args`), as

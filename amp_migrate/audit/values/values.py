@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.program.module import Class, Module, Scope
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path
-from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.search import Search
 from amp_migrate.audit.values.table import Question, Table
 
@@ -23,7 +23,6 @@ class Values(Sources):
         super().__init__(program)
         self._search = Search(self)
         self._table = Table(self._search.step)
-        self.kept: dict[tuple[Scope, ast.expr], frozenset[tuple[object, ...]]] = {}  # see `identities`
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
@@ -36,6 +35,11 @@ class Values(Sources):
     def of(self, module: Module, expr: ast.expr) -> frozenset[Origin]:
         """The same for an expression where it stands."""
         return self.origins(module.scope_of(expr), expr)
+
+    def methods(self, scope: Scope, expr: ast.expr, name: str) -> list[Function]:
+        """The methods of a name that an expression's objects have, as far as they are seen to be made."""
+        classes = (cls for origin in in_order(self.origins(scope, expr)) for cls in self.made(origin))
+        return list(dict.fromkeys(f for cls in classes for f in self.program._method(cls, name)))
 
     def constants(self, scope: Scope, expr: ast.expr) -> set[object] | None:
         """The constants that an expression may be; None where it may be anything else."""

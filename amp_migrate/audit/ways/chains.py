@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.near import Loaded
@@ -53,6 +54,11 @@ class Chain:
     def place(self) -> Step:
         return self.steps[-1]
 
+    @kept
+    def part(self, start: int) -> Chain:
+        """The way from one of its steps on."""
+        return Chain(self.steps[start:])
+
 
 class Chains:
     """Ways in one state of a program. `complete(node)` tells whether all of them were followed."""
@@ -60,18 +66,13 @@ class Chains:
     def __init__(self, program: Program, forwards: Forwards) -> None:
         self.program = program
         self.forwards = forwards
-        self._of: dict[ast.AST, tuple[Chain, ...]] = {}
-        self._mentions: dict[Function, list[tuple[Module, ast.expr]]] = {}
-        self._tests: dict[ast.AST, Tests] = {}
-        self._chosen: dict[Class, list[tuple[ast.Call, str]]] = {}
         self._loaded = Loaded(program)
 
+    @kept
     def to(self, module: Module, node: ast.AST) -> tuple[Chain, ...]:
-        if node not in self._of:
-            found: list[Chain] = []
-            self._up(module, node, (), found, False)
-            self._of[node] = tuple(found)
-        return self._of[node]
+        found: list[Chain] = []
+        self._up(module, node, (), found, False)
+        return tuple(found)
 
     def _up(self, module: Module, node: ast.AST, below: tuple[Step, ...], found: list[Chain], value: bool) -> None:
         if len(found) >= MOST:
@@ -127,13 +128,7 @@ class Chains:
         func = call.func
         if not isinstance(func, ast.Attribute) or function.owner is None:
             return False
-        for origin in self.forwards.values.origins(module.scope_of(call), func.value):
-            if isinstance(origin.node, ast.Call) and not origin.path:
-                there = origin.module.scope_of(origin.node)
-                for made in self.program.definitions(there, origin.node.func, guess=False):
-                    if isinstance(made, Class) and function in self.program._method(made, function.name):
-                        return True
-        return False
+        return function in self.forwards.values.methods(module.scope_of(call), func.value, function.name)
 
     def on_objects(self, function: Function) -> list[tuple[Module, ast.Call]]:
         """The calls of a method, also of one that many classes have, on objects that are seen to be made of its class:
@@ -158,29 +153,24 @@ class Chains:
             if function.name.startswith(start)
         ]
 
+    @kept
     def _choosing(self, cls: Class) -> list[tuple[ast.Call, str]]:
-        if cls not in self._chosen:
-            calls = (
-                [c for c in cls.module.calls() if isinstance(c.func, ast.Call)] if "self" in cls.module.words else []
-            )
-            starts = [(c, start_of_method(c.func)) for c in calls]
-            self._chosen[cls] = [
-                (c, start)
-                for c, start in starts
-                if start is not None and (f := cls.module.function_around(c)) is not None and f.owner is cls
-            ]
-        return self._chosen[cls]
+        calls = [c for c in cls.module.calls() if isinstance(c.func, ast.Call)] if "self" in cls.module.words else []
+        starts = [(c, start_of_method(c.func)) for c in calls]
+        return [
+            (c, start)
+            for c, start in starts
+            if start is not None and (f := cls.module.function_around(c)) is not None and f.owner is cls
+        ]
 
+    @kept
     def mentions(self, function: Function) -> list[tuple[Module, ast.expr]]:
-        if function not in self._mentions:
-            self._mentions[function] = self.program.mentions(function)
-        return self._mentions[function]
+        return self.program.mentions(function)
 
+    @kept
     def tests(self, module: Module, node: ast.AST) -> Tests:
         """What must have come out how for a node to run within its function: enclosing tests, and those that leave."""
-        if node not in self._tests:
-            self._tests[node] = _tests(module, node)
-        return self._tests[node]
+        return _tests(module, node)
 
     def held(self, module: Module, node: ast.AST) -> Tests:
         """What must have come out how for a call to find the object it is called on: the tests around the one place of its
@@ -198,12 +188,13 @@ class Chains:
         return self.tests(module, one)
 
 
+@kept
 def is_command(function: Function) -> bool:
     """Whether a function is a command of a command line: `@cli.command()`, `@click.command`, `@app.command("train")`."""
-    known: bool | None = function.__dict__.get("_command")
-    if known is None:
-        known = function.__dict__["_command"] = bool(function.node.decorator_list) and _is_command(function)
-    return known
+    if "chain=True" in function.module.text:  # commands of click that run one after another
+        return False
+    made = [d.func if isinstance(d, ast.Call) else d for d in function.node.decorator_list]
+    return any(isinstance(m, ast.Attribute) and m.attr == "command" and isinstance(m.value, ast.Name) for m in made)
 
 
 def is_test(function: Function | None) -> bool:
@@ -216,16 +207,6 @@ def is_test(function: Function | None) -> bool:
     return (path.stem.startswith("test_") or path.stem.endswith("_test")) and (
         beside or function.name.startswith("test")
     )
-
-
-def _is_command(function: Function) -> bool:
-    if "chain=True" in function.module.text:  # commands of click that run one after another
-        return False
-    for decorator in function.node.decorator_list:
-        made = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if isinstance(made, ast.Attribute) and made.attr == "command" and isinstance(made.value, ast.Name):
-            return True
-    return False
 
 
 def _again(node: ast.AST, name: str) -> bool:
@@ -253,9 +234,8 @@ def _tests(module: Module, node: ast.AST) -> Tests:
                     break
                 found.append((value, isinstance(at.op, ast.And)))
         for block in ("body", "orelse", "finalbody") if not isinstance(at, ast.expr) else ():
-            stmts = getattr(at, block, None)
-            if isinstance(stmts, list):
-                places, passed = _passed(module, at, block, stmts)
+            if isinstance(getattr(at, block, None), list):
+                places, passed = _passed(at, block)
                 here = places.get(child, 0)
                 found += [(test, came_out) for place, test, came_out in passed if place < here]
         if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
@@ -267,19 +247,18 @@ def _tests(module: Module, node: ast.AST) -> Tests:
 Passed = tuple[dict[ast.AST, int], list[tuple[int, ast.expr, bool]]]
 
 
-def _passed(module: Module, at: ast.AST, block: str, stmts: list[ast.stmt]) -> Passed:
+@kept
+def _passed(at: ast.AST, block: str) -> Passed:
     """The places of statements in a block, and the tests in it that leave: where, and how they came out for what follows."""
-    known: dict[tuple[ast.AST, str], Passed] = module.__dict__.setdefault("_passed", {})
-    if (at, block) not in known:
-        passed: list[tuple[int, ast.expr, bool]] = []
-        for place, stmt in enumerate(stmts):
-            if isinstance(stmt, ast.If):
-                if leaves(stmt.body) and not leaves(stmt.orelse):
-                    passed.append((place, stmt.test, False))
-                elif stmt.orelse and leaves(stmt.orelse) and not leaves(stmt.body):
-                    passed.append((place, stmt.test, True))
-        known[at, block] = {stmt: place for place, stmt in enumerate(stmts)}, passed
-    return known[at, block]
+    stmts: list[ast.stmt] = getattr(at, block)
+    passed: list[tuple[int, ast.expr, bool]] = []
+    for place, stmt in enumerate(stmts):
+        if isinstance(stmt, ast.If):
+            if leaves(stmt.body) and not leaves(stmt.orelse):
+                passed.append((place, stmt.test, False))
+            elif stmt.orelse and leaves(stmt.orelse) and not leaves(stmt.body):
+                passed.append((place, stmt.test, True))
+    return {stmt: place for place, stmt in enumerate(stmts)}, passed
 
 
 def leaves(body: list[ast.stmt]) -> bool:

@@ -176,6 +176,11 @@ def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bo
     return {a: v for a, v in when.items() if a in atoms(was) | atoms(now)}
 
 
+def flags_told(when: Mapping[str, bool]) -> list[str]:
+    """Flags as they are named one by one: `not do_train`."""
+    return [atom.lstrip(".") if value else f"not {atom.lstrip('.')}" for atom, value in sorted(when.items())]
+
+
 def comparable(one: Formula, other: Formula) -> bool:
     """Whether two switches are written with the same flags; else they may be one switch under two names."""
     a, b = atoms(one), atoms(other)

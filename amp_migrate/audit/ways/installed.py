@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
@@ -27,19 +28,18 @@ class Installed:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._flags: dict[Module, dict[str, bool]] = {}
 
+    @kept
     def flags(self, module: Module) -> dict[str, bool]:
         """What tells it in a file, as it is written there, also what other files hand on: its value with Apex."""
-        if module not in self._flags:
-            found = self._flags[module] = dict(self._own.get(module, {}))
-            for home, own in self._own.items():
-                for name in own if home is not module else ():
-                    for word in self.program.spelled(name):
-                        for node in module.loads.get(word, ()):
-                            if (home, name) in self.program.way(module.scope_of(node), node):
-                                found[syntax.text(node)] = own[name]
-        return self._flags[module]
+        found = dict(self._own.get(module, {}))
+        for home, own in self._own.items():
+            for name in own if home is not module else ():
+                for word in self.program.spelled(name):
+                    for node in module.loads.get(word, ()):
+                        if (home, name) in self.program.way(module.scope_of(node), node):
+                            found[syntax.text(node)] = own[name]
+        return found
 
     @cached_property
     def _own(self) -> dict[Module, dict[str, bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
@@ -13,7 +14,6 @@ from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, Step, may_follow
 
-BLOCKS = ("body", "orelse", "finalbody")
 MOVING = (
     "to",
     "cuda",
@@ -89,7 +89,7 @@ def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
     stmt = module.statement(value)
     names = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set()
     names |= {syntax.text(m) for m in setup.models}
-    if not any(syntax.text(a) in names for a in (*value.args, *(k.value for k in value.keywords))):
+    if not any(syntax.text(a) in names for a in syntax.given(value)):
         return False
     copied = syntax.text(value.func).rpartition(".")[2] == "deepcopy"
     return not copied or setup.module is not module or may_follow(module, setup.call, value)
@@ -188,36 +188,25 @@ def _unmoved(value: ast.expr) -> ast.expr:
 Assigning = ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
+@kept
 def _assigned(function: ast.AST) -> dict[str, list[tuple[Assigning, ast.Attribute]]]:
-    """The statements in a function that assign attributes, by the name of the attribute; kept on the function."""
-    known: dict[str, list[tuple[Assigning, ast.Attribute]]] | None = function.__dict__.get("_assigned_fields")
-    if known is None:
-        known = function._assigned_fields = {}  # type: ignore[attr-defined]
-        for stmt in syntax.walk(function):
-            if isinstance(stmt, Assigning):
-                targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-                first = {t.attr: t for t in reversed(targets) if isinstance(t, ast.Attribute)}
-                for name, target in first.items():
-                    known.setdefault(name, []).append((stmt, target))
-    return known
+    """The statements in a function that assign attributes, by the name of the attribute."""
+    found: dict[str, list[tuple[Assigning, ast.Attribute]]] = {}
+    for stmt in syntax.walk(function):
+        if isinstance(stmt, Assigning):
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+            first = {t.attr: t for t in reversed(targets) if isinstance(t, ast.Attribute)}
+            for name, target in first.items():
+                found.setdefault(name, []).append((stmt, target))
+    return found
 
 
+@kept
 def _renewed(
     program: Program, module: Module, node: ast.AST, holder: ast.expr, field: str
 ) -> list[tuple[Scope, ast.expr]] | None:
     """What a method that is called on an object before a node surely gives a field of it: `trainer.load_best()`, which makes
     `self.model` anew. Empty where one may do so or not; None where none does."""
-    known: dict[tuple[ast.AST, ast.expr, str], list[tuple[Scope, ast.expr]] | None]
-    known = program.__dict__.setdefault("_renewed", {})
-    key = (node, holder, field)
-    if key not in known:
-        known[key] = _found_renewed(program, module, node, holder, field)
-    return known[key]
-
-
-def _found_renewed(
-    program: Program, module: Module, node: ast.AST, holder: ast.expr, field: str
-) -> list[tuple[Scope, ast.expr]] | None:
     cls = program.is_self(module.scope_of(node), holder)
     if cls is None:
         values = _before(module, node, syntax.text(holder)) if isinstance(holder, ast.Name) else None
@@ -230,16 +219,13 @@ def _found_renewed(
     while (parent := module.parents.get(stmt)) is not None and not isinstance(
         stmt, (ast.FunctionDef, ast.AsyncFunctionDef)
     ):
-        for block in (getattr(parent, name, None) for name in BLOCKS):
-            if not isinstance(block, list) or stmt not in block:
-                continue
-            for before in reversed(block[: block.index(stmt)]):
-                given = [g for m in _called_on(before, holder) for g in _gives(program, cls, m, field)]
-                if given:
-                    call = before.value if isinstance(before, (ast.Expr, ast.Assign)) else None
-                    function, value = given[0]
-                    sure = len(given) == 1 and isinstance(call, ast.Call)
-                    return [(function.scope, value)] if sure and value is not None else []
+        for before in reversed(module.beside(stmt)[0]):
+            given = [g for m in _called_on(before, holder) for g in _gives(program, cls, m, field)]
+            if given:
+                call = before.value if isinstance(before, (ast.Expr, ast.Assign)) else None
+                function, value = given[0]
+                sure = len(given) == 1 and isinstance(call, ast.Call)
+                return [(function.scope, value)] if sure and value is not None else []
         stmt = parent
     return None
 
@@ -304,25 +290,19 @@ def _complete(function: Function, given: dict[str, ast.expr]) -> bool:
 
 def _before(module: Module, node: ast.AST, name: str) -> list[ast.expr] | None:
     """The values of the nearest assignment before a node, in the blocks around it; None where what stands there may have
-    assigned it or not. Kept with the file: many ways come by one place."""
-    known: dict[tuple[ast.AST, str], list[ast.expr] | None] = module.__dict__.setdefault("_before", {})
-    stmt = module.statement(node)
-    if (stmt, name) not in known:
-        known[stmt, name] = _found_before(module, stmt, name)
-    return known[stmt, name]
+    assigned it or not."""
+    return _found_before(module, module.statement(node), name)
 
 
+@kept  # many ways come by one place
 def _found_before(module: Module, stmt: ast.AST, name: str) -> list[ast.expr] | None:
     while True:
         holder = module.parents.get(stmt)
         if holder is None or isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return []
-        for field in BLOCKS:
-            block = getattr(holder, field, None)
-            if isinstance(block, list) and stmt in block:
-                found = _last(block[: block.index(stmt)], name)
-                if found is None or found:
-                    return found
+        found = _last(module.beside(stmt)[0], name)
+        if found is None or found:
+            return found
         if isinstance(holder, (ast.For, ast.While, ast.AsyncFor)) and _binds(holder, name):
             return None  # the turn before may have
         stmt = holder
@@ -333,7 +313,7 @@ def _all_before(module: Module, node: ast.AST, name: str) -> list[ast.expr]:
     function = module.function_around(node)
     return [
         stmt.value
-        for stmt in syntax.every(function.node if function is not None else module.tree, ast.Assign)
+        for stmt in syntax.every(module.around(node), ast.Assign)
         if module.function_around(stmt) is function
         and any(syntax.text(t) == name for t in stmt.targets)
         and not _again(stmt, name)

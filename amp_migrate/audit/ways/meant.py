@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.ways.chains import Chains, Tests
@@ -34,7 +35,6 @@ class Meant:
         self.chains = chains
         self.program = chains.program
         self.values = chains.forwards.values
-        self._held: dict[tuple[Scope, ast.expr, int], tuple[object, ...]] = {}
 
     def around(self, module: Module, node: ast.AST) -> Iterator[Said]:
         """What has come out how where a node runs."""
@@ -90,15 +90,10 @@ class Meant:
             stored.append((module, value))
         return stored or None
 
+    @kept
     def held(self, scope: Scope, expr: ast.expr, depth: int = DEPTH) -> tuple[object, ...]:
         """What an expression names, so that two names of one thing are equal: `params` of a constructor and the
         `self.params` that it becomes."""
-        key = (scope, expr, depth)
-        if key not in self._held:
-            self._held[key] = self._holds(scope, expr, depth)
-        return self._held[key]
-
-    def _holds(self, scope: Scope, expr: ast.expr, depth: int) -> tuple[object, ...]:
         owner = self.program.is_self(scope, expr)
         if owner is not None:
             return ("self", min(f"{c.module.path} {c.qualname}" for c in self.program.family(owner)))

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from amp_migrate.audit.kept import kept_meanwhile
 from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
@@ -71,7 +72,7 @@ class Made:
 def _makes(made: Made) -> bool:
     """Whether a call is written as one that makes an object anew each time."""
     assert isinstance(made.node, ast.Call)
-    last = made.node.func.attr if isinstance(made.node.func, ast.Attribute) else getattr(made.node.func, "id", "")
+    last = syntax.last(made.node.func)
     return last[:1].isupper() or last == "deepcopy" or not last
 
 
@@ -107,7 +108,6 @@ class Ordered:
         self.values = values
         self.program = values.program
         self._graphs: dict[ast.AST, Graph] = {}
-        self._stores: dict[tuple[Class, str], frozenset[str]] = {}
         self._active: set[object] = set()
 
     def of(self, frame: Frame, at: ast.AST, expr: ast.expr, item: Path = (), depth: int = 0) -> Answer:
@@ -219,10 +219,9 @@ class Ordered:
                 raise Undecided
             if name in given:
                 return self.of(frame.above, frame.call, given[name], item, depth + 1)
-            default = _default(function, name)
-            if default is None:
+            if name not in function.defaults:
                 raise Undecided
-            return self.of(frame, arg, default, item, depth + 1)
+            return self.of(frame, arg, function.defaults[name], item, depth + 1)
         if item:
             raise Undecided
         own = Made(arg, None)
@@ -313,22 +312,19 @@ class Ordered:
                     return node
         return None
 
+    @kept_meanwhile(frozenset)
     def _storing(self, owner: Class, method: str) -> frozenset[str]:
         """The fields that a method of a class assigns, also by way of others of it."""
-        key = owner, method
-        if key not in self._stores:
-            self._stores[key] = frozenset()
-            found: set[str] = set()
-            for function in self.program.methods(owner, method):
-                first = function.parameters[0].arg if function.parameters else "self"
-                for node in syntax.own_nodes(function.node):
-                    if isinstance(node, ast.Attribute) and syntax.text(node.value) == first:
-                        if isinstance(node.ctx, ast.Store):
-                            found.add(node.attr)
-                        elif isinstance(function.module.parents.get(node), ast.Call):
-                            found |= self._storing(owner, node.attr)
-            self._stores[key] = frozenset(found)
-        return self._stores[key]
+        found: set[str] = set()
+        for function in self.program.methods(owner, method):
+            first = function.parameters[0].arg if function.parameters else "self"
+            for node in syntax.own_nodes(function.node):
+                if isinstance(node, ast.Attribute) and syntax.text(node.value) == first:
+                    if isinstance(node.ctx, ast.Store):
+                        found.add(node.attr)
+                    elif isinstance(function.module.parents.get(node), ast.Call):
+                        found |= self._storing(owner, node.attr)
+        return frozenset(found)
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
@@ -431,11 +427,3 @@ def _given(node: ast.AST, text: str) -> list[tuple[ast.expr, Path]]:
         )
         found += [(value, (*item, *i)) for t, i in parts if value is not None and syntax.text(t) == text]
     return found
-
-
-def _default(function: Function, name: str) -> ast.expr | None:
-    a = function.node.args
-    positional = [*a.posonlyargs, *a.args]
-    known = dict(zip((p.arg for p in positional[len(positional) - len(a.defaults) :]), a.defaults, strict=True))
-    known |= {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
-    return known.get(name)

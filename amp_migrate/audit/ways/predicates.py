@@ -7,9 +7,10 @@ they could be, so that two switches are rather taken for one than for two.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
@@ -17,7 +18,7 @@ from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after, raises_else, turns
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, Tests, comes_after, raises_else, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.says_apex import beside_import, caught, import_or_none, of_apex
@@ -45,37 +46,30 @@ class Predicates:
         self.values = values
         self.chains = chains
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
-        self._places: dict[Chain, list[Place]] = {}
         self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
-        self._says_apex: dict[tuple[Scope, ast.expr], bool] = {}
         self._given: dict[tuple[Chain, bool, bool, frozenset[ast.expr]], Formula] = {}
         self._taken_back: dict[str, list[Formula]] = {}  # by option
         self._unfinished = 0  # options of which that is being found out
-        self._anywhere: dict[Scope, Place] = {}
 
+    @kept
     def anywhere(self, scope: Scope) -> Place:
         """A scope on whatever way."""
-        if scope not in self._anywhere:
-            self._anywhere[scope] = Place(scope)
-        return self._anywhere[scope]
+        return Place(scope)
 
+    @kept
     def places(self, chain: Chain) -> list[Place]:
         """The scopes along a way, each with its parameters as the call before it filled them."""
-        if chain in self._places:
-            return self._places[chain]
-        found = self._places[chain] = list[Place]()
+        found = list[Place]()
         before: tuple[Step, Place] | None = None
         for step in chain.steps:
             scope = step.module.scope_of(step.node)
             filled: dict[str, tuple[ast.expr, Place]] = {}
             if before is not None and step.function is not None and isinstance(before[0].node, ast.Call):
                 arguments = self.program.arguments(step.function, before[0].node)
-                for name, expr in (arguments or {}).items():
-                    filled[name] = (expr, before[1])
                 if arguments is not None:
-                    for name, default in _defaults(step.function.node):
-                        if name not in filled:
-                            filled[name] = (default, self.anywhere(step.function.scope.parent or scope))
+                    outside = self.anywhere(step.function.scope.parent or scope)
+                    filled = {name: (default, outside) for name, default in step.function.defaults.items()}
+                    filled |= {name: (expr, before[1]) for name, expr in arguments.items()}
             place = Place(scope, filled, chain)
             found.append(place)
             before = (step, place)
@@ -89,16 +83,14 @@ class Predicates:
             return self._given[key]
         parts: list[Formula] = []
         for step, place in zip(chain.steps, self.places(chain), strict=True):
-            found = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
-            for test, came_out in found:
-                if not stops and raises_else(step.module, test, came_out):
-                    continue
-                if not loops and turns(step.module, step.node) & {
-                    n.id for n in syntax.walk(test) if isinstance(n, ast.Name)
-                }:
-                    continue
-                formula = self.of(test, place)
-                parts.append(formula if came_out else negation(formula))
+            counted = turns(step.module, step.node) if not loops else set()
+            tests = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
+            parts += [
+                self.under([(test, came)], place)
+                for test, came in tests
+                if (stops or not raises_else(step.module, test, came))
+                and counted.isdisjoint(n.id for n in syntax.every(test, ast.Name))
+            ]
         self._given[key] = conjunction(parts)
         return self._given[key]
 
@@ -113,6 +105,11 @@ class Predicates:
             for stmt in makers[0].node.body
             if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise) and not stmt.orelse
         ]
+
+    def under(self, tests: Tests, place: Place, depth: int = 0) -> Formula:
+        """That tests came out as they say."""
+        found = ((self.of(test, place, depth), came) for test, came in tests)
+        return conjunction(formula if came else negation(formula) for formula, came in found)
 
     def of(self, expr: ast.expr, place: Place, depth: int = 0) -> Formula:
         if isinstance(expr, ast.Constant):
@@ -350,13 +347,9 @@ class Predicates:
         self._made_on[key] = disjunction(made)
         return self._made_on[key]
 
+    @kept
     def _availability(self, scope: Scope, expr: ast.expr) -> bool:
         """Whether an expression only says that Apex is installed (runs are compared where it was)."""
-        if (scope, expr) not in self._says_apex:
-            self._says_apex[scope, expr] = self._asks_for_apex(scope, expr)
-        return self._says_apex[scope, expr]
-
-    def _asks_for_apex(self, scope: Scope, expr: ast.expr) -> bool:
         name = self.program.dotted(scope, expr)
         if name is not None and (name == "apex" or name.startswith("apex.")):
             return True
@@ -449,8 +442,7 @@ class Predicates:
         if node is None:
             return None
         inside = place if scope is place.scope else self.anywhere(scope)
-        tests = ((self.of(t, inside, depth + 1), came) for t, came in self.chains.tests(scope.module, node))
-        return conjunction([formula if came else negation(formula) for formula, came in tests])
+        return self.under(self.chains.tests(scope.module, node), inside, depth + 1)
 
     def _field_branches(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """The same of a field of the object, where one method gives it all of its values."""
@@ -470,10 +462,7 @@ class Predicates:
         for i, (node, value) in enumerate(given):
             if not isinstance(value, ast.Constant) or not isinstance(value.value, bool):
                 return None
-            tests = self.chains.tests(module, node)
-            under = conjunction(
-                [self.of(t, place, depth + 1) if yes else negation(self.of(t, place, depth + 1)) for t, yes in tests]
-            )
+            under = self.under(self.chains.tests(module, node), place, depth + 1)
             if i == 0 and under is True:
                 first = value.value
             elif value.value:
@@ -507,13 +496,3 @@ def _is_switch(value: ast.expr) -> bool:
     return isinstance(
         value, (ast.Constant, ast.Name, ast.Attribute, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp)
     ) or (isinstance(value, ast.Call) and syntax.text(value.func) in ("bool", "getattr"))
-
-
-def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    a = node.args
-    positional = [*a.posonlyargs, *a.args]
-    for arg, value in zip(reversed(positional), reversed(a.defaults), strict=False):
-        yield arg.arg, value
-    for arg, other in zip(a.kwonlyargs, a.kw_defaults, strict=True):
-        if other is not None:
-            yield arg.arg, other
