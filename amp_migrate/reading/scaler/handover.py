@@ -268,10 +268,10 @@ class ScalerPlan(Threads):
 
     def snapshot(self) -> tuple[object, ...]:
         """What asking for the scaler has recorded so far, to be put back by `restore`."""
-        return dict(self.threads), dict(self.attributes), set(self.keepers)
+        return dict(self.threads), dict(self.told), dict(self.attributes), set(self.keepers)
 
     def restore(self, saved: tuple[object, ...]) -> None:
-        self.threads, self.attributes, self.keepers = saved  # type: ignore[assignment]
+        self.threads, self.told, self.attributes, self.keepers = saved  # type: ignore[assignment]
         self._busy.clear()
 
     def _carries(self, cls: ClassInfo) -> bool:

@@ -42,6 +42,7 @@ class Threads(Homes):
         super().__init__(unit, name, optimizer)
         self.optional = False  # whether a function may also be called by code that knows nothing of mixed precision
         self.taken: dict[Function, str] = {}  # functions that take it already, for another unit, and under which name
+        self.told: dict[Function, str] = {}  # functions with a parameter that says the same, and its name
         self.threads: dict[Function, Thread] = {}
         self.may_be_off = True  # whether what is handed has a form that does nothing
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
@@ -57,8 +58,8 @@ class Threads(Homes):
         beside = self._beside_optional(function, node)
         if function in self.threads and (beside or self.threads[function].default != "None"):
             return self.threads[function].name
-        if function in self.taken:
-            return self.taken[function]
+        if (name := self.told.get(function) or self.taken.get(function)) is not None:
+            return name
         if function in self._busy:
             return self.base_name
         calls = all_calls(self.project, function)
@@ -213,11 +214,12 @@ class Threads(Homes):
         thread = Thread(function, self.base_name, [], default="False")
         added = self._with_default(thread)
         recursive = [(m, c) for m, c in calls if self.project.function_of(m, c) is function]
+        handed: dict[ast.Call, str] = {}
         for module, call in calls:
             if (module, call) in recursive:
                 continue
             try:
-                self._reach(module, module.scope_of(call), call)
+                handed[call] = self._reach(module, module.scope_of(call), call)
             except Blocked:
                 continue
             thread.calls.append((module, call))
@@ -229,7 +231,29 @@ class Threads(Homes):
             raise NeverOn(
                 function.module, function.node, "AMP213", "GradScaler", f"nothing that calls {function.name} can tell"
             )
+        if added == [function] and (own := self._told_by(function, calls, handed)) is not None:
+            del self.threads[function]
+            self.told[function] = own
+            return own
         return self.base_name
+
+    def _told_by(
+        self, function: Function, calls: list[tuple[Module, ast.Call]], handed: dict[ast.Call, str]
+    ) -> str | None:
+        """The parameter of a function that every call gives what it would be handed, and leaves off where that is nothing:
+        `train(model, optimizer, use_amp=args.fp16)`."""
+        if any(k.arg is None for _, c in calls for k in c.keywords) or any(
+            isinstance(a, ast.Starred) for _, c in calls for a in c.args
+        ):
+            return None
+        given = [(dict(self.project.arguments(function, call)), handed.get(call)) for _, call in calls]
+        for parameter in function.parameters:
+            name = parameter.arg
+            off = function.defaults.get(name)
+            plain = function.scope.bindings.get(name, [parameter]) == [parameter]
+            if handed and plain and all(_says(values.get(name, off), text) for values, text in given):
+                return name
+        return None
 
     def _with_default(self, thread: Thread) -> list[Function]:
         """Note a parameter that may be left out, also for the functions that its calls may run instead; all that were
@@ -251,6 +275,11 @@ class Threads(Homes):
     def _extends_framework(self, cls: ClassInfo) -> bool:
         """Whether a class has a base out of sight."""
         return any(len(c.base_names) > len(c.bases) and set(c.base_names) != {"object"} for c in cls.ancestry())
+
+
+def _says(value: ast.expr | None, handed: str | None) -> bool:
+    """Whether an argument is written as what would be handed over; False where that is nothing."""
+    return value is not None and ast.unparse(value) == ("False" if handed is None else ast.unparse(ast.parse(handed)))
 
 
 def _may_take_another(function: Function) -> bool:
