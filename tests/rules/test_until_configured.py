@@ -67,6 +67,19 @@ def test_there_is_a_disabled_scaler_until_the_method_runs(settings: tuple[str, s
     assert after.count("torch.amp.GradScaler(") == 2
 
 
+@pytest.mark.parametrize("base", ["", "(Settings)"])
+def test_a_scale_that_the_constructor_was_given_stays_what_it_was(base: str) -> None:
+    kept = "        self.loss_scale = float(len(self.optimizers)) or 128.0\n"
+    settings = f"class Settings:\n    def __init__(self):\n        self.optimizers = []\n{kept}\n\n"
+    context = CONTEXT.replace("{parameters}", "").replace("{settings}", ", loss_scale=self.loss_scale")
+    first = "        super().__init__()\n" if base else kept
+    context = context.replace("        self._use_amp = False\n", f"{first}        self._use_amp = False\n", 1)
+    after = check_trained(
+        (settings if base else "") + context.replace("class Context:", f"class Context{base}:") + CONFIGURED + LOOP
+    )
+    assert "self.loss_scale = None\n" not in after
+
+
 def test_a_constructor_that_sets_it_up_itself_needs_none() -> None:
     source = source_of(CONTEXT).replace(
         "self._use_amp = False\n", "self._use_amp = False\n        self.configure_amp(model, optimizer)\n"

@@ -68,9 +68,19 @@ def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, plan: Sc
     if isinstance(scale, ast.expr):  # what `update` is given
         held = variable(m, home, scale)
         holder, _, attribute = held.partition(".")
-        if holder == home.scope.self_name:
+        if holder == home.scope.self_name and not _sets(made, attribute):
             m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")
     m.output.done(module, stmt, "AMP110", "amp.initialize", "a disabled scaler until then", "look")
+
+
+def _sets(made: Function, attribute: str) -> bool:
+    """Whether a constructor gives its object an attribute, itself or by one of a base."""
+    constructors = [c.methods["__init__"] for c in made.cls.ancestry() if "__init__" in c.methods] if made.cls else []
+    return any(
+        isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and n.attr == attribute
+        for function in (made, *constructors)
+        for n in function.inside
+    )
 
 
 def _class_default(m: Migration, cls: ClassInfo, plan: ScalerPlan) -> None:
