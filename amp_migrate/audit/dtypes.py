@@ -70,7 +70,10 @@ KEEPING = frozenset(
     "abs neg mean max min median topk sort dropout leaky_relu elu silu sqrt square T requires_grad_ retain_grad view_as "
     "reshape_as pin_memory mish hardswish logit round floor ceil masked_fill_ numpy copy tril triu type_as movedim "
     "interpolate grid_sample gelu std var unfold stack cat concat concatenate hstack vstack diagonal diag amax amin item "
-    "tolist affine_grid".split()
+    "tolist affine_grid avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+    "max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d pad pixel_shuffle "
+    "pixel_unshuffle fold relu_ relu6 hardtanh hardsigmoid glu celu selu dropout1d dropout2d dropout3d alpha_dropout "
+    "swapaxes swapdims moveaxis unflatten ravel repeat_interleave".split()
 )
 # Written with values of the same dtype alone: torch raises on float32 and half together, autocast or not.
 WRITES = frozenset(

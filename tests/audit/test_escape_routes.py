@@ -294,3 +294,19 @@ for x, y in loader:
         )
     )
     assert not [d for d in doubts(before, after) if d.code == "AMP535"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "F.adaptive_avg_pool1d(out, 4)",
+        "F.max_pool1d(out, 1)",
+        "F.pad(out, (0, 0))",
+        "F.celu(out)",
+        "out.repeat_interleave(2, 0)",
+    ],
+)
+def test_what_keeps_its_dtype_brings_a_half_value_to_float32_weights(kept: str) -> None:
+    inside = "with torch.no_grad(): out = model.scored(x)['logits']"
+    (doubt,) = found("O1", inside, f"out = {kept}\ntotal = total + teacher.head(out)")
+    assert "the weights of teacher.head are float32" in doubt.message

@@ -19,6 +19,9 @@ NETS = """
             self.words = Words()
             self.criterion = torch.nn.MSELoss()
 
+        def get_depth(self):
+            return len(list(enumerate(self.body.children())))
+
         def forward(self, x):
             return self.body(x)
 
@@ -115,7 +118,11 @@ def test_a_part_that_a_class_out_of_sight_makes() -> None:
 
 @pytest.mark.parametrize(
     ("call", "given"),
-    [("retriever.words.count(x) * x", "model.retriever"), ("retriever(x, x)", "model.retriever.criterion")],
+    [
+        ("retriever.words.count(x) * x", "model.retriever"),
+        ("retriever(x, x)", "model.retriever.criterion"),
+        ("retriever.get_depth() * x", "model.retriever"),
+    ],
 )
 def test_what_a_model_keeps_beside_its_networks_is_no_forward(call: str, given: str) -> None:
     assert "autocast" not in check_files(_project(call, given))["sampler.py"]

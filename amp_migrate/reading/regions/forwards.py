@@ -37,6 +37,11 @@ NOT_FORWARD_PREFIXES = (
 # Methods that give a tensor another dtype, and such as prepare data or train.
 CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward clamp_min mean max min".split())
 
+# Builtins that only look at what they are given: `len(self.blocks)`.
+LOOKING = frozenset(
+    "bool enumerate getattr hasattr id int isinstance iter len next print range repr str type zip".split()
+)
+
 
 class Forwards:
     """The forwards of one unit's models."""
@@ -277,7 +282,7 @@ class Forwards:
             return last in FLOAT_ARGUMENTS or name.startswith(("torch.nn.functional.", "torch.utils.checkpoint."))
         if isinstance(node.func, ast.Attribute) and last in FLOAT_METHODS - CASTING_METHODS:
             return True
-        if not name and last in NOT_FORWARD:
+        if not name and (last in NOT_FORWARD or (isinstance(node.func, ast.Name) and last in LOOKING)):
             return False
         values = [node.func, *node.args, *(k.value for k in node.keywords)]
         return any(self._of_network(function, v) for v in values)
