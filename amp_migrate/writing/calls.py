@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.writing.edits import Code
+from amp_migrate.writing.edits import Code, sliced
 
 LINE = 110  # what a call joined to one line may take
 
@@ -91,15 +91,9 @@ class _Region:
         end = (call.func.end_lineno or call.lineno, call.func.end_col_offset or 0)
         self.start = end
         stop = (call.end_lineno or call.lineno, call.end_col_offset or 0)
-        self.text = self._bytes(end, stop).decode()
+        self.text = sliced(self.module.lines, end, stop).decode()
         self.text = self.text[self.text.index("(") :]
         self.slots, self._tail = self._split(stop)
-
-    def _bytes(self, start: tuple[int, int], end: tuple[int, int]) -> bytes:
-        lines = self.module.lines
-        if start[0] == end[0]:
-            return lines[start[0] - 1][start[1] : end[1]]
-        return b"".join([lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]])
 
     def _split(self, stop: tuple[int, int]) -> tuple[list[_Slot], str]:
         chunks = _chunks(self.text)
@@ -108,9 +102,11 @@ class _Region:
         for (first, last), argument in zip(chunks, arguments_of(self.call), strict=False):
             value = argument.value if isinstance(argument, ast.keyword) else argument
             text = self.text[first:last]
-            at = len(self.text) - len(self._bytes((value.lineno, value.col_offset), stop).decode()) - first
+            at = (
+                len(self.text) - len(sliced(self.module.lines, (value.lineno, value.col_offset), stop).decode()) - first
+            )
             value_end = (value.end_lineno or value.lineno, value.end_col_offset or 0)
-            until = len(self.text) - len(self._bytes(value_end, stop).decode()) - first
+            until = len(self.text) - len(sliced(self.module.lines, value_end, stop).decode()) - first
             if at < 0:  # a generator that shares its parentheses with the call
                 slots.append(_Slot("", "", "", value, ""))
                 kept = last - first

@@ -375,10 +375,10 @@ class Edits:
         for first, last, text in spans:
             if first < at or last > end:
                 continue
-            out.append(_slice(lines, at, first))
+            out.append(sliced(lines, at, first))
             out.append(text.encode())
             at = last
-        out.append(_slice(lines, at, end))
+        out.append(sliced(lines, at, end))
         return b"".join(out).decode()
 
     def _as_quoted(self, node: ast.AST, text: str) -> str:
@@ -387,7 +387,7 @@ class Edits:
             return text
         for around in self.module.ancestors(node):
             if isinstance(around, ast.JoinedStr):
-                mark = _slice(self.module.lines, self.start(around), _end(around)).decode().lstrip("rRfF")
+                mark = sliced(self.module.lines, self.start(around), _end(around)).decode().lstrip("rRfF")
                 quote, other = mark[:1], {"'": '"', '"': "'"}.get(mark[:1], "")
                 if mark[:3] != 3 * quote and other and other not in text:
                     text = text.replace(quote, other)
@@ -423,7 +423,8 @@ def _end(node: ast.AST) -> tuple[int, int]:
     return node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
 
 
-def _slice(lines: Sequence[bytes], start: tuple[int, int], end: tuple[int, int]) -> bytes:
+def sliced(lines: Sequence[bytes], start: tuple[int, int], end: tuple[int, int]) -> bytes:
+    """What stands between two places of a file."""
     if start[0] == end[0]:
         return lines[start[0] - 1][start[1] : end[1]]
     return b"".join([lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]])

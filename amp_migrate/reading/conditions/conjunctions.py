@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.conditions.tests import NEGATED, OPERATORS, Availability
+from amp_migrate.reading.program.logic import bracketed
 from amp_migrate.reading.program.module import Module
 
 
@@ -53,8 +54,7 @@ def conjunction(module: Module, available: Availability, test: ast.expr, *, nega
                 else ["(" + " or ".join(_said(module, v) for v in kept) + ")"]
             )
         return [f"({_said(module, test)})"]
-    text = _said(module, test)
-    return [f"({text})" if isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) else text]
+    return [bracketed(test, _said(module, test))]
 
 
 def _negated(module: Module, available: Availability, test: ast.expr) -> list[str] | None:
@@ -76,8 +76,7 @@ def _negated(module: Module, available: Availability, test: ast.expr) -> list[st
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         flipped = NEGATED[OPERATORS[type(test.ops[0])]]
         return [f"{_operand(module, test.left)} {flipped} {_operand(module, test.comparators[0])}"]
-    bare = not isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr))
-    return [f"not {_said(module, test)}" if bare else f"not ({_said(module, test)})"]
+    return [f"not {bracketed(test, _said(module, test))}"]
 
 
 def _operand(module: Module, node: ast.expr) -> str:

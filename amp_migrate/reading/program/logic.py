@@ -25,6 +25,20 @@ def truth(test: ast.expr, told: Callable[[ast.expr], bool | None]) -> bool | Non
     return None
 
 
+def is_asked(parent: ast.AST | None, node: ast.expr) -> bool:
+    """Whether an expression is a test, or a part of one."""
+    if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
+        return parent.test is node
+    return isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
+
+
+def bracketed(node: ast.expr, text: str) -> str:
+    """The text of an expression as it can be joined to others by `and`."""
+    return f"({text})" if isinstance(node, LOOSE) else text
+
+
+LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)  # expressions that `and`, `or` and `not` take in parentheses only
+
 # Functions that only tell something, and methods of mappings and texts that only give something.
 _TELLING = frozenset(
     "hasattr getattr isinstance len is_available get_rank is_initialized bool dict float int str abs min max round".split()

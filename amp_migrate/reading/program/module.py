@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import chain, takewhile
 from pathlib import Path
@@ -234,6 +234,10 @@ class Module:
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """What stands around an expression within its statement, from the inside out."""
         return takewhile(lambda a: not isinstance(a, ast.stmt), self.ancestors(node))
+
+    def inside_of(self, node: ast.AST, stmts: Collection[ast.stmt]) -> bool:
+        """Whether a node is one of some statements, or stands in one."""
+        return any(a in stmts for a in (node, *self.ancestors(node)))
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds a node (itself, for a statement)."""

@@ -346,6 +346,15 @@ class Forwards:
         return helps
 
 
+NO_GRAD = ("no_grad", "inference_mode")
+
+
+def opens(stmt: ast.With | ast.AsyncWith, *names: str) -> bool:
+    """Whether a with statement opens a context that a call by one of some names makes."""
+    made = (item.context_expr for item in stmt.items)
+    return any(isinstance(c, ast.Call) and called_name(c) in names for c in made)
+
+
 def under_no_grad(module: Module, node: ast.AST) -> bool:
     """Whether a node stands in `with torch.no_grad():` or in a function that is decorated so."""
     found: list[ast.expr] = []
@@ -356,7 +365,7 @@ def under_no_grad(module: Module, node: ast.AST) -> bool:
             found += around.decorator_list
             break
     calls = (f.func if isinstance(f, ast.Call) else f for f in found)
-    return any((dotted(f) or "").rpartition(".")[2] in ("no_grad", "inference_mode") for f in calls)
+    return any((dotted(f) or "").rpartition(".")[2] in NO_GRAD for f in calls)
 
 
 def _holds(cls: ClassInfo, name: str) -> bool:

@@ -17,7 +17,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called, walk
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
-from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.forwards import NO_GRAD, Forwards, opens
 from amp_migrate.reading.regions.hot import Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.own_regions import OwnRegion, casts_itself, own_switch
@@ -142,6 +142,10 @@ class RegionReader:
         if scope not in self._views:
             self._views[scope] = view(scope.module, scope.body, self.folds.get(scope.module, Folds()))
         return self._views[scope]
+
+    def held(self, scope: Scope, region: Region) -> list[ast.stmt]:
+        """The statements of a region in a scope; of one that joins a `with`, those in that."""
+        return region.join.body if region.join is not None else statements(self.view(scope), region)
 
     def is_forward(self, module: Module, node: ast.AST) -> bool:
         """Whether a call runs one of the unit's models."""
@@ -318,7 +322,11 @@ class RegionReader:
                     close()
                 continue
             if not is_elif(module, block) and self._whole(module, node, hot, forwards):
-                if isinstance(node.stmt, WITH_NODES) and _no_grad(node.stmt) and node not in hot:
+                if (
+                    isinstance(node.stmt, WITH_NODES)
+                    and opens(node.stmt, *NO_GRAD, "set_grad_enabled")
+                    and node not in hot
+                ):
                     close()
                     result.found.append(Region(node.stmt, node.stmt, join=node.stmt))  # type: ignore[arg-type]
                 else:
@@ -368,7 +376,7 @@ class RegionReader:
             has_forward = any(n in forwards for n in node.walk())
             return not has_forward
         if isinstance(node.stmt, WITH_NODES):
-            if _no_grad(node.stmt):
+            if opens(node.stmt, *NO_GRAD, "set_grad_enabled"):
                 if any(isinstance(n.stmt, LOOP_NODES) for n in node.walk()):
                     return False
                 return len(cold) <= 2 and not any(computes(n) for n in cold) and inside[:1] != cold[:1]
@@ -392,12 +400,3 @@ def _bce_slots(project: Project) -> set[Slot]:
         return len(stmt.targets) == 1 and any(called_name(call) == "BCELoss" for call in calls)
 
     return project.holding("BCELoss", gives)
-
-
-def _no_grad(stmt: ast.stmt) -> bool:
-    assert isinstance(stmt, WITH_NODES)
-    return any(
-        isinstance(i.context_expr, ast.Call)
-        and called_name(i.context_expr) in ("no_grad", "inference_mode", "set_grad_enabled")
-        for i in stmt.items
-    )

@@ -320,8 +320,8 @@ class ScalerPlan(Threads):
 
 def _on_the_way(module: Module, earlier: ast.stmt, stmt: ast.stmt) -> bool:
     """Whether whatever comes to a statement has run an earlier one of the same function."""
-    block, around = module.block(earlier), {stmt, *module.ancestors(stmt)}
-    return any(later in around for later in block[block.index(earlier) + 1 :])
+    block = module.block(earlier)
+    return module.inside_of(stmt, block[block.index(earlier) + 1 :])
 
 
 def _hands_itself_on(cls: ClassInfo) -> bool:

@@ -149,15 +149,13 @@ def covers(earlier: Home, home: Home) -> bool:
         return False
     module = home.scope.module if home.after else home.init.module
     block = module.block(earlier.anchor)  # what follows in it, and what is nested there, runs after the earlier one
-    around = {home.anchor, *module.ancestors(home.anchor)}
-    return any(stmt in around for stmt in block[block.index(earlier.anchor) :])
+    return module.inside_of(home.anchor, block[block.index(earlier.anchor) :])
 
 
 def _left(home: Home) -> bool:
     """Whether the branch of an `initialize` call leaves, so that what follows is another path."""
     module = home.init.module
-    around = {home.init.stmt, *module.ancestors(home.init.stmt)}
-    branches = (b for node in home.climbed for b in (node.body, node.orelse) if around.intersection(b))
+    branches = (b for node in home.climbed for b in (node.body, node.orelse) if module.inside_of(home.init.stmt, b))
     return any(isinstance(b[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)) for b in branches)
 
 

@@ -151,12 +151,11 @@ class Threads(Homes):
     def _made_above(self, module: Module, call: ast.Call) -> bool:
         """Whether the scaler is there where a call stands, whatever else the call passes."""
         scope = module.scope_of(call)
-        around = {module.statement(call), *module.ancestors(call)}
         for home in self.homes:
             if home.kind != "local" or home.idle or home.carrier or home.scope not in list(scope.chain()):
                 continue
             block = module.block(home.anchor)
-            if scope is not home.scope or any(s in around for s in block[block.index(home.anchor) + 1 :]):
+            if scope is not home.scope or module.inside_of(call, block[block.index(home.anchor) + 1 :]):
                 return True
         return False
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
+from amp_migrate.reading.program.logic import bracketed
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
@@ -51,7 +52,7 @@ def settle_branches(inits: Sequence[Init]) -> None:
             if isinstance(parent, ast.If):
                 together.setdefault(parent, []).append(init)
     for branching, held in sorted(together.items(), key=lambda pair: -pair[0].lineno):  # inner ones come first
-        body = [i for i in held if _in_body(branching, i)]
+        body = [i for i in held if i.module.inside_of(i.stmt, branching.body)]
         other = [i for i in held if i not in body]
         if not body or not other or _same(body[0], other[0]):
             continue
@@ -61,11 +62,6 @@ def settle_branches(inits: Sequence[Init]) -> None:
             test = _written(first, branching.test)
             for init in held:
                 init.arguments["loss_scale"] = init.module.imagine(f"{one} if {test} else {two}", branching.test)
-
-
-def _in_body(branching: ast.If, init: Init) -> bool:
-    around = {init.stmt, *init.module.ancestors(init.stmt)}
-    return any(s in around for s in branching.body)
 
 
 def _given(init: Init) -> ast.expr:
@@ -86,7 +82,7 @@ def _normal(scale: ast.expr) -> str:
 
 def _written(init: Init, node: ast.expr) -> str:
     text = init.module.source(node) if hasattr(node, "lineno") else ast.unparse(node)
-    return f"({text})" if isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr)) else text
+    return bracketed(node, text)
 
 
 def number(node: ast.expr) -> float | None:

@@ -8,6 +8,7 @@ functions run, and under which condition, is not asked.
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.logic import truth
@@ -36,8 +37,7 @@ class Values:
 
     def truth(self, module: Module, node: ast.expr) -> bool | None:
         """Whether an expression is true; None where it may be either, or anything else than constants."""
-        found = {bool(value) for value in self.constants(module, node) or ()}
-        return found.pop() if len(found) == 1 else None
+        return self._constants.truth(module, node)
 
     def fixed(self, module: Module, node: ast.expr) -> Found | None:
         """`constants`; None too where one of them is a setting for people to change: what is written follows it then."""
@@ -65,12 +65,7 @@ class Values:
             return self._given(function, module, call, node.id)
 
         constants = Constants(may_be)
-
-        def comes_to(part: ast.expr) -> bool | None:
-            found = {bool(value) for value in constants.of(function.module, part) or ()}
-            return found.pop() if len(found) == 1 else None
-
-        return truth(test, comes_to)
+        return truth(test, partial(constants.truth, function.module))
 
     def returned(self, function: Function, path: Path = ()) -> Answer:
         """What a function returns, or an item of that, but for what it only hands back."""

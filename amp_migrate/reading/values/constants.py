@@ -61,6 +61,11 @@ class Constants:
             self._known[node] = self.among(self.may_be(module, node))
         return self._known[node]
 
+    def truth(self, module: Module, node: ast.expr) -> bool | None:
+        """Whether an expression is true; None where it may be either, or anything else than constants."""
+        found = {bool(value) for value in self.of(module, node) or ()}
+        return found.pop() if len(found) == 1 else None
+
     def among(self, values: Answer) -> Found | None:
         """The constants that some values are; None where one is none, or where there are no values."""
         return _joined(map(self._folded, values)) or None

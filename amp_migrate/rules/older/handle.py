@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.logic import is_asked
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -184,7 +185,7 @@ def _read(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
         there = isinstance(parent.ops[0], (ast.IsNot, ast.NotEq))
         edits.replace(parent, f"{'' if there else 'not '}{_enabled(m, module, node)}")
         return
-    if _tested(parent, node):
+    if is_asked(parent, node):
         edits.replace(node, _enabled(m, module, node))
         return
     call = parent if isinstance(parent, ast.Call) else module.parents.get(parent) if parent is not None else None
@@ -201,12 +202,6 @@ def _read(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
         if m.scales
         else "the handle is passed along",
     )
-
-
-def _tested(parent: ast.AST | None, node: ast.expr) -> bool:
-    if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
-        return parent.test is node
-    return isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
 
 
 def _enabled(m: Migration, module: Module, node: ast.AST) -> str:

@@ -26,17 +26,12 @@ def settle_guards(project: Project, module: Module, folds: Folds, sites: Iterabl
             branch = folds.splices.get(parent)
             if branch is None:
                 continue
-            apex = "body" if _inside(module, site.node, parent, "body") else "orelse"
+            apex = "body" if module.inside_of(site.node, parent.body) else "orelse"
             if apex != branch and not _stands_in(getattr(parent, branch), site):
                 folds.splices[parent] = apex
                 edits.splice(parent, "body" if apex == "body" else "orelse")
             elif apex == branch == "body" and _is_shortcut(project, module, parent):
                 edits.delete(parent)
-
-
-def _inside(module: Module, node: ast.AST, parent: ast.If, branch: str) -> bool:
-    around = {node, *module.ancestors(node)}
-    return any(stmt in around for stmt in getattr(parent, branch))
 
 
 def _stands_in(other: Sequence[ast.stmt], site: Site) -> bool:

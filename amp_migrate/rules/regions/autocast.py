@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.regions.forwards import NO_GRAD, opens
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
@@ -292,6 +292,12 @@ def wanted(m: Migration, found: Regions) -> list[Region]:
     return [part for region in chosen(m, found) for part in parts(m, found, region)]
 
 
+def covered(m: Migration, found: Regions, regions: list[Region]) -> set[ast.stmt]:
+    """The statements of a scope that some regions cover."""
+    view = m.regions.view(found.scope)
+    return {s for r in regions for s in ([r.join] if r.join is not None else statements(view, r))}
+
+
 def chosen(m: Migration, found: Regions) -> list[Region]:
     """What runs in mixed precision in a scope: with --eval fp32, only what trains."""
     if m.options.eval == "autocast":
@@ -304,18 +310,10 @@ def _evaluates(m: Migration, found: Regions, region: Region) -> bool:
     stands in, or where there is none the scope, scales no loss."""
     module = found.scope.module
     around = [region.first, *module.ancestors(region.first)]
-    if not any(isinstance(a, WITH_NODES) and without_gradients(a) for a in around):
+    if not any(isinstance(a, WITH_NODES) and opens(a, *NO_GRAD) for a in around):
         return False
     loop = next((a for a in around if isinstance(a, LOOP_NODES)), found.scope.node)
     scaled = [x.call for x in m.unit.losses if x.module is module and module.scope_of(x.call) is found.scope]
     if loop is found.scope.node:
         return all(any(isinstance(a, LOOP_NODES) for a in module.ancestors(call)) for call in scaled)
     return not any(loop in module.ancestors(call) for call in scaled)
-
-
-def without_gradients(stmt: ast.With | ast.AsyncWith) -> bool:
-    """Whether a with statement is `torch.no_grad()` or `torch.inference_mode()`."""
-    return any(
-        isinstance(item.context_expr, ast.Call) and called_name(item.context_expr) in ("no_grad", "inference_mode")
-        for item in stmt.items
-    )

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import children, names_stored, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.regions.spans import Region, statements
+from amp_migrate.reading.regions.spans import Region
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.dtypes import FLOAT32
@@ -50,7 +50,7 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
     module = found.scope.module
     out: list[Region] = []
     run: list[ast.stmt] = []
-    stmts = region.join.body if region.join is not None else statements(m.regions.view(found.scope), region)
+    stmts = m.regions.held(found.scope, region)
     if not any(_refused(m, found, s) for s in stmts):
         for inner, calls in _deep(m, found, stmts):
             if not all(_can_be_island(module, call) for call in calls):
@@ -81,7 +81,7 @@ def apply(m: Migration) -> None:
     for scope in m.regions.scopes():
         found = m.regions.read(scope)
         for region in (r for r in found.found if r.first not in m.float32):
-            stmts = region.join.body if region.join is not None else statements(m.regions.view(scope), region)
+            stmts = m.regions.held(scope, region)
             if not any(_refused(m, found, s) for s in stmts):
                 wanted.update((call, scope.module) for _, calls in _deep(m, found, stmts) for call in calls)
     for module in m.project.modules:
@@ -154,8 +154,7 @@ def _shapes(module: Module, call: ast.Call) -> bool:
 
 def islands(m: Migration, found: Regions, regions: list[Region]) -> list[ast.stmt]:
     """The refused statements of a scope, those with a forward inside too."""
-    view = m.regions.view(found.scope)
-    held = [s for r in regions for s in (r.join.body if r.join is not None else statements(view, r))]
+    held = [s for r in regions for s in m.regions.held(found.scope, r)]
     return list(dict.fromkeys([*found.islands, *(s for s in held if _refused(m, found, s))]))
 
 

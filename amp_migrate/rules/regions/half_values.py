@@ -50,7 +50,7 @@ class HalfValues:
         self.float_stmts: set[ast.stmt] = set()  # statements that give float32 by what is written
 
     def stands_inside(self, node: ast.AST) -> bool:
-        return any(a in self.inside for a in (node, *self.module.ancestors(node)))
+        return self.module.inside_of(node, self.inside)
 
     @property
     def _upcasts(self) -> bool:

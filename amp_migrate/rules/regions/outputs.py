@@ -13,15 +13,14 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.regions.spans import statements
 from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
-from amp_migrate.rules.regions.autocast import chosen, wanted
+from amp_migrate.rules.regions.autocast import chosen, covered, wanted
 from amp_migrate.rules.regions.casting import WHOLE_WORDS
 from amp_migrate.rules.regions.half_values import MAY_BE_WHOLE, NUMBER_NAMES, HalfValues, is_upcast
-from amp_migrate.rules.regions.to_host import bindings, inside_of, read_as
+from amp_migrate.rules.regions.to_host import bindings, read_as
 from amp_migrate.writing.edits import Edits
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -55,8 +54,7 @@ def apply(m: Migration) -> None:
         refused = bce.islands(m, found, chosen(m, found))
         if not regions and not refused:
             continue
-        view = m.regions.view(scope)
-        inside = {s for r in regions for s in ([r.join] if r.join is not None else statements(view, r))}
+        inside = covered(m, found, regions)
         cast = _outputs(m, scope.module, found, inside, set(refused), everything=promised)
         if promised and not found.trained:
             _returned(m, scope.module, inside)
@@ -93,11 +91,11 @@ def _outputs(
         uses = _read_after(scope, name, stmt)
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
-        outside = [n for n in uses if not inside_of(module, n, inside)]
+        outside = [n for n in uses if not module.inside_of(n, inside)]
         # Where the model computes a loss too, in float32, that is what such a name holds.
         if "loss" in name.lower() and "float32" in m.project.once(Dtypes).single(module, value):
             outside = [n for n in outside if n in first_uses]
-        refusing = [n for n in uses if inside_of(module, n, refused)]
+        refusing = [n for n in uses if module.inside_of(n, refused)]
         in_island = bool(refusing) or (promised and any(_written(module, n) for n in uses))
         sure = (
             promised and m.regions.returns.of(module, value) == "tensor"
@@ -214,7 +212,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             uses = _read_after(found.scope, name, stmt)
             last = _last_line(found, name, stmt, inside)
             uses = [n for n in uses if last is not None and n.lineno <= last]
-            outside = [n for n in uses if not inside_of(module, n, inside) and not _cast_there(module, edits, n)]
+            outside = [n for n in uses if not module.inside_of(n, inside) and not _cast_there(module, edits, n)]
             if name in cast or all(only_described(module, n) for n in outside):
                 continue
             if entries := [e for n in outside if (e := _entry(module, n)) is not None]:
@@ -299,7 +297,7 @@ def _last_line(found: Regions, name: str, first: ast.stmt, inside: set[ast.stmt]
             continue
         value = stmt.value if isinstance(stmt, ast.Assign) else None
         computed = value is not None and any(isinstance(n, ast.Name) and n.id == name for n in walk(value))
-        if not computed or stmt.lineno <= first.lineno or inside_of(module, stmt, inside):
+        if not computed or stmt.lineno <= first.lineno or module.inside_of(stmt, inside):
             return None
         if not isinstance(module.parents.get(stmt), ast.If):
             last = min(last, stmt.lineno)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.own_regions import OwnRegion
 from amp_migrate.reading.units.unit import Blocked
@@ -35,7 +36,7 @@ def widen(m: Migration, module: Module, own: OwnRegion) -> None:
         always = enabled == "True" or bool(getattr(switch, "value", False))
         m.edit(module).replace(switch, "True" if always else enabled)
     else:
-        loose = isinstance(switch, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+        loose = isinstance(switch, LOOSE)
         if loose:
             m.edit(module).insert("before", switch, "(")
         m.edit(module).insert("after", switch, f"{')' if loose else ''} or {enabled}")

@@ -55,11 +55,6 @@ def _level(m: Migration) -> str:
     return next(iter(levels)) if len(levels) == 1 else "Apex"
 
 
-def inside_of(module: Module, node: ast.AST, inside: set[ast.stmt]) -> bool:
-    """Whether a node stands in one of some statements."""
-    return any(a in inside for a in (node, *module.ancestors(node)))
-
-
 def bindings(found: Regions, name: str) -> list[ast.stmt]:
     """The statements that bind a name."""
     return [found.scope.module.statement(b) for b in found.scope.bindings.get(name, ())]

@@ -10,10 +10,8 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.regions.spans import statements
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.autocast import wanted
+from amp_migrate.rules.regions.autocast import covered, wanted
 from amp_migrate.rules.regions.half_values import HalfValues
 from amp_migrate.rules.regions.outputs import promises_float32
 
@@ -40,7 +38,7 @@ def apply(m: Migration) -> None:
         if m.switch_in(scope) == "False":
             continue  # O0: nothing is float16
         found = m.regions.read(scope)
-        half = HalfValues(m, found, _inside(m, found), set())
+        half = HalfValues(m, found, covered(m, found, wanted(m, found)), set())
         scaled = [n for x in m.unit.losses if x.module is module for n in walk(x.loss)]
         for call in dict.fromkeys(n for n in [*found.averages, *scaled] if isinstance(n, ast.Call)):
             taken = found.outputs.averages(call)
@@ -70,9 +68,3 @@ def _only_shown(module: Module, call: ast.Call) -> bool:
     again = any(isinstance(a, LOOP_NODES) for a in module.ancestors(stmt))
     later = [module.parents[n] for n in scope.reads(target.id) if again or n.lineno > stmt.lineno]
     return all(isinstance(at, ast.Attribute) and at.attr in ("item", "detach", "tolist") for at in later)
-
-
-def _inside(m: Migration, found: Regions) -> set[ast.stmt]:
-    """The statements of a scope that the regions of the migration hold."""
-    view = m.regions.view(found.scope)
-    return {s for r in wanted(m, found) for s in ([r.join] if r.join is not None else statements(view, r))}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from itertools import takewhile
 
+from amp_migrate.reading.program.logic import bracketed
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home, only_inside
@@ -40,7 +41,7 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     none = "None" if held is None else repr(held)
     start = f"{name} or {first_scale(m, home) or '2.0**16'}" if held is None else name
     if isinstance(scale, ast.IfExp) and home.scope is init.site.scope:
-        source, test = init.module.source, _test(init.module, scale)
+        source, test = init.module.source, bracketed(scale.test, init.module.source(scale.test))
         if _dynamic(scale.body) and numeric(scale.orelse, scale.test):
             return [f"{name} = {none} if {test} else {_float(init.module, scale.orelse)}"], start
         if _dynamic(scale.orelse) and numeric(scale.body, scale.test):
@@ -133,11 +134,6 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
         f"{text} decides the loss scale, and {home.scope.name or 'the module'}, where the scaler is created, cannot see "
         "it; hand it there",
     )
-
-
-def _test(module: Module, scale: ast.IfExp) -> str:
-    text = module.source(scale.test)
-    return f"({text})" if isinstance(scale.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) else text
 
 
 def _dynamic(node: ast.expr) -> bool:

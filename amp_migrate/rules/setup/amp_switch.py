@@ -11,6 +11,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import is_none, is_off
+from amp_migrate.reading.program.logic import is_asked
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.modules_held import only_given
 from amp_migrate.reading.program.tree import walk
@@ -57,7 +58,7 @@ def _asked_by_name(m: Migration, module: Module, call: ast.Call) -> None:
         if call.func.id == "hasattr" or not none or not isinstance(parent.ops[0], (ast.Is, ast.IsNot)):
             return
         asked, negated = parent, isinstance(parent.ops[0], ast.Is)
-    elif not _is_test(parent, call):
+    elif not is_asked(parent, call):
         return
     if only_given(m.project, module, call.args[0], str(call.args[1].value)):
         m.edit(module).replace(asked, _enabled(m, module, call, asked, negated))
@@ -77,7 +78,7 @@ def _migrate(m: Migration, site: Site) -> None:
         if not is_none(parent.comparators[0]):
             return
         asked, negated = parent, isinstance(parent.ops[0], (ast.Is, ast.Eq))
-    elif not _is_test(parent, node):
+    elif not is_asked(parent, node):
         return
     if availability(m.project, module).value(asked) is not None:
         return  # asks whether Apex is installed: the rule of the imports answers
@@ -176,11 +177,3 @@ def _binds(node: ast.AST, name: str) -> bool:
     return (stored and ast.unparse(node) == name) or (
         isinstance(node, ast.alias) and (node.asname or node.name) == name
     )
-
-
-def _is_test(parent: ast.AST | None, node: ast.expr) -> bool:
-    if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
-        return parent.test is node
-    if isinstance(parent, ast.UnaryOp):
-        return isinstance(parent.op, ast.Not)
-    return isinstance(parent, ast.BoolOp)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from amp_migrate.reading.conditions.chains import Link, heads, links
 from amp_migrate.reading.conditions.conjunctions import conjunction, disjuncts
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.elsewhere import visible
@@ -188,7 +189,7 @@ def _ask(edits: Edits, test: ast.expr, first: Sequence[ast.expr], second: Sequen
 
 def _bracketed(parts: Sequence[ast.expr]) -> tuple[str | ast.expr | ast.stmt, ...]:
     code = joined(parts, " and ")
-    simple = len(parts) == 1 and not isinstance(parts[0], (ast.IfExp, ast.Lambda, ast.NamedExpr))
+    simple = len(parts) == 1 and not isinstance(parts[0], LOOSE)
     return code if simple else ("(", *code, ")")
 
 
