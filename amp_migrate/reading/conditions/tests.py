@@ -10,7 +10,7 @@ from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports
 
 AVAILABLE_CALLS = re.compile(r"(is_apex_available|has_apex|apex_available|is_apex_installed|is_apex_amp_available)$")
@@ -148,8 +148,7 @@ class Availability:
         )
 
     def _is_apex(self, node: ast.expr) -> bool:
-        name = self.project.qualify(self.module, node)
-        return name is not None and name.split(".")[0] == "apex"
+        return within_apex(self.project.qualify(self.module, node))
 
     def _imported_flag(self, node: ast.Name | ast.Attribute) -> bool | None:
         """A flag of another module of the project, by whatever modules it comes here: `from utils import APEX_AVAILABLE`."""

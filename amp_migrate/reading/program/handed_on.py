@@ -8,6 +8,7 @@ from functools import cached_property
 
 from amp_migrate.reading.program.module import STAR_EXPORTS, Module
 from amp_migrate.reading.program.stand_ins import stand_ins
+from amp_migrate.reading.program.tree import within_apex
 
 OUTSIDE = ("apex", "torch")  # never a file of the program: an adapter of its own is often called so
 Read = tuple[Module, ast.expr]
@@ -112,9 +113,7 @@ class HandedOn:
     def _has_apex(self, module: Module, found: Mapping[str, Module]) -> bool:
         targets = {*(target for _, target in module.imported), *module.star_imports}
         folders = {name.partition(".")[0] for name in found if "." in name}
-        return any(
-            target in found or target in folders or self.meaning(target).split(".")[0] == "apex" for target in targets
-        )
+        return any(target in found or target in folders or within_apex(self.meaning(target)) for target in targets)
 
     def readers(self, module: Module, name: str) -> Iterator[tuple[Module, ast.expr]]:
         """Where other files read a name of a module, by whatever imports it comes there."""

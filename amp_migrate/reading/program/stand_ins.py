@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.program.scope import FUNCTION_NODES, FunctionNode
+from amp_migrate.reading.program.tree import brings_only_apex
 
 if TYPE_CHECKING:
     from amp_migrate.reading.program.module import Module
@@ -120,7 +121,7 @@ def _of_apex(module: Module, block: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
                 return
         elif isinstance(stmt, ast.Try) and _looks_for_apex(module, stmt) and not stmt.finalbody:
             yield from _of_apex(module, [*stmt.body, *stmt.orelse])
-        elif not _brings(stmt) and not (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)):
+        elif not brings_only_apex(stmt) and not (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)):
             yield stmt
 
 
@@ -215,16 +216,9 @@ def _around(module: Module, stmt: ast.stmt) -> Iterable[bool | None]:
 def _looks_for_apex(module: Module, guard: ast.Try) -> bool:
     """Whether what a statement tries is to import Apex."""
     caught = [ast.unparse(h.type) if h.type is not None else "Exception" for h in guard.handlers]
-    return any(_brings(s) for s in guard.body) and all(
+    return any(brings_only_apex(s) for s in guard.body) and all(
         any(name in WITHOUT for name in kind.strip("()").split(", ")) for kind in caught
     )
-
-
-def _brings(stmt: ast.stmt) -> bool:
-    """Whether a statement imports something of Apex's and nothing else."""
-    if isinstance(stmt, ast.Import):
-        return all(a.name.split(".")[0] == "apex" for a in stmt.names)
-    return isinstance(stmt, ast.ImportFrom) and not stmt.level and (stmt.module or "").split(".")[0] == "apex"
 
 
 def _asks(module: Module, test: ast.expr) -> bool | None:

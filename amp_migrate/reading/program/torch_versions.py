@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from amp_migrate.reading.program.logic import truth
-from amp_migrate.reading.program.tree import children, names_stored, walk
+from amp_migrate.reading.program.tree import children, names_stored, walk, within_apex
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
 OLDEST = (2, 3)
@@ -169,9 +169,9 @@ class TorchVersions:
 def is_apex(node: ast.AST) -> bool:
     """Whether a node names Apex, or one of the functions that only its amp has."""
     if isinstance(node, ast.Import):
-        return any(a.name.split(".")[0] == "apex" for a in node.names)
+        return any(within_apex(a.name) for a in node.names)
     if isinstance(node, ast.ImportFrom):
-        return not node.level and (node.module or "").split(".")[0] == "apex"
+        return not node.level and within_apex(node.module)
     if isinstance(node, ast.Attribute):
         return node.attr in USED and isinstance(node.value, ast.Name | ast.Attribute)
     return isinstance(node, ast.Name) and node.id == "apex"

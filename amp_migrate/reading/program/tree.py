@@ -85,6 +85,18 @@ def reached(starts: Iterable[T], further: Callable[[T], Iterable[T]]) -> Iterato
                 found.append(more)
 
 
+def within_apex(name: str | None) -> bool:
+    """Whether a dotted name is Apex or something in it."""
+    return name is not None and name.split(".")[0] == "apex"
+
+
+def brings_only_apex(stmt: ast.stmt) -> bool:
+    """Whether a statement imports something of Apex's and nothing else."""
+    if isinstance(stmt, ast.Import):
+        return all(within_apex(a.name) for a in stmt.names)
+    return isinstance(stmt, ast.ImportFrom) and not stmt.level and within_apex(stmt.module)
+
+
 def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
     """The nodes of a body, without the insides of the functions and classes that it defines."""
     waiting: list[ast.AST] = list(body)

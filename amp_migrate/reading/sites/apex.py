@@ -10,7 +10,7 @@ from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.program.modules_held import MODULES
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, walk, within_apex
 
 
 @dataclass(eq=False)
@@ -132,7 +132,7 @@ def apex_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
 def brings_apex(module: Module) -> bool:
     """Whether a file imports something of Apex, by a statement or by a call with its name."""
     return bool(apex_imports(module)) or any(
-        (module.qualify(call) or "").split(".")[0] == "apex" for call, _ in module.calls if call not in module.never
+        within_apex(module.qualify(call)) for call, _ in module.calls if call not in module.never
     )
 
 

@@ -12,7 +12,7 @@ from amp_migrate.reading.conditions.tests import availability, only_shipped
 from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import handles, stand_ins
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
@@ -146,7 +146,7 @@ class Cleaner:
         edits = self.output.edits
         if any(m not in edits or not edits[m].gone(n) for m, n in handed_on.readers(self.module, name)):
             return True
-        of_apex = handed_on.meaning(dotted).split(".")[0] == "apex"  # then imports of it go as this one does
+        of_apex = within_apex(handed_on.meaning(dotted))  # then imports of it go as this one does
         return any(
             bound in (other.listed or ()) or not (of_apex or other.loads.get(bound))
             for other, bound in handed_on.importing(self.module, name)
@@ -207,7 +207,7 @@ class Cleaner:
         if imports_apex(node):
             return isinstance(node, ast.ImportFrom) or of_apex(alias.name)
         base = self.module.import_base(node) if isinstance(node, ast.ImportFrom) else ""
-        return self.project.handed_on.meaning(f"{base}.{alias.name}").split(".")[0] == "apex"
+        return within_apex(self.project.handed_on.meaning(f"{base}.{alias.name}"))
 
     def _assignments(self, name: str) -> None:
         for scope in self.module.scopes.values():
@@ -270,7 +270,7 @@ class Cleaner:
         """Imports and simple local values whose every use went with Apex."""
         for scope in self.module.scopes.values():
             for name, target in list(scope.imports.items()):
-                if target.split(".")[0] == "apex":
+                if within_apex(target):
                     continue
                 self._orphan(scope.bindings.get(name, []), name)
             if not scope.is_class:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from amp_migrate.reading.program.tree import caught
+from amp_migrate.reading.program.tree import caught, within_apex
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.branches import is_idle
 from amp_migrate.rules.parts.imports import Binding, ImportEdits, bound_names
@@ -88,4 +88,4 @@ def _awaits_import(node: ast.Try) -> bool:
 
 def from_apex(stmt: ast.Import | ast.ImportFrom) -> bool:
     names = [stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names]
-    return all(name.split(".")[0] == "apex" for name in names)
+    return all(within_apex(name) for name in names)

@@ -12,7 +12,7 @@ from typing import Literal
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import brings_only_apex, walk, within_apex
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual, Native
@@ -109,7 +109,7 @@ class Branches:
             return False
         name = self.module.qualify(other.func) or ast.unparse(other.func)
         last = decision.names[0].rpartition(".")[2]
-        if name.split(".")[0] != "apex":
+        if not within_apex(name):
             return name.rpartition(".")[2] == last
         return self._has_native_binding(other) and self.calls.get(other) is not None and _differ(mine, other)
 
@@ -119,8 +119,7 @@ class Branches:
             return False
         owner = self.module.scope_of(call).lookup(call.func.id)
         return owner is not None and any(
-            not (isinstance(b, ast.ImportFrom) and (b.module or "").split(".")[0] == "apex")
-            for b in owner.bindings[call.func.id]
+            not (isinstance(b, ast.ImportFrom) and within_apex(b.module)) for b in owner.bindings[call.func.id]
         )
 
     def _uses_apex(self, block: Iterable[ast.stmt]) -> bool:
@@ -146,10 +145,8 @@ def is_idle(stmt: ast.stmt) -> bool:
     """A statement that only tells somebody something, or imports Apex."""
     if isinstance(stmt, ast.Pass):
         return True
-    if isinstance(stmt, ast.ImportFrom):
-        return not stmt.level and (stmt.module or "").split(".")[0] == "apex"
-    if isinstance(stmt, ast.Import):
-        return all(a.name.split(".")[0] == "apex" for a in stmt.names)
+    if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+        return brings_only_apex(stmt)
     if isinstance(stmt, ast.If):
         return not stmt.orelse and all(is_idle(s) for s in stmt.body)
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):

@@ -14,7 +14,7 @@ from amp_migrate.options import Options
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.folds import guard_folds
 from amp_migrate.rules.migration import Output
@@ -285,7 +285,7 @@ class _Parts:
         if stmt is None:
             return None
         target = stands_for(self.module, stmt, binding.name)
-        if target is None or target.split(".")[0] == "apex":
+        if target is None or within_apex(target):
             return None
         return stmt if target == native or target.split(".")[0] != "torch" else None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import public_name
 from amp_migrate.rules.parts.branches import is_idle
 from amp_migrate.writing.edits import Code, Edits
@@ -75,7 +75,7 @@ def speaks_of_apex(name: str) -> bool:
 
 def bindings(module: Module, handled: Callable[[str], bool]) -> Iterator[Binding]:
     """The names that import statements bind to parts of Apex that have rules."""
-    found = [n for n in module.of(ast.ImportFrom) if not n.level and (n.module or "").split(".")[0] == "apex"]
+    found = [n for n in module.of(ast.ImportFrom) if not n.level and within_apex(n.module)]
     outer_first = sorted(found, key=lambda n: (len(list(module.ancestors(n))), n.lineno, n.col_offset))
     for node in outer_first:
         for alias in node.names:
