@@ -250,7 +250,7 @@ class _Walked:
             if isinstance(node, ast.Name) and frame.module.scope_of(at).binder(node.id) is None:
                 continue  # a builtin
             try:
-                answer = self.ordered.of(frame, node if node in frame.module.parents else at, node)
+                answer = self.ordered.of(frame, at, node)
             except Undecided:
                 self._bindings(frame, at, node, depth)
                 continue
