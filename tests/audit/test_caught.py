@@ -93,6 +93,8 @@ def test_a_program_that_goes_on(body: str) -> None:
         "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        print('oh')\n        raise",
         "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        sys.exit(1)",
         "for x in loader:\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        break",
+        "def run():\n    for epoch in range(9):\n        for x in loader:\n            try:\n                step(GIVEN, x)\n"
+        "            except RuntimeError:\n                return\nrun()",
         "for x in loader:\n    try:\n        step(GIVEN, x)\n    except (KeyboardInterrupt, StopIteration):\n        continue",
         "try:\n    for x in loader:\n        step(GIVEN, x)\nexcept RuntimeError:\n    print('over')",
         "for x in loader:\n    try:\n        x = next(loader)\n    except RuntimeError:\n        continue\n    step(GIVEN, x)",
@@ -178,6 +180,58 @@ def test_a_backward_whose_exception_is_survived_may_leave_the_step_without_gradi
     after = after.replace("SETUP", "scaler = torch.amp.GradScaler('cuda')")
     after = after.replace("STEP", "scaler.step(optimizer)\n            scaler.update()")
     assert bool(told(doubts(before, after), "AMP236")) is told_of
+
+
+APART = """
+import torch
+HEAD
+
+def backward(loss, GIVEN):
+    try:
+        BACKWARD
+    except RuntimeError as error:
+        HANDLER
+
+def run(loss, GIVEN, more=False):
+    if more:
+        run(loss, GIVEN)
+    backward(loss, GIVEN)
+
+def train(model, optimizer, loader):
+    SETUP
+    for x in loader:
+        CALLED(model(x).sum(), GIVEN)
+        STEP
+        optimizer.zero_grad()
+"""
+
+
+def apart(program: str) -> bool:
+    """Whether a step without gradients is told of a program that is migrated."""
+    before = program.replace("HEAD", "from apex import amp").replace("GIVEN", "optimizer")
+    before = before.replace(
+        "BACKWARD", "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()"
+    )
+    before = before.replace("SETUP", "model, optimizer = amp.initialize(model, optimizer)")
+    after = program.replace("HEAD", "").replace("GIVEN", "scaler").replace("BACKWARD", "scaler.scale(loss).backward()")
+    after = after.replace("SETUP", "scaler = torch.amp.GradScaler('cuda')")
+    after = after.replace("STEP", "scaler.step(optimizer)\n        scaler.update()")
+    return bool(told(doubts(before.replace("STEP", "optimizer.step()"), after), "AMP236"))
+
+
+@pytest.mark.parametrize("called", ["backward", "run"])
+@pytest.mark.parametrize(("handler", "told_of"), [("print(error)", True), ("raise", False)])
+def test_a_step_of_the_callers_may_come_without_gradients(called: str, handler: str, told_of: bool) -> None:
+    assert apart(APART.replace("HANDLER", handler).replace("CALLED", called)) is told_of
+
+
+def test_what_is_only_defined_in_a_try_is_not_caught_by_it() -> None:
+    body = "    try:\n        BACKWARD\n    except RuntimeError as error:\n        HANDLER\n"
+    inner = "    def backward(loss, GIVEN):\n        BACKWARD\n"
+    program = APART.replace(
+        f"def backward(loss, GIVEN):\n{body}", f"try:\n{inner}except RuntimeError as error:\n    print(error)\n"
+    )
+    assert not apart(program.replace("CALLED", "backward"))
 
 
 def test_what_a_step_without_gradients_raises() -> None:

@@ -148,6 +148,38 @@ Trainer().train(loader, None)
         f"model, optimizer = make()\nother, second = make()\n{LOOP}",
         steps(clipped="other.parameters()"),
     ),
+    "groups of another that grow": (
+        "model = Net()\nother = Critic()\ngroups = []\nfor name, p in other.named_parameters():\n"
+        f"    groups += [{{'params': [p]}}]\noptimizer = torch.optim.SGD(groups, lr=0.1)\n{LOOP}",
+        steps("other"),
+    ),
+    "those of another that are trained": (
+        f"{MODEL}\n{OTHER}\n{LOOP}",
+        steps(clipped="list(filter(lambda p: p.requires_grad, other.parameters()))"),
+    ),
+    "a chain of another's": (
+        f"import itertools\n{MODEL}\n{OTHER}\n{LOOP}",
+        steps(clipped="itertools.chain(other.parameters())"),
+    ),
+    "of a network that an object is given": (
+        f"""
+class Trainer:
+    def __init__(self, net):
+        self.critic = Critic()
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        {MODEL.splitlines()[0]}
+        optimizer = self.optimizer
+        INITIALIZE
+        self.scaler = scaler = None
+
+    def train(self, loader, scaler):
+        for x, y in loader:
+            STEP
+
+Trainer(Net()).train(loader, None)
+""",
+        steps("self.critic", "self.optimizer", "self.critic.parameters()"),
+    ),
 }
 
 
@@ -213,12 +245,25 @@ RIGHT = {
         f"{MODEL}\nimport horovod.torch as hvd\noptimizer = hvd.DistributedOptimizer(optimizer)\n{LOOP}",
         steps(),
     ),
+    "parameters that a name holds": (
+        f"model = Net()\nparameters = model.parameters()\noptimizer = torch.optim.SGD(parameters, lr=0.1)\n{LOOP}",
+        steps(),
+    ),
+    "an optimizer that is wrapped in every turn of a loop": (
+        f"{MODEL}\nimport horovod.torch as hvd\nfor turn in turns:\n    optimizer = hvd.DistributedOptimizer(optimizer)\n{LOOP}",
+        steps(),
+    ),
     "by a function out of sight": (
         f"from lib import make_optimizer\nmodel = Net()\noptimizer = make_optimizer(args, model)\n{LOOP}",
         steps(),
     ),
     "a part that is put in later": (
         "model = Net()\nhead = torch.nn.Linear(4, 2)\nmodel.head = head\n"
+        f"optimizer = torch.optim.SGD(head.parameters(), lr=0.1)\n{LOOP}",
+        steps(),
+    ),
+    "a part that a method puts in": (
+        "model = Net()\nhead = torch.nn.Linear(4, 2)\nmodel.add_module('head', head)\n"
         f"optimizer = torch.optim.SGD(head.parameters(), lr=0.1)\n{LOOP}",
         steps(),
     ),
