@@ -26,6 +26,14 @@ def build():
     net = Net()
     return net
 
+spare = Net()
+
+def kept():
+    return spare
+
+def nothing():
+    print("nothing")
+
 """
 STEP = """
         optimizer.zero_grad()
@@ -46,13 +54,14 @@ INITIALIZE = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1"
 SCALER = 'scaler = torch.amp.GradScaler("cuda")'
 
 
-def said(text: str) -> list[tuple[int, str]]:
-    """Lines (of the text) and messages for a program in which STEP and INITIALIZE stand where Apex was."""
+def said(text: str, runs: str = "model") -> list[tuple[int, str]]:
+    """Lines (of the text) and messages for a program in which STEP and INITIALIZE stand where Apex was; what it `runs`."""
     text = textwrap.dedent(text)
     old = HEAD.format(imports="from apex import amp") + text
     new = HEAD.format(imports="") + text.replace(STEP.strip("\n"), AFTER_STEP.strip("\n")).replace(INITIALIZE, SCALER)
     new = new.replace("self.optimizer.step()", "self.scaler.step(self.optimizer)\n        self.scaler.update()")
     above = HEAD.strip("\n").format(imports="from apex import amp").count("\n") + 2
+    old, new = (side.replace("model(x), y", f"{runs}(x), y") for side in (old, new))
     return [(d.line - above, d.message) for d in doubts(old, new) if d.code == "AMP233"]
 
 
@@ -71,6 +80,7 @@ def script(inside: str = "", after: str = "", before: str = "") -> str:
     "anew",
     [
         "model = Net().cuda()",
+        "model: torch.nn.Module = Net()",
         "model = build()",
         "model = copy.deepcopy(model)",
         "model = torch.load('best.pt')",
@@ -90,6 +100,9 @@ def test_a_turn_later_the_step_raises(anew: str) -> None:
         "model = Net().cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
         "model = torch.nn.DataParallel(model)",
         "model = model.cuda()",
+        "model = kept()",
+        "model = nothing()",
+        "model = Net()\nmodel, other = pair()",
         "other = Net()",
         "model = Net()\noptimizer.add_param_group({'params': model.parameters()})",
         "model = Net()\nbreak",
@@ -166,6 +179,7 @@ class Trainer:
         {scaled}
         self.optimizer.step()
 """
+TRAINER += "".join(f"\n    def report_{number}(self):\n        print({number})\n" for number in range(5))
 
 
 def trainer(built: str = "pass", turn: str = "pass") -> list[tuple[str, int]]:
@@ -189,6 +203,8 @@ def test_methods_of_an_object_that_holds_both() -> None:
     assert [v for v, _ in trainer(turn="self.build()")] == ["review"]
     assert trainer(turn="self.build()\n            self.optimizers()") == []
     assert trainer(built="self.optimizers()", turn="self.build()") == []
+    reports = "".join(f"self.report_{number}()\n            " for number in range(5))
+    assert [v for v, _ in trainer(turn=f"{reports}self.build()")] == ["review"]
 
 
 def test_an_optimizer_of_two_networks_has_gradients_still() -> None:
@@ -198,11 +214,11 @@ def test_an_optimizer_of_two_networks_has_gradients_still() -> None:
     assert said("other = Net()\n" + text) == []
 
 
-def test_what_runs_under_another_name_is_another_question() -> None:
-    text = (
-        script(after="model = Net()").replace("model(x), y", "ddp(x), y").replace("for epoch", "ddp = model\nfor epoch")
-    )
-    assert said(text) == []
+@pytest.mark.parametrize("other", ["model", "torch.nn.parallel.DistributedDataParallel(model, [0])"])
+def test_what_runs_under_another_name_is_another_question(other: str) -> None:
+    text = script(after="model = Net()").replace("for epoch", f"ddp = {other}\nfor epoch")
+    assert said(text, runs="ddp") == []
+    assert len(said(text)) == 1
 
 
 def test_where_a_function_is_given_the_optimizer_alone() -> None:

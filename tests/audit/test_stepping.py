@@ -392,6 +392,8 @@ READERS = [
     "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
     "print(sum(p.grad.norm() for p in model.parameters()))",
     "norm = max(p.grad.abs().max().item() for p in model.parameters())",
+    "print(model.weight.grad.norm())",
+    "for p in model.parameters():\n    model.moves = p.grad + 0.1 * p.data",
     "watch(model)",
     "hook.after_backward(model)",
 ]
@@ -421,6 +423,7 @@ def test_a_reader_sees_unscaled_gradients(reader: str) -> None:
         "for p in model.parameters():\n    p.grad.mul_(0.5)",
         "for p in model.parameters():\n    norm = p.grad.norm()\n    if norm != 0:\n        p.data.add_(p.grad / norm)",
         "print([p.grad.shape for p in model.parameters()])",
+        "for p in model.parameters():\n    model.twice = p.grad + p.grad",
     ],
 )
 def test_what_does_not_ask_for_the_size_of_gradients(harmless: str) -> None:
@@ -442,6 +445,8 @@ def test_what_does_not_ask_for_the_size_of_gradients(harmless: str) -> None:
         ("noise = torch.nn.Parameter(x.clone(), requires_grad=True)", True),
         ("noise = x.clone().requires_grad_()\noptimizer = torch.optim.SGD([noise], 0.1)", True),
         ("noise = make(x)", True),
+        ("noise = make(x)\nx.requires_grad = True", True),
+        ("noise = make(x)\nnoise.names = ('N', 'C')", True),
     ],
 )
 def test_the_gradient_of_an_input_was_scaled_with_apex_too(leaf: str, told: bool) -> None:
