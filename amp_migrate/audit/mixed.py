@@ -17,10 +17,10 @@ from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
-from amp_migrate.audit.ways.accepted import refused
 from amp_migrate.audit.ways.chains import Chain, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.latest import another, perhaps_another
+from amp_migrate.audit.ways.options import refused
 from amp_migrate.audit.ways.predicates import Place
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
@@ -147,11 +147,8 @@ class Mixed(Prepared):
 
     def _left_out(self, setup: SetUp, model: frozenset[Identity]) -> bool:
         """Whether a set-up is seen not to be given a model that another one is: under another flag, it stays in float32."""
-        known = all(i and all(isinstance(n[0], ast.Call) for n in i) for i in self._given_to(setup))
-        return bool(model & self.initialized) and known
-
-    def _given_to(self, setup: SetUp) -> list[frozenset[Identity]]:
-        return [frozenset(self._objects(setup.module, m)) for m in setup.models]
+        given = [set(self._objects(setup.module, m)) for m in setup.models]
+        return bool(model & self.initialized) and all(i and all(isinstance(n[0], ast.Call) for n in i) for i in given)
 
     def made_before(self, module: Module, node: ast.AST) -> bool:
         """Whether every way to a place of the program before is one that no set-up has come before."""

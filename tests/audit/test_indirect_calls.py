@@ -8,7 +8,7 @@ from textwrap import indent
 import pytest
 
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.unset.indirect import directly
+from amp_migrate.audit.unset.passing import directly
 from tests.audit.helpers import doubts
 
 DIRECT = {

@@ -1,4 +1,6 @@
-"""Classes of the program whose base became torch's: whether the calls that construct them fit it."""
+"""Classes of the program whose base became torch's: whether the calls that construct them fit it, and what it takes for an
+argument that they leave out.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,13 @@ def misfits(review: Review) -> Iterator[Doubt]:
 def _moved(review: Review) -> Iterator[tuple[Class, str]]:
     """Classes of the program after whose base outside of it is torch's, and was Apex's."""
     before, after = review.before, review.after
-    fused = [c for c in before.classes if _of_apex(before, c)]
+    fused = [c for c in before.classes if any(base.startswith("apex.") for base in before.external_bases(c))]
     for name in {c.name for cls in fused for c in (cls, *before.below(cls))}:
         for cls in (c for m in after.having(name) for c in m.classes if c.name == name):
             bases = [b for b in after.external_bases(cls) if signature(b) is not None]
-            if len(bases) == 1 and _forwards(after, cls):
+            # with no `__init__` of its own, or one that takes whatever its base may take
+            if len(bases) == 1 and all(a.kwarg is not None for a in _inits(after, cls)):
                 yield cls, bases[0]
-
-
-def _of_apex(program: Program, cls: Class) -> bool:
-    return any(base.startswith("apex.") for base in program.external_bases(cls))
 
 
 def _inits(program: Program, cls: Class) -> list[ast.arguments]:
@@ -56,11 +55,6 @@ def _inits(program: Program, cls: Class) -> list[ast.arguments]:
         if own:
             return own
     return []
-
-
-def _forwards(program: Program, cls: Class) -> bool:
-    """Whether a class has no `__init__` of its own, or one that takes whatever its base may take."""
-    return all(a.kwarg is not None for a in _inits(program, cls))
 
 
 def _handed_on(program: Program, cls: Class, call: ast.Call) -> ast.Call:
@@ -79,3 +73,17 @@ def _doubt(review: Review, module: Module, call: ast.Call, cls: Class, message: 
     if module.path in review.changes:
         return review.doubt(module, call, "AMP132", name, message)
     return review.doubt(cls.module, cls.node, "AMP132", cls.name, f"{message} ({module.path}:{call.lineno})")
+
+
+def other_eps(program: Program, old: ast.stmt, native: str) -> str:
+    """The constant that a layer has where it is told none, if the class for want of Apex had another."""
+    init = next((f for f in getattr(old, "body", ()) if getattr(f, "name", "") == "__init__"), None)
+    if native != "torch.nn.LayerNorm" or not isinstance(init, ast.FunctionDef):
+        return ""
+    names = [a.arg for a in init.args.args]
+    eps = dict(zip(reversed(names), reversed(init.args.defaults), strict=False)).get("eps")
+    if not isinstance(eps, ast.Constant) or eps.value == 1e-5:
+        return ""
+    calls = (c for m in program.modules.values() for c in m.calls_named.get(getattr(old, "name", ""), ()))
+    bare = any(len(c.args) < names.index("eps") and not {k.arg for k in c.keywords} & {"eps", None} for c in calls)
+    return f", whose eps is 1e-05 where none is given, not {eps.value!r}" if bare else ""

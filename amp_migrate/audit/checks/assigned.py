@@ -349,8 +349,8 @@ def _another_parser(review: Review, change: Change, body: Body, place: str) -> I
     own = declared_in(change.after)
     read = {
         n.attr
-        for n in syntax.walk(change.before.tree)
-        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name
+        for n in syntax.every(change.before.tree, ast.Attribute)
+        if isinstance(n.value, ast.Name) and n.value.id == name
     }
     stored = any(e.kind == "store" and e.text == place for _, e in body.everything)
     if not own or not read & own or option in own | read or stored:

@@ -26,8 +26,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER
-from amp_migrate.audit.unset.indirect import directly
-from amp_migrate.audit.unset.passing import Passing, misfit
+from amp_migrate.audit.unset.passing import Passing, directly, misfit
 from amp_migrate.audit.unset.places import Body
 from amp_migrate.findings import Code
 
@@ -49,6 +48,8 @@ TO_DTYPE = frozenset("float half bfloat16 double to type cpu detach".split())
 
 # What an FP16_Optimizer of Apex has and no optimizer of torch.
 WRAPPER_ONLY = frozenset("clip_master_grads update_master_grads inspect_master_grad_data".split())
+# Who is handed a function and calls it with nothing that the program does not say there.
+READING = frozenset("signature isinstance print spawn Process".split())
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -185,16 +186,11 @@ class _Calls:
 
     def _call_before(self, module: Module, call: ast.Call) -> ast.Call | None:
         """The call that stood there before."""
-        change = self.review.changes.get(module.path)
-        if change is None:
-            return call
-        old = change.was(module.statement(call))
+        place = self.review.statement_before(module, call)
+        if place is None or place[0] is module:
+            return call if place is not None else None
         name = syntax.last(call.func)
-        found = (
-            [n for n in own_part(old) if isinstance(n, ast.Call) and syntax.last(n.func) == name]
-            if old is not None
-            else []
-        )
+        found = [n for n in own_part(place[1]) if isinstance(n, ast.Call) and syntax.last(n.func) == name]
         return found[0] if len(found) == 1 else None
 
     def _handed_on(self, new: Function, old: Function) -> Iterator[Doubt]:
@@ -208,13 +204,7 @@ class _Calls:
             parent = module.parents.get(node)
             if isinstance(parent, (ast.Call, ast.keyword)):
                 call = parent if isinstance(parent, ast.Call) else module.parents.get(parent)
-                if isinstance(call, ast.Call) and syntax.last(call.func) in (
-                    "signature",
-                    "isinstance",
-                    "print",
-                    "spawn",
-                    "Process",
-                ):
+                if isinstance(call, ast.Call) and syntax.last(call.func) in READING:
                     continue
                 if isinstance(call, ast.Call) and self._bound_and_called(new, module, call):
                     continue

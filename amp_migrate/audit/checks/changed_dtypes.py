@@ -101,7 +101,7 @@ def _changing(classes: Iterable[Class]) -> Iterator[tuple[Class, ast.stmt, str]]
         for name, methods in cls.methods.items():
             if name == "__init__":
                 continue
-            for stmt in (n for f in methods for n in syntax.walk(f.node) if isinstance(n, ast.Assign)):
+            for stmt in (n for f in methods for n in syntax.every(f.node, ast.Assign)):
                 part = syntax.text(stmt.targets[0])
                 value = stmt.value
                 if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in CASTS:

@@ -153,13 +153,12 @@ def _before_converted(review: Review, module: Module, node: ast.Call | ast.Compa
     if any(True for _ in review.calls_before("apex.parallel.SyncBatchNorm")):
         return False
     calls = [(m, c) for m, c, _ in review.calls_before("apex.parallel.convert_syncbn_model")]
-    change = review.changes.get(module.path)
+    place = review.statement_before(module, node)
     asked: ast.AST | None = node
-    if change is not None:
-        old, module = change.was(module.statement(node)), change.before
-        text = syntax.text(node)
-        asked = next((n for n in syntax.own_line(old) if syntax.text(n) == text), None) if old is not None else None
-    return asked is not None and mixed(review).precedes(module, asked, calls)
+    if place is None or place[0] is not module:
+        line = syntax.own_line(place[1]) if place is not None else ()
+        asked = next((n for n in line if syntax.text(n) == syntax.text(node)), None)
+    return place is not None and asked is not None and mixed(review).precedes(place[0], asked, calls)
 
 
 def _classes(node: ast.Call | ast.Compare) -> ast.expr | None:
@@ -174,12 +173,7 @@ def _classes(node: ast.Call | ast.Compare) -> ast.expr | None:
         kind = side.value if isinstance(side, ast.Attribute) and side.attr == "__name__" else side
         if isinstance(kind, ast.Attribute) and kind.attr == "__class__":
             return other
-        if (
-            isinstance(kind, ast.Call)
-            and isinstance(kind.func, ast.Name)
-            and kind.func.id == "type"
-            and len(kind.args) == 1
-        ):
+        if isinstance(kind, ast.Call) and syntax.text(kind.func) == "type" and len(kind.args) == 1:
             return other
     return None
 
@@ -208,15 +202,14 @@ def _names(
 
 def _names_before(review: Review, module: Module, node: ast.Call | ast.Compare) -> set[str]:
     """The same of the test as it stood before."""
-    change = review.changes.get(module.path)
-    if change is None:
-        asked = _classes(node)
-        return _names(review.before, review.values_before, module.scope_of(node), asked) if asked is not None else set()
-    old = change.was(module.statement(node))
+    place = review.statement_before(module, node)
+    if place is None:
+        return set()
+    home, old = place
     found: set[str] = set()
-    for part in syntax.own_line(old) if old is not None else ():
+    for part in syntax.own_line(old) if home is not module else (node,):
         if isinstance(part, (ast.Call, ast.Compare)) and (asked := _classes(part)) is not None:
-            found |= _names(review.before, review.values_before, change.before.scope_of(part), asked)
+            found |= _names(review.before, review.values_before, home.scope_of(part), asked)
     return found
 
 
@@ -245,6 +238,6 @@ def _sets_defaults(stmt: ast.stmt) -> bool:
     if last in ("constant_", "constant", "fill_"):
         value = args[-1].value if args and isinstance(args[-1], ast.Constant) else None
         return value == 1 if weight else value == 0 and "bias" in syntax.text(stmt)
-    if last in ("ones_",):
+    if last == "ones_":
         return weight
     return last in ("zero_", "zeros_") and not weight and "bias" in syntax.text(stmt)

@@ -15,7 +15,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
-from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function
+from amp_migrate.audit.program.module import COMPREHENSIONS
 from amp_migrate.audit.program.targets import given_to, put_later
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import argument
@@ -112,7 +112,7 @@ class Clipped:
 
     def wrong(self, change: Change, optimizer: ast.expr, now: ast.expr) -> str | None:
         """Where the optimizer is made that something else was taken for; None where nothing is known to be wrong."""
-        groups = [n.value for n in syntax.walk(now) if isinstance(n, ast.Attribute) and n.attr == "param_groups"]
+        groups = [n.value for n in syntax.every(now, ast.Attribute) if n.attr == "param_groups"]
         if any(syntax.text(g) == syntax.text(optimizer) for g in groups):
             return None
         module = change.after
@@ -265,8 +265,7 @@ class _Walked:
             n.id
             for c in syntax.walk(expr)
             for t in ([g.target for g in c.generators] if isinstance(c, COMPREHENSIONS) else [])
-            for n in syntax.walk(t)
-            if isinstance(n, ast.Name)
+            for n in syntax.every(t, ast.Name)
         }
         bound |= {a.arg for n in syntax.walk(expr) if isinstance(n, ast.Lambda) for a in n.args.args}
         while todo:
@@ -311,7 +310,7 @@ class _Walked:
         else:
             self.found.add(made)
             found = self.program.definitions(frame.module.scope_of(node), node.func, guess=False)
-            if not any(isinstance(d, (Class, Function)) for d in found) and not _makes_network(node):
+            if not found and not syntax.last(node.func)[:1].isupper() and not _copies(node):
                 for part in syntax.given(node):
                     self.follow(frame, node, part, depth + 1)
 
@@ -335,11 +334,6 @@ class _Walked:
         for put in put_later(frame.module).get(node.id, ()):
             if frame.module.function_around(put.value) is frame.function:
                 self.follow(frame, put.value, put.value, depth + 1)
-
-
-def _makes_network(call: ast.Call) -> bool:
-    name = syntax.last(call.func)
-    return name[:1].isupper() or _copies(call)
 
 
 def _copies(call: ast.Call) -> bool:

@@ -16,7 +16,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import targets
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.copied import copied_since, may_be_half
+from amp_migrate.audit.sites.networks import copied_since, may_be_half
 from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.sites.weights import Frame, Weights
 from amp_migrate.audit.values.names import last_name
@@ -68,20 +68,16 @@ def _saved(both: Mixed, weights: Weights) -> Iterator[Doubt]:
             found = weights.of(Frame(module.scope_of(node)), node.value)
             if found is None or found.kind != "weights" or not found.saved:
                 continue
-            stmt = module.statement(node)
-            change = both.review.changes.get(module.path)
-            now = stmt if change is None else change.back.get(stmt)
-            half = frozenset(i for i, _ in found.places if _was_half(both, module, node, i))
-            if now is None or not half:
+            place = both.review.statement_now(module, node)
+            if place is None or not any(_was_half(both, module, node, i) for i, _ in found.places):
                 continue
             asked = "" if both.floats(module) else "where the opt level asked for is O2 or O3, "
             message = (
                 f"{syntax.text(node)} writes to what state_dict() gives: {asked}Apex had it give float32 copies of float16 "
                 "weights, and nothing that was written to them came to the model; now it does, as in float32 runs"
             )
-            after = module if change is None else change.after
             verdict: Verdict = "review" if both.floats(module) else "look"
-            yield both.review.doubt(after, now, "AMP541", "a copy of the model", message, verdict)
+            yield both.review.doubt(*place, "AMP541", "a copy of the model", message, verdict)
             break
 
 
@@ -156,7 +152,7 @@ def _moves(nodes: Sequence[ast.AST], kept: str) -> bool:
     for node in nodes:
         if isinstance(node, (ast.For, ast.comprehension)):
             given = [(t, v) for t, v, _ in targets(node) if v is not None and _mentions(v, {kept})]
-            names |= {n.id for t, _ in given for n in syntax.walk(t) if isinstance(n, ast.Name)}
+            names |= {n.id for t, _ in given for n in syntax.every(t, ast.Name)}
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _mentions(node.func.value, names):
             if node.func.attr in ("mul_", "lerp_"):
@@ -170,7 +166,7 @@ def _moves(nodes: Sequence[ast.AST], kept: str) -> bool:
 
 
 def _scaled(expr: ast.expr) -> bool:
-    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) for n in syntax.walk(expr))
+    return any(isinstance(n.op, ast.Mult) for n in syntax.every(expr, ast.BinOp))
 
 
 def _mentions(expr: ast.expr, names: set[str]) -> bool:

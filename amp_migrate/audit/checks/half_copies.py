@@ -126,9 +126,7 @@ def _assigned_above(module: Module, name: ast.Name) -> ast.Call | None:
     """The call that a name was given last in the block that it stands in."""
     stmt: ast.stmt | None = None
     for other in module.beside(module.statement(name))[0]:
-        if any(
-            isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in syntax.walk(other)
-        ):
+        if any(n.id == name.id and isinstance(n.ctx, ast.Store) for n in syntax.every(other, ast.Name)):
             stmt = other
     return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call) else None
 

@@ -53,7 +53,7 @@ def check(review: Review) -> Iterable[Doubt]:
         scalers = [
             c
             for c, name in calls_in(review.after, module, GRAD_SCALER)
-            if change.changed(c) and not _never(argument(c, "enabled", GRAD_SCALER[name]))
+            if change.changed(c) and not syntax.is_false(argument(c, "enabled", GRAD_SCALER[name]))
         ]
         trains = [call for call, _ in module.method_calls("scale")]
         if not scalers or not trains:
@@ -193,7 +193,7 @@ def _is_module(module: Module, call: ast.Call, receiver: str) -> bool:
 def _trained(module: Module, receiver: str) -> bool:
     """Whether its parameters go to an optimizer, or it is made to train."""
     return any(
-        syntax.text(holder) == receiver and not (c.args and isinstance(c.args[0], ast.Constant) and not c.args[0].value)
+        syntax.text(holder) == receiver and not (c.args and syntax.is_false(c.args[0]))
         for name in ("parameters", "named_parameters", "train")
         for c, holder in module.method_calls(name)
     )
@@ -218,10 +218,6 @@ def _together(both: Mixed, module: Module, call: ast.Call, scaler: ast.Call) -> 
     if enabled is not None:
         parts.append(predicates.of(enabled, place))
     return example(conjunction(parts)) is not None
-
-
-def _never(enabled: ast.expr | None) -> bool:
-    return isinstance(enabled, ast.Constant) and not enabled.value
 
 
 def _leaves(both: Mixed) -> Iterator[Doubt]:
@@ -339,7 +335,7 @@ def _asked(both: Mixed, module: Module, scalers: list[ast.Call], legacy: bool) -
         return
     for call in module.calls():
         for keyword in call.keywords:
-            if keyword.arg not in ASKED or (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+            if keyword.arg not in ASKED or syntax.is_false(keyword.value):
                 continue
             if both.review.after.callees(module, call):
                 continue

@@ -62,7 +62,7 @@ def _lost(review: Review, change: Change) -> Iterator[Doubt]:
         name = stmt.targets[0].id
         if review.after.dotted(function.scope, made.func) not in GRAD_SCALER or name in function.scope.outer:
             continue
-        reads = (n for n in syntax.walk(function.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        reads = (n for n in syntax.every(function.node, ast.Name) if isinstance(n.ctx, ast.Load))
         if not any(n.id == name for n in reads):
             message = (
                 f"{name} is made here and handed to nobody: what is to scale and step with it elsewhere cannot get it"

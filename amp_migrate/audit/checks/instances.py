@@ -127,13 +127,10 @@ def _turning(both: Mixed, cls: Class, name: str) -> set[Function]:
 
 
 def _is_off(review: Review, module: Module, value: ast.expr) -> bool:
-    if isinstance(value, ast.Constant):
-        return not value.value
     if not isinstance(value, ast.Call):
-        return False
+        return syntax.is_false(value)
     name = review.after.dotted(module.scope_of(value), value.func)
-    enabled = argument(value, "enabled", GRAD_SCALER[name]) if name in GRAD_SCALER else None
-    return isinstance(enabled, ast.Constant) and not enabled.value
+    return name in GRAD_SCALER and syntax.is_false(argument(value, "enabled", GRAD_SCALER[name]))
 
 
 def _set_up(both: Mixed, function: Function) -> bool:

@@ -37,7 +37,7 @@ def _asked(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
     for module, call in calls_on_scaler(review, "load_state_dict"):
         for around in module.ancestors(call):
             test = around.test if isinstance(around, (ast.If, ast.IfExp)) else None
-            asked = {n.value for n in syntax.walk(test) if isinstance(n, ast.Constant)} if test is not None else set()
+            asked = {n.value for n in syntax.every(test, ast.Constant)} if test is not None else set()
             if gone & asked and not asked & saved and test is not None:
                 message = (
                     f'the scaler\'s state is loaded only where a checkpoint has or lacks "{min(gone & asked)}", which nothing '
@@ -82,7 +82,7 @@ def _for_either(module: Module, asks: ast.expr, saved: set[str]) -> bool:
     """Whether the statement that asks for an entry asks for the new one, too, or loads what it finds."""
     stmt = module.statement(asks)
     own = stmt.test if isinstance(stmt, (ast.If, ast.While)) else stmt
-    return any(isinstance(n, ast.Constant) and n.value in saved for n in syntax.walk(own))
+    return any(n.value in saved for n in syntax.every(own, ast.Constant))
 
 
 def _read_still(review: Review, gone: set[str]) -> Iterator[Doubt]:
@@ -161,7 +161,7 @@ def _guarded(module: Module, node: ast.AST, key: object) -> bool:
         if isinstance(around, ast.Try):
             return True
         if isinstance(around, (ast.If, ast.IfExp)) and node is not around.test:
-            if any(isinstance(n, ast.Constant) and n.value == key for n in syntax.walk(around.test)):
+            if any(n.value == key for n in syntax.every(around.test, ast.Constant)):
                 return True
     return False
 

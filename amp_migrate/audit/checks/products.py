@@ -43,14 +43,9 @@ CODES = (
 # What O1 ran in half: functions of torch and of torch.nn.functional; the second are methods of tensors as well.
 FUNCTIONAL = frozenset("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu".split())
 PRODUCTS = frozenset("matmul mm mv bmm addmm addmv addr addbmm baddbmm".split())
-FACTORS = {
-    "addmm": 1,
-    "addmv": 1,
-    "addr": 1,
-    "addbmm": 1,
-    "baddbmm": 1,
-}  # what is multiplied comes after what is added to
+ADDING = frozenset("addmm addmv addr addbmm baddbmm".split())  # what is multiplied comes after what is added to
 
+LIBRARIES = ("torch", "F", "nn.functional", "functional", "torch.nn.functional")
 Product = ast.Call | ast.BinOp
 
 
@@ -75,7 +70,9 @@ def check(review: Review) -> Iterable[Doubt]:
     tensors = Tensors(both.after.values, both.after.regions, both.after.forwards)
     runs: set[ast.AST] | None = None
     for module in both.near:
-        if not _may_multiply(module) or not any(s.patches for s in both.near_setups(module)):
+        if "@" not in module.text and module.words.isdisjoint(FUNCTIONAL | PRODUCTS):
+            continue
+        if "torch" not in module.words or not any(s.patches for s in both.near_setups(module)):
             continue
         lost: dict[Function | None, list[Lost]] = {}
         for product in _products(both, module):
@@ -116,10 +113,6 @@ def _loads(both: Mixed, function: Function | None) -> bool:
     )
 
 
-def _may_multiply(module: Module) -> bool:
-    return "torch" in module.words and ("@" in module.text or not module.words.isdisjoint(FUNCTIONAL | PRODUCTS))
-
-
 def _products(both: Mixed, module: Module) -> Iterator[Product]:
     """The products of a file, before."""
     program = both.before.program
@@ -145,14 +138,11 @@ def _factors(product: ast.expr) -> list[ast.expr]:
     assert isinstance(product, ast.Call)
     func, given = product.func, list(product.args)
     last = syntax.last(func)
-    if isinstance(func, ast.Attribute) and not _is_library(func.value) and last in PRODUCTS:
+    library = isinstance(func, ast.Attribute) and syntax.text(func.value) in LIBRARIES
+    if isinstance(func, ast.Attribute) and not library and last in PRODUCTS:
         given.insert(0, func.value)
-    first = FACTORS.get(last, 0)
+    first = int(last in ADDING)
     return given[first : first + 2] or [product]
-
-
-def _is_library(expr: ast.expr) -> bool:
-    return syntax.text(expr) in ("torch", "F", "nn.functional", "functional", "torch.nn.functional")
 
 
 def _now(both: Mixed, module: Module, product: Product) -> tuple[Module, Product] | None:
@@ -190,7 +180,7 @@ def _handed_from_host(both: Mixed, tensors: Tensors, chain: Chain, factors: list
     function, program = chain.place.function, both.review.after
     if function is None or not any(step.value for step in chain.steps):
         return False
-    names = {n.id for f in factors for n in syntax.walk(f) if isinstance(n, ast.Name)}
+    names = {n.id for f in factors for n in syntax.every(f, ast.Name)}
     given = [
         [
             (way.module.scope_of(call), v)

@@ -182,7 +182,7 @@ def _asks_for_rank_0(test: ast.expr, names: frozenset[str]) -> bool:
 
 def _runs(review: Review, module: Module, stmt: ast.AST, model: str, depth: int = 0) -> ast.Call | None:
     """The call below a node that runs a model, by whatever name it has in the functions called."""
-    for call in (n for n in syntax.walk(stmt) if isinstance(n, ast.Call)):
+    for call in syntax.every(stmt, ast.Call):
         if syntax.text(call.func) == model:
             return call
         for callee in review.after.callees(module, call) if depth < 3 else ():

@@ -175,10 +175,8 @@ class Networks:
     def _makes(self, definition: Function | Class) -> bool:
         if isinstance(definition, Class):
             return self.program.is_network(definition)
-        returned = [
-            n.value for n in syntax.own_nodes(definition.node) if isinstance(n, ast.Return) and n.value is not None
-        ]
-        if not returned or any(isinstance(n, ast.Yield) for n in syntax.own_nodes(definition.node)):
+        returned = [n.value for n in syntax.own(definition.node, ast.Return) if n.value is not None]
+        if not returned or syntax.own(definition.node, ast.Yield):
             return False
         return all(self._of_network(definition, value) for value in returned)
 
@@ -260,7 +258,7 @@ class Walks:
         """Whether what comes to the step may run this network: it is handed on, or called, and goes by no other name."""
         use = self.use
         body = use.owner.node if isinstance(use.owner, Function) else use.owner.tree
-        calls = [n for n in syntax.own_nodes(body) if isinstance(n, ast.Call)]
+        calls = syntax.own(body, ast.Call)
         held = "." in model
         handed = use.given is not None and model in use.given
         called = any(syntax.text(c.func) == model or syntax.text(c.func).startswith(f"{model}.") for c in calls)
@@ -268,8 +266,8 @@ class Walks:
             return False
         others = {
             syntax.text(t)
-            for n in syntax.own_nodes(body)
-            if isinstance(n, ast.Assign) and any(syntax.text(e) == model for e in _handed(n.value))
+            for n in syntax.own(body, ast.Assign)
+            if any(syntax.text(e) == model for e in _handed(n.value))
             for t in n.targets
         } - {model}
         run = {syntax.text(c.func) for c in calls} | (use.given or frozenset())

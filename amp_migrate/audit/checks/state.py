@@ -223,7 +223,7 @@ def _key_of_variable(program: Program, module: Module, stmt: ast.Assign, depth: 
     if depth > 3 or not isinstance(target, ast.Name):
         return None
     scope = module.scope_of(stmt)
-    reads = [n for n in syntax.walk(scope.node) if isinstance(n, ast.Name) and n.id == target.id and n is not target]
+    reads = [n for n in syntax.every(scope.node, ast.Name) if n.id == target.id and n is not target]
     found = {key_saved(program, module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)} - {None}
     return found.pop() if len(found) == 1 else None
 
@@ -245,11 +245,11 @@ def _keys_of_name(program: Program, function: Function, name: str, depth: int) -
     if depth > 3:
         return set()
     if any(p.arg == name for p in function.parameters):
-        reads = [n for n in syntax.walk(function.node) if isinstance(n, ast.Name) and n.id == name]
+        reads = [n for n in syntax.every(function.node, ast.Name) if n.id == name]
         return {key_saved(program, function.module, n, depth + 1) for n in reads if isinstance(n.ctx, ast.Load)}
     keys: set[str | None] = set()
     extra = function.node.args.kwarg
-    for call in [n for n in syntax.walk(function.node) if isinstance(n, ast.Call)]:
+    for call in syntax.every(function.node, ast.Call):
         handed = [k.value for k in call.keywords if k.arg is None]
         updates = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
         handed += call.args if updates else []

@@ -77,6 +77,7 @@ CODES = (
 )
 
 
+RELEVANT = ("backward", "step", "GradScaler", "scaler", "clip_grad", "zero_grad")
 NATIVE = frozenset({"GradScaler", "unscale_"})  # what tells of a scaler of the program's own, made in sight or not
 _ACTS = re.compile(r"\b(backward|step|unscale_|update|scale|zero_grad|clip_grad\w*)\(|\bscale_loss\b|\bmaster_params\b")
 
@@ -86,7 +87,7 @@ _OF_A_SCALER = re.compile(r"\b(unscale_|update|scale)\(|scaler\.step\(", re.IGNO
 def check(review: Review) -> Iterable[Doubt]:
     if review.wish.dtype == "bfloat16" or not any("GradScaler" in m.text for m in review.after.modules.values()):
         return
-    if not any(_relevant(m) for c in review.changes.values() for m in (c.after,)):
+    if not any(word in c.after.text for c in review.changes.values() for word in RELEVANT):
         return
     bodies = Bodies(Objects(review.values_after))
     yield from differences(review, bodies)
@@ -108,10 +109,6 @@ def check(review: Review) -> Iterable[Doubt]:
             starts.setdefault(module, owner)
     if starts:
         yield _not_followed(review, starts)
-
-
-def _relevant(module: Module) -> bool:
-    return any(w in module.text for w in ("backward", "step", "GradScaler", "scaler", "clip_grad", "zero_grad"))
 
 
 def _steps_change(change: Change) -> bool:

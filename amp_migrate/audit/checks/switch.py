@@ -65,7 +65,7 @@ def _replaced(review: Review, change: Change) -> Iterator[Doubt]:
                 continue
             if _made_enabled(review, module, stmt) is not False:
                 continue
-            for call in (n for s in body[:at] for n in syntax.walk(s) if isinstance(n, ast.Call)):
+            for call in (n for s in body[:at] for n in syntax.every(s, ast.Call)):
                 if syntax.text(call.func).startswith(f"{own}.") and _makes(review, module, call, target.attr, 0):
                     message = (
                         f"{syntax.text(call.func)}(...), which has run above, may have made {syntax.text(target)}: a disabled one "
@@ -97,8 +97,7 @@ def _made_enabled(review: Review, module: Module, stmt: ast.stmt) -> bool | None
     name = review.after.dotted(module.scope_of(value), value.func)
     if name not in GRAD_SCALER:
         return None
-    enabled = argument(value, "enabled", GRAD_SCALER[name])
-    return not (isinstance(enabled, ast.Constant) and not enabled.value)
+    return not syntax.is_false(argument(value, "enabled", GRAD_SCALER[name]))
 
 
 def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
@@ -175,11 +174,9 @@ def _there_before(review: Review, region: Region) -> bool:
     opening = region.module.statement(region.call)
     if not isinstance(opening, (ast.With, ast.AsyncWith)):  # a variable opens it: when it holds a region is not seen
         return False
-    change = review.changes.get(region.module.path)
-    if change is None:
-        return True
-    old = change.was(opening)
-    return old is not None and any("autocast" in syntax.text(n) for n in syntax.own_line(old))
+    place = review.statement_before(region.module, opening)
+    unchanged = place is not None and place[0] is region.module
+    return unchanged or (place is not None and any("autocast" in syntax.text(n) for n in syntax.own_line(place[1])))
 
 
 def _names(expr: ast.expr) -> set[str]:
@@ -238,10 +235,7 @@ def _alone(both: Mixed) -> Iterator[Doubt]:
         if any(m.name.rpartition(".")[2] in module.text or last in m.text for m in with_region):
             continue
         for call, name in calls_in(review.after, module, GRAD_SCALER):
-            if not change.changed(call):
-                continue
-            enabled = argument(call, "enabled", GRAD_SCALER[name])
-            if isinstance(enabled, ast.Constant) and not enabled.value:
+            if not change.changed(call) or syntax.is_false(argument(call, "enabled", GRAD_SCALER[name])):
                 continue
             if not any(m.method_calls("scale") for m in modules):
                 continue

@@ -205,4 +205,4 @@ def _without_effect(review: Review, change: Change, told: set[Function | None]) 
 
 
 def _read(function: Function) -> set[str]:
-    return {n.id for n in syntax.walk(function.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return {n.id for n in syntax.every(function.node, ast.Name) if isinstance(n.ctx, ast.Load)}

@@ -86,7 +86,7 @@ class _About:
     @cached_property
     def _imported_inside(self) -> set[str]:
         """Names that some import of Apex binds, be it in another function than the one that reads them and fails."""
-        imports = (n for n in syntax.walk(self.module.tree) if isinstance(n, ast.ImportFrom))
+        imports = (n for n in syntax.every(self.module.tree, ast.ImportFrom))
         return {a.asname or a.name for n in imports if (n.module or "").split(".")[0] == "apex" for a in n.names}
 
     @cached_property
@@ -105,7 +105,7 @@ class _About:
         what it calls: a function of the program, a name that such a part was given."""
         if _stepping(stmt):
             return True
-        calls = [n for n in syntax.walk(stmt) if isinstance(n, ast.Call)]
+        calls = syntax.every(stmt, ast.Call)
         if any(isinstance(c.func, ast.Name) and c.func.id in self._kept for c in calls):
             return True
         return any(_stepping(f.node) for c in calls for f in self.program.callees(self.module, c))
@@ -113,7 +113,7 @@ class _About:
     @cached_property
     def _kept(self) -> set[str]:
         """Names that are given a part of the step: `advance = optimizer.step`, `advance = lambda: optimizer.step()`."""
-        kept = (n for n in syntax.walk(self.module.tree) if isinstance(n, ast.Assign) and _stepping(n.value))
+        kept = (n for n in syntax.every(self.module.tree, ast.Assign) if _stepping(n.value))
         values = (ast.Attribute, ast.Call, ast.Lambda)
         return {t.id for n in kept if isinstance(n.value, values) for t in n.targets if isinstance(t, ast.Name)}
 
@@ -130,7 +130,7 @@ class _About:
             return True
         if any(isinstance(n, (ast.Name, ast.Attribute)) and self.of_apex(n) for n in syntax.walk(stmt)):
             return True
-        calls = [n for n in syntax.walk(stmt) if isinstance(n, ast.Call)]
+        calls = syntax.every(stmt, ast.Call)
         if any(hands_to_apex(self.program, f) for c in calls for f in self.program.callees(self.module, c)):
             return True
         inner: ast.AST = stmt
@@ -187,7 +187,7 @@ def _gone(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
     uncalled = uncalled_now(review.before, review.after, change)
     kinds = {_kind(s) for s in removed}
     heads = {change.heads[s] for s in statements(change.after.tree) if _kind(s) in kinds} if removed else set()
-    loads = _loaded(change.after) if removed else set()
+    loads = set(change.after.loads) if removed else set()
     for stmt in removed:
         if isinstance(
             stmt, (ast.Import, ast.ImportFrom, ast.Pass, ast.If, ast.With, ast.Try, ast.Global, ast.Nonlocal)
@@ -220,7 +220,7 @@ def _read(change: Change, stmt: ast.stmt, loads: set[str]) -> bool:
     now = next((f for f in change.after.functions if change.function_before(f) is function), None)
     if now is None or not names.isdisjoint(change.before.scope_of(stmt).outer):
         return True
-    return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names for n in syntax.walk(now.node))
+    return any(isinstance(n.ctx, ast.Load) and n.id in names for n in syntax.every(now.node, ast.Name))
 
 
 def _taken_apart(change: Change, stmt: ast.stmt) -> bool:
@@ -279,10 +279,6 @@ def _targets(stmt: ast.stmt) -> set[str]:
             elif isinstance(node, ast.Attribute):
                 names.add(node.attr)
     return names
-
-
-def _loaded(module: Module) -> set[str]:
-    return set(module.loads)
 
 
 def _short(text: str, width: int = 60) -> str:

@@ -14,7 +14,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.calls.left_out import other_eps
+from amp_migrate.audit.calls.derived import other_eps
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
@@ -26,7 +26,7 @@ from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.values.search import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains, leaves
-from amp_migrate.audit.ways.says_apex import imports_apex
+from amp_migrate.audit.ways.installed import imports_apex
 from amp_migrate.findings import Code
 
 CODES = (

@@ -242,7 +242,9 @@ class Calls(Operations):
         func = expr.func
         if not isinstance(func, ast.Attribute) or func.attr in PLAIN - BOOKS:
             return []
-        return self.halves.methods(self.module, func) if self.halves.program.methods_named(func.attr) else []
+        if not self.halves.program.methods_named(func.attr):
+            return []
+        return self.halves.values.methods(self.module.scope_of(expr), func.value, func.attr)
 
     def methods(self, expr: ast.Call) -> list[Function]:
         """The methods that a call of an object may run; where it is not seen how that is made, by what it is called:

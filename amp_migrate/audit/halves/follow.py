@@ -118,11 +118,6 @@ class Halves:
         heavy = self.weights or all(s.half_weights for s in self.both.removed if s.models)
         return "O2" if heavy else "O1"
 
-    @kept
-    def methods(self, module: Module, func: ast.Attribute) -> list[Function]:
-        """The methods that a call of an object runs, where it is seen how that is made."""
-        return self.values.methods(module.scope_of(func), func.value, func.attr)
-
     # -- bodies ------------------------------------------------------------------------------------------------------
 
     def run(self, module: Module, function: Function | None) -> Value:
@@ -138,7 +133,7 @@ class Halves:
                 if isinstance(parent, ast.Call) and mention in parent.args:
                     taker = self.program.dotted(where.scope_of(parent), parent.func)
                     if taker not in (None, "functools.partial") and not self.program.callees(where, parent):
-                        last = [n for n in syntax.walk(function.node) if isinstance(n, ast.Return)]
+                        last = syntax.every(function.node, ast.Return)
                         self.report("returned", module, last[-1], halves[0], taker, None)
         return value
 
@@ -246,8 +241,7 @@ class Halves:
     def _made_float(self, given: list[tuple[Module, ast.expr | None]]) -> Value:
         for module, value in given:
             if value is None or not any(
-                isinstance(n, ast.Call) and self.program.dotted(module.scope_of(n), n.func) in MAKING
-                for n in syntax.walk(value)
+                self.program.dotted(module.scope_of(n), n.func) in MAKING for n in syntax.every(value, ast.Call)
             ):
                 return UNKNOWN
         found = {Body(self, module, {}, False, NOT_TOLD).of(value).now for module, value in given}
@@ -451,5 +445,5 @@ def _tokens(value: Value) -> Value:
 def _calls_itself(function: Function) -> bool:
     """Whether a method runs its network's forward, whose outputs O2 made float32; what another computes came as it was."""
     own = function.parameters[0].arg if function.bound and function.parameters else None
-    calls = (syntax.text(n.func) for n in syntax.walk(function.node) if isinstance(n, ast.Call))
+    calls = (syntax.text(n.func) for n in syntax.every(function.node, ast.Call))
     return own is None or any(text in (own, f"{own}.forward", f"{own}.__call__") for text in calls)

@@ -42,7 +42,7 @@ def told_apart(given: Mapping[str, Given]) -> frozenset[tuple[str, str]]:
 def _tested(function: Function) -> frozenset[str]:
     """The names that tests in a function ask for."""
     tests = [n.test for n in syntax.walk(function.node) if isinstance(n, (ast.If, ast.IfExp))]
-    return frozenset(n.id for t in tests for n in syntax.walk(t) if isinstance(n, ast.Name))
+    return frozenset(n.id for t in tests for n in syntax.every(t, ast.Name))
 
 
 def _is_something(scope: Scope, value: ast.expr) -> bool:

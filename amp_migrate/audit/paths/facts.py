@@ -160,11 +160,7 @@ def assigned(stmt: ast.stmt) -> set[str]:
     elif isinstance(stmt, (ast.With, ast.AsyncWith)):
         heads = [i.optional_vars for i in stmt.items if i.optional_vars is not None]
     elif isinstance(stmt, (ast.If, ast.While, ast.Try, ast.Match)):
-        heads = (
-            [n for n in syntax.walk(getattr(stmt, "test", stmt)) if isinstance(n, ast.NamedExpr)]
-            if hasattr(stmt, "test")
-            else []
-        )
+        heads = list(syntax.every(getattr(stmt, "test", stmt), ast.NamedExpr)) if hasattr(stmt, "test") else []
     elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {stmt.name}
     else:

@@ -58,7 +58,7 @@ class Graph:
         self.exit = Node(None, "exit")
         self.error = Node(None, "raise")
         self.nodes: list[Node] = [self.entry]
-        self._loops: list[tuple[Node, Node]] = []  # where continue and break go
+        self._loops: list[tuple[Node, Node, int]] = []  # where continue and break go, through which `finally`
         self._handlers: list[Node] = []  # where an exception goes
         self._finally: list[tuple[list[ast.stmt], int]] = []
         last = self._block(body, [(self.entry, None, True)])
@@ -132,20 +132,15 @@ class Graph:
             return []
         if isinstance(stmt, (ast.Break, ast.Continue)):
             if self._loops:
-                target, depth = self._loop_target(isinstance(stmt, ast.Break))
-                self._leave([(node, None, True)], target, depth, loops=isinstance(stmt, ast.Continue))
+                head, after, depth = self._loops[-1]
+                again = isinstance(stmt, ast.Continue)
+                self._leave([(node, None, True)], head if again else after, depth, loops=again)
             return []
         if isinstance(stmt, ast.Assert):
             return [(node, stmt.test, True)]
         if _never_returns(stmt):
             return []
         return [(node, None, True)]
-
-    def _loop_target(self, is_break: bool) -> tuple[Node, int]:
-        head, after = self._loops[-1]
-        return (after if is_break else head), self._depths[-1]
-
-    _depths: list[int]
 
     def _leave(self, ends: Ends, target: Node, depth: int, loops: bool = False) -> None:
         """Go to a target through the `finally` blocks opened since `depth`."""
@@ -162,10 +157,8 @@ class Graph:
         after = Node(None, "join")
         self.nodes.append(after)
         test = stmt.test if isinstance(stmt, ast.While) else None
-        if not hasattr(self, "_depths"):
-            self._depths = []
         again, start = head, [(head, test, True)]
-        if _takes_one_turn(stmt):
+        if isinstance(stmt, ast.For) and _of_one(stmt.iter):
             again = Node(stmt, kind)
             self.nodes.append(again)
         elif self._entered:
@@ -174,11 +167,9 @@ class Graph:
             self._join(start, first)
             self._join([(again, test, True)], first)
             start = [(first, None, True)]
-        self._loops.append((again, after))
-        self._depths.append(len(self._finally))
+        self._loops.append((again, after, len(self._finally)))
         body = self._block(stmt.body, start)
         self._loops.pop()
-        self._depths.pop()
         self._join(body, again, loops=True)
         endless = isinstance(stmt, ast.While) and isinstance(stmt.test, ast.Constant) and bool(stmt.test.value)
         done: Graph.Ends = [] if endless else [(again, test, False)]
@@ -210,21 +201,13 @@ class Graph:
 
 def _now_and_then(test: ast.expr) -> bool:
     """`(step + 1) % accumulation_steps == 0`: true before long."""
-    return any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and not _is_text(n.left) for n in syntax.walk(test)
-    )
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _takes_one_turn(loop: ast.stmt) -> bool:
-    """Whether a loop runs its body once, whatever the program does: `for _ in range(1)`, `for optimizer in [optimizer]`."""
-    return isinstance(loop, ast.For) and _of_one(loop.iter)
+    left = (n.left for n in syntax.every(test, ast.BinOp) if isinstance(n.op, ast.Mod))
+    texts = (isinstance(n, ast.JoinedStr) or (isinstance(n, ast.Constant) and isinstance(n.value, str)) for n in left)
+    return not all(texts)
 
 
 def _of_one(node: ast.expr) -> bool:
+    """Whether a loop over something runs its body once, whatever the program does: `for _ in range(1)`, `for o in [optimizer]`."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
     if not isinstance(node, ast.Call) or node.keywords or not node.args:

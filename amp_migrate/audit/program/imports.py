@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from amp_migrate.audit.kept import kept, kept_meanwhile
-from amp_migrate.audit.program import exported, syntax
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
 
@@ -180,9 +180,9 @@ class Imports:
             full = self._imported(scope.module, name, node)
             if full is not None:
                 return full
-        aliases = [exported.alias(node, name) for node in nodes]
+        aliases = [_alias(node, name) for node in nodes]
         if scope is scope.module.top:  # `amp = None` before it is known whether there is one
-            aliases = [a for a, node in zip(aliases, nodes, strict=True) if not exported.is_none(node)]
+            aliases = [a for a, node in zip(aliases, nodes, strict=True) if not _is_none(node)]
         elif any(isinstance(a, ast.Name) for a in aliases):
             return None
         known = [self.imported(scope, value) for value in aliases if value is not None]
@@ -218,7 +218,7 @@ class Imports:
         return found[1:]
 
     def _brings(self, home: Module, name: str, seen: set[Module]) -> bool:
-        if home in seen or not exported.starred(home, name):
+        if home in seen or not _starred(home, name):
             return False
         if name in home.words and name in home.top.bindings:
             return True
@@ -247,7 +247,7 @@ class Imports:
             home = self.module_named(".".join(parts[:i]), module)
             if home is None:
                 continue
-            nodes = exported.standing(home, parts[i])
+            nodes = _standing(home, parts[i])
             given = self._given(home.top, parts[i], nodes) if nodes else self._star(home, parts[i])
             if given is not None:
                 return home, parts[i], ".".join([given, *parts[i + 1 :]])
@@ -299,3 +299,47 @@ def _names(texts: Mapping[str, str]) -> dict[str, str]:
             parts = parts[:-1]
         names[path] = ".".join(parts)
     return names
+
+
+def _starred(module: Module, name: str) -> bool:
+    """Whether `from module import *` brings a name that the file has: by `__all__`, as far as that can be read."""
+    listed: set[str] = set()
+    for node in module.top.bindings.get("__all__", ()):
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
+        if not isinstance(value, (ast.List, ast.Tuple)) or not all(isinstance(e, ast.Constant) for e in value.elts):
+            return True
+        listed.update(e.value for e in value.elts if isinstance(e, ast.Constant) and isinstance(e.value, str))
+    if "__all__" not in module.top.bindings:
+        return not name.startswith("_")
+    return name in listed or "__all__" in module.loads  # `__all__ += other.__all__`, `__all__.append(...)`
+
+
+def _standing(module: Module, name: str) -> list[ast.AST]:
+    """What binds a name of a file once it has run: the last statement that surely does, and those that may follow it."""
+    nodes = module.top.bindings.get(name, [])
+    sure = [i for i, n in enumerate(nodes) if module.parents.get(n) is module.tree]
+    last = sure[-1] if sure else 0
+    return [n for i, n in enumerate(nodes) if i >= last or module.scope_of(n) is not module.top]
+
+
+def _alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | ast.Call | None:
+    """What an assignment calls by another name: `F = torch.nn.functional`, `amp = import_module("apex.amp")`."""
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    else:
+        return None
+    value = node.value
+    imports = isinstance(value, ast.Call) and syntax.text(value.func).endswith(("import_module", "__import__"))
+    if not isinstance(value, (ast.Name, ast.Attribute, ast.Call)) or (isinstance(value, ast.Call) and not imports):
+        return None
+    if not any(isinstance(t, ast.Name) and t.id == name for t in targets):
+        return None
+    return None if any(n.id == name for n in syntax.every(value, ast.Name)) else value
+
+
+def _is_none(node: ast.AST) -> bool:
+    """Whether a statement gives a name None, or only says of which type it is."""
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else node
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)

@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.by_name import COMPUTED, IMPORTERS, MOST, loading, of_any_package, packaged
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
-from amp_migrate.audit.program.near import near_in
+from amp_migrate.audit.program.near import COMPUTED, IMPORTERS, MOST, loading, near_in, of_any_package, packaged
 
 if TYPE_CHECKING:
     from amp_migrate.audit.program.program import Program
@@ -49,7 +48,7 @@ class ByName:
     def _finders(self) -> frozenset[Function]:
         """The functions that return what they load."""
         functions = (f for module in self.loading for f in module.functions if COMPUTED.search(syntax.text(f.node)))
-        return frozenset(f for f in functions if any(isinstance(n, ast.Return) for n in syntax.own_nodes(f.node)))
+        return frozenset(f for f in functions if syntax.own(f.node, ast.Return))
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -178,12 +178,9 @@ class Program(Imports):
 
     def _own_class(self, scope: Scope, expr: ast.Name) -> list[Function | Class]:
         """What `cls` is in a class method: the class, or one below it."""
-        owner = self.is_self(scope, expr)
-        at = scope.binder(expr.id) if owner is not None else None
-        decorators = at.node.decorator_list if at is not None and isinstance(at.node, ast.FunctionDef) else []
-        if owner is None or not any(isinstance(d, ast.Name) and d.id == "classmethod" for d in decorators):
-            return []
-        return [owner, *self.below(owner)]
+        owner, at = self.is_self(scope, expr), scope.binder(expr.id)
+        own = owner is not None and at is not None and at.function is not None and at.function.class_method
+        return [owner, *self.below(owner)] if own and owner is not None else []
 
     @kept_meanwhile(list)  # `class B(A.Config)` asks for A's bases
     def bases(self, cls: Class) -> list[Class]:
@@ -259,10 +256,6 @@ class Program(Imports):
         """Those of a class's family that have it as a base."""
         return [s for s in self.family(cls) if s is not cls and cls in self.family_up(s)]
 
-    @cached_property
-    def functions(self) -> list[Function]:
-        return [f for m in self.modules.values() for f in m.functions]
-
     @kept
     def methods_named(self, name: str) -> list[Function]:
         """The methods of a name, of whatever class."""
@@ -316,7 +309,13 @@ class Program(Imports):
         attributes that have any of the names which imports give to something."""
         called: dict[Function, list[ast.Call]] = {}
         if name is None:
-            calls = [c for c in module.calls() if isinstance(c.func, ast.Name) or self._is_renamed(c.func)]
+            funcs = ((c, c.func) for c in module.calls())
+            attributes = self._renaming
+            calls = [
+                c
+                for c, f in funcs
+                if isinstance(f, ast.Name) or (isinstance(f, ast.Attribute) and f.attr in attributes)
+            ]
         else:
             named = module.calls_named[name] if name not in self._renaming else []
             calls = [c for c in named if isinstance(c.func, ast.Attribute)]
@@ -324,9 +323,6 @@ class Program(Imports):
             for callee in self.callees(module, call):
                 called.setdefault(callee, []).append(call)
         return called
-
-    def _is_renamed(self, func: ast.expr) -> bool:
-        return isinstance(func, ast.Attribute) and func.attr in self._renaming
 
     @cached_property
     def _renaming(self) -> set[str]:

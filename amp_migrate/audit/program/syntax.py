@@ -195,6 +195,11 @@ def last(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
+def is_false(expr: ast.AST | None) -> bool:
+    """Whether an expression is a constant that counts as false."""
+    return isinstance(expr, ast.Constant) and not expr.value
+
+
 def calls_in_order(expr: ast.AST) -> tuple[ast.Call, ...]:
     """The calls in an expression, what is handed to one before it; not those of lambdas, which may not run."""
     known: tuple[ast.Call, ...] | None = expr.__dict__.get("_calls")

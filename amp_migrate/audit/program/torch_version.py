@@ -56,7 +56,7 @@ def never_met(module: Module, node: ast.AST) -> bool:
 def _written(module: Module, expr: ast.expr) -> str:
     """The text of an operand, with that of names which the file binds once, at its top."""
     text = syntax.text(expr)
-    for name in {n.id for n in syntax.walk(expr) if isinstance(n, ast.Name)}:
+    for name in {n.id for n in syntax.every(expr, ast.Name)}:
         bound = module.top.bindings.get(name, ())
         if len(bound) == 1 and isinstance(bound[0], ast.Assign):
             value = syntax.text(bound[0].value)

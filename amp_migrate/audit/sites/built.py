@@ -10,20 +10,7 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
 
 MOST = 400  # classes and functions that are looked at
-HARMLESS = (
-    "torch",
-    "numpy",
-    "math",
-    "logging",
-    "copy",
-    "functools",
-    "collections",
-    "itertools",
-    "os",
-    "sys",
-    "re",
-    "time",
-)
+HARMLESS = frozenset("torch numpy math logging copy functools collections itertools os sys re time".split())
 
 
 @dataclass
@@ -67,7 +54,7 @@ def built(review: Review, module: Module, model: ast.expr) -> Built:
         if isinstance(part, Class):
             found.classes.append(part)
             todo += [c for c in review.after.family_up(part) if c not in todo]
-        for call in (n for n in syntax.walk(part.node) if isinstance(n, ast.Call)):
+        for call in syntax.every(part.node, ast.Call):
             _called(review, part.module, call, todo, found)
     return found
 

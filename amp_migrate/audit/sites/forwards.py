@@ -21,15 +21,8 @@ from amp_migrate.audit.values.values import Values
 HEADLESS = frozenset("bert roberta albert electra distilbert deberta longformer transformer base_model".split())
 # Methods of a model that run it.
 WRITTEN_DOWN = (
-    ast.List,
-    ast.ListComp,
-    ast.Dict,
-    ast.DictComp,
-    ast.Set,
-    ast.SetComp,
-    ast.Tuple,
-    ast.Constant,
-    ast.JoinedStr,
+    *(ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp),
+    *(ast.Constant, ast.JoinedStr),
 )
 RUNNING = HEADLESS | frozenset(
     "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
@@ -100,21 +93,15 @@ class Forwards:
         scope = module.scope_of(call)
         if _opens(module, call) or _makes_itself(module, call):
             return []
+        if isinstance(func, ast.Name) and (scope.binder(func.id) is None or func.id in ("self", "cls")):
+            return []
+        dotted = self.program.dotted(scope, func) if isinstance(func, (ast.Name, ast.Attribute)) else None
+        if dotted is not None:
+            handed = dotted in DATA_PARALLEL and call.args
+            return [Forward(module, call, call.args[0], "data_parallel")] if handed else []
         if isinstance(func, ast.Name):
-            found = scope.binder(func.id)
-            if found is None or func.id in ("self", "cls"):
-                return []
-            if self.program.dotted(scope, func) in DATA_PARALLEL and call.args:
-                return [Forward(module, call, call.args[0], "data_parallel")]
-            if self.program.dotted(scope, func) is not None or self.program.definitions(scope, func, guess=False):
-                return []
-            return [Forward(module, call, func, None)]
+            return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
-            dotted = self.program.dotted(scope, func)
-            if dotted is not None:
-                if dotted in DATA_PARALLEL and call.args:
-                    return [Forward(module, call, call.args[0], "data_parallel")]
-                return []
             if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or _of_text(call):
                 return []
             if func.attr in RUNNING:
@@ -293,10 +280,10 @@ class Forwards:
             if isinstance(node, ast.Call) and isinstance(module, Module):
                 func = node.func
                 made = self.program.definitions(module.scope_of(node), func, guess=False)
-                if isinstance(func, ast.Attribute) and (func.attr.startswith("from_") or _class_method(made)):
-                    made = self.program.definitions(
-                        module.scope_of(node), func.value, guess=False
-                    )  # `Net.from_pretrained(path)`
+                by_class = any(isinstance(f, Function) and f.class_method for f in made)
+                if isinstance(func, ast.Attribute) and (func.attr.startswith("from_") or by_class):
+                    # `Net.from_pretrained(path)`
+                    made = self.program.definitions(module.scope_of(node), func.value, guess=False)
                 found += [d for d in made if isinstance(d, Class) and d not in found]
         return sorted(found, key=lambda c: (c.module.path, c.node.lineno))
 
@@ -340,19 +327,7 @@ class Forwards:
         names = self.names.reached(
             [c.name for c in (owner, *self.program.below(owner))] + sorted(self.program.loaded.names)
         )
-        return [(f.module, f.call) for f in self._known(names, forwards) if function in self._functions_of(f)]
-
-    @kept
-    def _functions_of(self, forward: Forward) -> frozenset[Function]:
-        return frozenset(self.runs(forward))
-
-
-def _class_method(found: Iterable[object]) -> bool:
-    return any(
-        isinstance(f, Function)
-        and any(isinstance(d, ast.Name) and d.id == "classmethod" for d in f.node.decorator_list)
-        for f in found
-    )
+        return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
 
 
 def _of_text(call: ast.Call) -> bool:

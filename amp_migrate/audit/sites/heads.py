@@ -25,7 +25,7 @@ def unread(program: Program, module: Module, cls: Class, model: str) -> Iterator
 
 def _returned(forward: Function) -> list[str]:
     """The names that a forward returns, in its one return."""
-    returns = [n for n in syntax.walk(forward.node) if isinstance(n, ast.Return)]
+    returns = syntax.every(forward.node, ast.Return)
     value = returns[0].value if len(returns) == 1 else None
     names = [e.id for e in value.elts if isinstance(e, ast.Name)] if isinstance(value, ast.Tuple) else []
     return names if isinstance(value, ast.Tuple) and len(names) == len(value.elts) else []
@@ -34,14 +34,14 @@ def _returned(forward: Function) -> list[str]:
 def _heads(cls: Class, forward: Function, entries: list[str]) -> dict[str, set[str]]:
     """The layers that are used for returned entries alone, and for which."""
     found: dict[str, set[str]] = {}
-    loads = [n for n in syntax.walk(forward.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    loads = [n for n in syntax.every(forward.node, ast.Name) if isinstance(n.ctx, ast.Load)]
     counted = [n.id for n in loads]
     for stmt in syntax.walk(forward.node):
         if not isinstance(stmt, ast.Assign):
             continue
-        given = {n.id for t in stmt.targets for n in syntax.walk(t) if isinstance(n, ast.Name)}
+        given = {n.id for t in stmt.targets for n in syntax.every(t, ast.Name)}
         if given and given <= {*entries} and all(counted.count(name) == 1 for name in given):
-            for call in (n for n in syntax.walk(stmt.value) if isinstance(n, ast.Call)):
+            for call in syntax.every(stmt.value, ast.Call):
                 func = call.func
                 if (
                     isinstance(func, ast.Attribute)
@@ -51,8 +51,8 @@ def _heads(cls: Class, forward: Function, entries: list[str]) -> dict[str, set[s
                     found.setdefault(func.attr, set()).update(given)
     used = [
         n.attr
-        for n in syntax.walk(cls.node)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and syntax.text(n.value) == "self"
+        for n in syntax.every(cls.node, ast.Attribute)
+        if isinstance(n.ctx, ast.Load) and syntax.text(n.value) == "self"
     ]
     return {layer: names for layer, names in found.items() if used.count(layer) == 1}
 

@@ -18,12 +18,9 @@ def level_names(both: Mixed) -> frozenset[str]:
             continue
         nodes = [level, *(o.node for o in both.before.values.of(setup.module, level))]
         names = {_field(n) for n in nodes if isinstance(n, ast.expr)}
-        found.update(n for n in names if n is not None and (not isinstance(level, ast.Name) or _says(n)))
+        said = [n for n in names if n is not None]
+        found.update(n for n in said if not isinstance(level, ast.Name) or "level" in n.lower() or "opt" in n.lower())
     return frozenset(found)
-
-
-def _says(name: str) -> bool:
-    return "level" in name.lower() or "opt" in name.lower()
 
 
 def _field(node: ast.expr) -> str | None:

@@ -13,9 +13,8 @@ from functools import cached_property
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.by_name import IMPORTERS
 from amp_migrate.audit.program.module import Class, Function, Module
-from amp_migrate.audit.program.near import near_in, runs_itself
+from amp_migrate.audit.program.near import IMPORTERS, near_in, runs_itself
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.names import last_name
 

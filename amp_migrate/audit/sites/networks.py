@@ -12,7 +12,6 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import assignments
-from amp_migrate.audit.sites.copied import copied_since
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
@@ -20,6 +19,8 @@ from amp_migrate.audit.values.names import OPTIONS, last_name
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
+
+COPY = "copy.deepcopy"
 
 TENSORFLOW = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
 TORCH = re.compile(r"^[ \t]*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
@@ -276,3 +277,21 @@ def _made(identity: Identity, both: Mixed | None = None) -> tuple[str, int] | No
     if not isinstance(node, ast.Call) or not isinstance(module, Module):
         return None
     return module.path, both.review.line(module, node) if both is not None else module.statement(node).lineno
+
+
+def copied_since(both: Mixed, module: Module, call: ast.AST) -> bool:
+    """Whether a call of the program before copies a model whose weights Apex may have made half by then."""
+    if not isinstance(call, ast.Call) or len(call.args) != 1:
+        return False
+    scope = module.scope_of(call)
+    if both.before.program.dotted(scope, call.func) != COPY:
+        return False
+    return may_be_half(both, module, call, identities(both.review.values_before, scope, call.args[0]))
+
+
+def may_be_half(both: Mixed, module: Module, node: ast.AST, model: frozenset[Identity]) -> bool:
+    """Whether the weights of a model may be half where a node stands: some way to it comes by a set-up that made them so."""
+    model &= both.initialized_around(module)
+    if not model or not (both.floats(module) or both.asks(module)):
+        return False
+    return any(both.under_apex(way, model).half is not False for way in both.before.chains.to(module, node))

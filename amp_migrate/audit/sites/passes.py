@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
-from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.sites.forwards import Forwards
@@ -282,14 +281,9 @@ class Passes:
             if _of_base(func):
                 itself = at.frame.names.get("self")
             elif not found:
-                found = self._methods(at.frame.scope, func)
+                found = self.forwards.values.methods(at.frame.scope, func.value, func.attr)
         wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
         return _What(found, itself, writes=wrote)
-
-    @kept
-    def _methods(self, scope: Scope, func: ast.Attribute) -> list[Function]:
-        """The methods that a call on an object runs, where it is seen to be made."""
-        return self.forwards.values.methods(scope, func.value, func.attr)
 
     def _inline(
         self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False

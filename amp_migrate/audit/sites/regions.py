@@ -36,7 +36,7 @@ class Region:
 
     @property
     def off(self) -> bool:
-        return isinstance(self.enabled, ast.Constant) and not self.enabled.value
+        return syntax.is_false(self.enabled)
 
     @property
     def choice(self) -> tuple[ast.expr, bool] | None:

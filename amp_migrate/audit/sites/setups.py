@@ -68,8 +68,7 @@ class SetUp:
     @property
     def off(self) -> bool:
         """Whether it does nothing: O0 or `enabled=False`."""
-        never = isinstance(self.enabled, ast.Constant) and not self.enabled.value
-        return never or (self.known and self.levels == {"O0"})
+        return syntax.is_false(self.enabled) or (self.known and self.levels == {"O0"})
 
 
 def setups(program: Program, values: Values) -> list[SetUp]:

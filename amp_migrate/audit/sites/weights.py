@@ -277,7 +277,7 @@ class Weights:
         for where, call in self.program.callers(function):  # set_requires_grad(model, False)
             given = self.program.arguments(function, call) or {}
             off = given.get(value.id)
-            if isinstance(off, ast.Constant) and not off.value:
+            if syntax.is_false(off):
                 there = Frame(where.scope_of(call))
                 names = {n: v for n, e in given.items() if (v := self.of(there, e)) is not None}
                 found = self.of(Frame(scope, names), holder)

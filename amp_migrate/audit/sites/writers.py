@@ -123,13 +123,11 @@ def chosen_apart(where: Module, first: ast.AST, module: Module, call: ast.Call) 
 
 def _chosen(module: Module, call: ast.Call) -> ast.For | None:
     """The loop that chooses by number, or from a part of a list, what a call runs: `self.layer[i](x)`."""
-    parts = [
-        n for n in syntax.walk(call.func) if isinstance(n, ast.Subscript) and not isinstance(n.slice, ast.Constant)
-    ]
-    names = {n.id for p in parts for n in syntax.walk(p.slice) if isinstance(n, ast.Name)}
+    parts = [n for n in syntax.every(call.func, ast.Subscript) if not isinstance(n.slice, ast.Constant)]
+    names = {n.id for p in parts for n in syntax.every(p.slice, ast.Name)}
     names |= {call.func.id} if isinstance(call.func, ast.Name) else set()
     for loop in module.ancestors(call):
-        if isinstance(loop, ast.For) and names & {n.id for n in syntax.walk(loop.target) if isinstance(n, ast.Name)}:
-            sliced = any(isinstance(n, ast.Slice) for n in syntax.walk(loop.iter))
+        if isinstance(loop, ast.For) and names & {n.id for n in syntax.every(loop.target, ast.Name)}:
+            sliced = bool(syntax.every(loop.iter, ast.Slice))
             return loop if parts or sliced else None
     return None

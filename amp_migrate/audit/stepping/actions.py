@@ -79,8 +79,7 @@ class Actions(Losses):
                 return [(facts, self.machine.plain_step(state, module, node, optimizer.ident, excused=True))]
             if off:
                 return [(facts, state)]
-            act = self.machine.step if action.name == "step" else self.machine.unscale
-            return [(facts, act(state, module, node, on.ident, optimizer))]
+            return [(facts, self.machine.divide(state, module, node, on.ident, optimizer, action.name == "step"))]
         if action.name == "step" and on.role == "optimizer":
             excused = self.sibling(action, "step")
             if self.cannot_be(on.ident, facts):

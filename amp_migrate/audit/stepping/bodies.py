@@ -51,10 +51,6 @@ class Action:
 Owner = Function | Module
 
 
-def _empty(call: ast.Call) -> bool:
-    return not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
-
-
 class Bodies:
     """The functions and module bodies of a program that have a part in the step."""
 
@@ -125,7 +121,8 @@ class Bodies:
             if name in ("unscale_", "zero_grad") or self._matters(module.scope_of(call), on, name, call):
                 scaler = name != "zero_grad" and self.objects.ref(module.scope_of(call), on, {}).role == "scaler"
                 return Action("method", module, call, on, name, scaler=scaler)
-        if last == "GradScaler" or (self._may_make(last) and self.objects.ref(module.scope_of(call), call, {}).role):
+        makes = may_optimize(last) or last in self._optimizers
+        if last == "GradScaler" or (makes and self.objects.ref(module.scope_of(call), call, {}).role):
             return Action("make", module, call)
         return None
 
@@ -143,16 +140,14 @@ class Bodies:
             )
         }
 
-    def _may_make(self, name: str) -> bool:
-        return may_optimize(name) or name in self._optimizers
-
     def _matters(self, scope: Scope, on: ast.expr, name: str, call: ast.Call) -> bool:
         if name == "backward":
             if any(isinstance(d, Function) for d in self.program.definitions(scope, call.func, guess=False)):
                 return False  # `steps.backward(loss)`: a function of that name in a module of the program
             return not self.program.methods_named(name) or not self.objects.methods(scope, on, name)
         written = syntax.text(on).lower()
-        if name == "update" and "scal" not in written and (len(call.args) > 1 or call.keywords or not _empty(call)):
+        empty = not call.keywords and [syntax.text(a) for a in call.args] in ([], ["None"])
+        if name == "update" and "scal" not in written and not empty:
             return False  # a dictionary's, a meter's
         if name == "step" and "sched" in written:
             return False

@@ -47,7 +47,8 @@ def reads_gradient(module: Module, node: ast.Attribute) -> bool:
             if isinstance(parent.op, (ast.Mult, ast.Div, ast.MatMult)):
                 at = parent
                 continue
-            return isinstance(parent.op, (ast.Add, ast.Sub, ast.Pow)) and not _both(parent)
+            both = _of_gradient(parent.left) and _of_gradient(parent.right)
+            return isinstance(parent.op, (ast.Add, ast.Sub, ast.Pow)) and not both
         if isinstance(parent, ast.Compare):
             return not any(isinstance(o, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for o in parent.ops)
         return isinstance(parent, ast.FormattedValue)
@@ -118,7 +119,7 @@ def _divides(module: Module, name: ast.Name) -> bool:
 
 
 def _of_gradient(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in syntax.walk(node))
+    return any(n.attr == "grad" for n in syntax.every(node, ast.Attribute))
 
 
 def writes_none(module: Module, node: ast.Attribute) -> bool:
@@ -131,9 +132,3 @@ def writes_none(module: Module, node: ast.Attribute) -> bool:
             return True
         parent = module.parents.get(parent)
     return False
-
-
-def _both(node: ast.BinOp) -> bool:
-    return all(
-        any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in syntax.walk(s)) for s in (node.left, node.right)
-    )

@@ -20,6 +20,9 @@ from amp_migrate.audit.stepping.objects import Ident, Objects, Ref, parts, place
 OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, REACHED, FAINT, OTHER_MODE, MIXED, USED = (
     "open zero zeros scaled stale unscaled left plain reached faint other-mode mixed used".split()
 )
+# What is wrong with a step, and with `unscale_`, of what the same scaler has stepped or unscaled.
+_STEPPED = {"stepped": "not updated"}
+_UNSCALED = {"unscaled": "twice", "stepped": "after step"}
 BESIDE = "beside"  # said of a plain step on what a loss gave that was scaled for other optimizers
 
 
@@ -239,35 +242,25 @@ class Machine:
         changes |= {o: state.of(o)._replace(beside=True) for o in theirs if o not in changes}
         return state.put(changes)
 
-    def unscale(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
+    def divide(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref, steps: bool) -> State:
+        """`unscale_`, or a step by the scaler."""
         self.meet(of.ident, scaler)
         scaler = self.only(scaler)
         targets = self.targets(of.ident, self.optimizers)
         for one in targets:
             now = state.of(one)
             if len(targets) == 1 and not of.every:
-                wrong = {"unscaled": "twice", "stepped": "after step"}.get(now.stage, "") if now.by == scaler else ""
-                wrong = wrong or self._other(now, scaler)
-                self.note("unscale", module, node, one, wrong or self._wrong(now, scaler))
-            state = state.put({one: now._replace(held=UNSCALED, stage="unscaled", by=scaler, beside=False)})
-        return self._checked(state, scaler)
-
-    def step(self, state: State, module: Module, node: ast.AST, scaler: Ident, of: Ref) -> State:
-        self.meet(of.ident, scaler)
-        scaler = self.only(scaler)
-        targets = self.targets(of.ident, self.optimizers)
-        for one in targets:
-            now = state.of(one)
-            if len(targets) == 1 and not of.every:
-                wrong = "not updated" if now.stage == "stepped" and now.by == scaler else ""
-                wrong = self._other(now, scaler) or wrong
-                self.note("step", module, node, one, wrong or self._wrong(now, scaler))
-            state = state.put({one: Grads(USED, "", "stepped", scaler)})
-        return self._checked(state, scaler)
-
-    def _other(self, now: Grads, scaler: Ident) -> str:
-        """Whether another scaler divided these gradients by its scale already."""
-        return "other scaler" if now.stage == "unscaled" and not parts(now.by) & parts(scaler) else ""
+                again = (_STEPPED if steps else _UNSCALED).get(now.stage, "") if now.by == scaler else ""
+                other = now.stage == "unscaled" and not parts(now.by) & parts(
+                    scaler
+                )  # divided them by its scale already
+                wrong = again or ("other scaler" if other else self._wrong(now, scaler))
+                self.note("step" if steps else "unscale", module, node, one, wrong)
+            unscaled = now._replace(held=UNSCALED, stage="unscaled", by=scaler, beside=False)
+            state = state.put({one: Grads(USED, "", "stepped", scaler) if steps else unscaled})
+        for one in self.targets(scaler, self.scalers):
+            state = state.record(one, "yes")
+        return state
 
     def _wrong(self, now: Grads, scaler: Ident) -> str:
         """What is wrong with gradients that a scaler is to divide by its scale."""
@@ -282,11 +275,6 @@ class Machine:
     def switched(self, scaler: Ident) -> bool:
         """Whether a scaler may be off in some runs."""
         return any(e is not None and not isinstance(e, ast.Constant) for _, e in self.objects.enabled(scaler))
-
-    def _checked(self, state: State, scaler: Ident) -> State:
-        for one in self.targets(scaler, self.scalers):
-            state = state.record(one, "yes")
-        return state
 
     def update(self, state: State, module: Module, node: ast.AST, scaler: Ident, given: bool = False) -> State:
         """`given`: a new scale is set, which asks for no inf checks."""

@@ -165,8 +165,9 @@ class Objects:
         return Ref(joined(idents), ref.role)
 
     def _union(self, refs: list[Ref], expr: ast.expr) -> Ref:
-        idents = {p for r in refs if not _is_none(r) for p in parts(r.ident)}
-        roles = {r.role for r in refs if not _is_none(r)}
+        some = [r for r in refs if r.ident != "None"]
+        idents = {p for r in some for p in parts(r.ident)}
+        roles = {r.role for r in some}
         role = "scaler" if "scaler" in roles else "optimizer" if "optimizer" in roles else None
         return Ref(joined(idents or {"None"}), role, any(r.every for r in refs))
 
@@ -189,7 +190,8 @@ class Objects:
         """The target of a loop over optimizers or scalers."""
         origins = self.values.origins(scope, expr)
         of = self._of(scope, expr, origins)
-        iterable = next((v for t, v, _ in targets(loop) if _holds(t, expr.id) and v is not None), None)
+        over = ((v, {n.id for n in syntax.every(t, ast.Name)}) for t, v, _ in targets(loop) if v is not None)
+        iterable = next((v for v, names in over if expr.id in names), None)
         if isinstance(iterable, ast.Name):  # a parameter that the caller fills with a list of them
             binder = scope.binder(iterable.id)
             if binder is not None and (binder, iterable.id) in env:
@@ -220,14 +222,11 @@ class Objects:
         cls = self.class_made(origin)
         if cls is not None:
             bases = self.values.program.external_bases(cls)
-            names = [cls.name, *bases]
             if any(b.rpartition(".")[2] == "GradScaler" for b in bases):
                 return "scaler"
-            return (
-                "optimizer"
-                if any(may_optimize(n) for n in bases) or (may_optimize(names[0]) and not cls_steps(cls))
-                else None
-            )
+            # One that is no torch optimizer and has a step of its own is read, not believed.
+            named = may_optimize(cls.name) and "step" not in cls.methods
+            return "optimizer" if named or any(map(may_optimize, bases)) else None
         name = self.values.program.dotted(origin.module.scope_of(node), node.func) or syntax.text(node.func)
         last = name.rpartition(".")[2]
         if last == "GradScaler":
@@ -270,11 +269,6 @@ class Objects:
         return found
 
 
-def cls_steps(cls: Class) -> bool:
-    """Whether a class of the program that is no torch optimizer has a step of its own: it is read then, not believed."""
-    return "step" in cls.methods
-
-
 def one_object(origin: Origin) -> bool:
     """Whether a call makes one object for the program, not one in each turn of a comprehension."""
     if origin.kind != "call" or origin.path:
@@ -304,10 +298,6 @@ def place_made(part: str) -> str:
     return part.partition(CALLED)[0]
 
 
-def _is_none(ref: Ref) -> bool:
-    return ref.ident == "None"
-
-
 def may_optimize(name: str) -> bool:
     last = name.rpartition(".")[2]
     return (last.endswith(_MADE) or bool(_ADAM.search(last))) and not _SCHEDULER.search(name)
@@ -329,11 +319,7 @@ def _only_turn(loop: ast.AST, name: ast.Name) -> ast.expr | None:
     among = loop.iter.elts if isinstance(loop.iter, (ast.List, ast.Tuple)) else []
     if len(among) != 1 or isinstance(among[0], ast.Starred):
         return None
-    return None if any(isinstance(n, ast.Name) and n.id == name.id for n in syntax.walk(among[0])) else among[0]
-
-
-def _holds(target: ast.expr, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for n in syntax.walk(target))
+    return None if any(n.id == name.id for n in syntax.every(among[0], ast.Name)) else among[0]
 
 
 def _written(values: Values, scope: Scope, node: ast.Name | ast.Attribute) -> str:

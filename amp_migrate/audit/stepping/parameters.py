@@ -13,6 +13,7 @@ from amp_migrate.audit.stepping.objects import Env, Ident, Objects, parts
 from amp_migrate.audit.values.origins import Origin
 
 DEPTH = 4
+LISTING = frozenset("parameters named_parameters list filter chain tuple iter values items".split())
 DETACHED = frozenset({"detach", "item", "numpy", "tolist"})  # what hands no gradient on
 
 
@@ -117,15 +118,4 @@ class Parameters:
 
     def _is_model(self, call: ast.Call) -> bool:
         """Whether a call makes a model, not a list of its parameters."""
-        last = syntax.last(call.func)
-        return last not in (
-            "parameters",
-            "named_parameters",
-            "list",
-            "filter",
-            "chain",
-            "tuple",
-            "iter",
-            "values",
-            "items",
-        )
+        return syntax.last(call.func) not in LISTING

@@ -142,10 +142,11 @@ class Runs(Actions):
         known = self.env(env)
         if enters:
             paths = self._through(owner, known, entered)
-        elif (paths_or_none := self._paths.get((owner, id(known), self.machine.entered))) is not None:
-            paths = paths_or_none
         else:
-            paths = self._paths[owner, id(known), self.machine.entered] = self._through(owner, known, None)
+            key_of_paths = owner, id(known), self.machine.entered
+            if key_of_paths not in self._paths:
+                self._paths[key_of_paths] = self._through(owner, known, None)
+            paths = self._paths[key_of_paths]
         found = paths.explore([(facts, state)])
         self._stack.pop()
         chosen = (entered or found) if enters else [r for r in found if WAITS not in r[1].turns]

@@ -254,7 +254,7 @@ class Losses(Switches):
         """What the names that a statement assigns hold afterwards."""
         if not state.scaled:
             if stmt not in self._keeps:
-                self._keeps[stmt] = any(isinstance(n, ast.Attribute) and n.attr == "scale" for n in syntax.walk(stmt))
+                self._keeps[stmt] = any(n.attr == "scale" for n in syntax.every(stmt, ast.Attribute))
             if not self._keeps[stmt]:
                 return state
         value: ast.expr | None = None

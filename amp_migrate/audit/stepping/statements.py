@@ -95,7 +95,7 @@ def as_if(stmt: ast.stmt) -> ast.stmt:
 def scales(stmt: ast.stmt) -> bool:
     """Whether a statement keeps what a `.scale(...)` gave."""
     return isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and any(
-        isinstance(n, ast.Attribute) and n.attr == "scale" for n in syntax.walk(stmt)
+        n.attr == "scale" for n in syntax.every(stmt, ast.Attribute)
     )
 
 

@@ -136,7 +136,7 @@ class Given:
         faults = [f for f in faults if self.class_has(unset, self._meeting(cls, f), name) is False]
         if "." in name or not faults:
             return []
-        if not any(self._same_family(cls, f[0], f[1]) for f in self.values.fields(name)):
+        if not any(s.target is not None and s.owner in self.program.family(cls) for s in self.values.stored(name)):
             return []
         late = {a for a, where in self._assigning(cls).items() if all(f.name != "__init__" for f in where)} - {name}
         late -= {a for c in self.program.family_up(cls) for a in c.scope.bindings}
@@ -167,10 +167,6 @@ class Given:
             if len(parts) > 2 and parts[0] == own and parts[1] in late and f"{own}.{parts[1]}" not in stored:
                 return True
         return False
-
-    def _same_family(self, cls: Class, module: Module, target: ast.Attribute) -> bool:
-        owner = self.program.is_self(module.scope_of(target), target.value)
-        return owner is not None and owner in self.program.family(cls)
 
     # -- parsers ---------------------------------------------------------------------------------------------------
 
@@ -327,11 +323,7 @@ def _goes_with(module: Module, stmt: ast.stmt, other: ast.stmt) -> bool:
     if other is stmt or stmt in module.following(other):
         return True
     after = module.following(stmt)
-    return other in after and not any(_returns(s) for s in (stmt, *after[: after.index(other)]))
-
-
-def _returns(stmt: ast.stmt) -> bool:
-    return any(isinstance(n, ast.Return) for n in syntax.walk(stmt))
+    return other in after and not any(syntax.every(s, ast.Return) for s in (stmt, *after[: after.index(other)]))
 
 
 def _stores(method: Function) -> Iterator[tuple[ast.stmt, str]]:

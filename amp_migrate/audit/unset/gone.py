@@ -14,15 +14,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 
-KNOWN = frozenset(dir(builtins)) | {
-    "__file__",
-    "__name__",
-    "__doc__",
-    "__path__",
-    "__class__",
-    "__package__",
-    "__spec__",
-}
+KNOWN = frozenset(dir(builtins)).union("__file__ __name__ __doc__ __path__ __class__ __package__ __spec__".split())
 SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook has
 
 
@@ -31,7 +23,7 @@ def gone(review: Review) -> Iterator[Doubt]:
     for change in review.changes.values():
         if not change.after.stars:
             yield from _unbound(review, change)
-        lost = _top(change.before) - _top(change.after)
+        lost = change.before.top.bindings.keys() - change.after.top.bindings.keys()
         if lost:
             yield from _imported(review, change, lost)
     for module in review.after.modules.values():
@@ -42,15 +34,16 @@ def gone(review: Review) -> Iterator[Doubt]:
 def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
     suspects = {name for scope in change.before.scopes for name in scope.bindings}
     suspects |= {n for s in (*change.added, *change.rewritten) for n in _loaded(s)}
-    suspects -= KNOWN | SHELL | set(change.after.top.bindings)
-    lost = suspects & _top(change.before)
+    suspects -= KNOWN | SHELL | change.after.top.bindings.keys()
+    lost = suspects & change.before.top.bindings.keys()
     as_they_were = set(_as_they_were(change))
     unbound: set[ast.AST] = set()
     for stmt in change.after.tree.body:
         asked = lost if stmt in as_they_were else suspects  # what else it reads is bound or not, as it was
         for node in syntax.every(stmt, ast.Name) if asked else ():
             if node.id in asked and isinstance(node.ctx, ast.Load):
-                if change.after.scope_of(node).binder(node.id) is None and not _class_scoped(change.after, node):
+                scope = change.after.scope_of(node)
+                if scope.binder(node.id) is None and not (scope.is_class and node.id in scope.bindings):
                     unbound.add(node)
     if not unbound:
         return
@@ -72,11 +65,6 @@ def _as_they_were(change: Change) -> Iterator[ast.stmt]:
             yield stmt
 
 
-def _class_scoped(module: Module, node: ast.Name) -> bool:
-    scope = module.scope_of(node)
-    return scope.is_class and node.id in scope.bindings
-
-
 def _never_bound(module: Module) -> set[str]:
     """Names that are read and that nothing binds, or only what reads them itself: `model = prepare(model)`."""
     names: set[str] = set()
@@ -91,10 +79,6 @@ def _never_bound(module: Module) -> set[str]:
 
 def _loaded(stmt: ast.AST) -> set[str]:
     return {n.id for n in syntax.every(stmt, ast.Name)}
-
-
-def _top(module: Module) -> set[str]:
-    return set(module.top.bindings)
 
 
 def _imported(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:

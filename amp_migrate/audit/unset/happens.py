@@ -63,7 +63,7 @@ class Happens:
             tests += _tests_around(body, stmt)
         for stmt, event in unset.passing.concerning(body, place):
             if event.kind == "store":
-                if _item_of(self.place, event.text):
+                if self.place.startswith(event.text.removesuffix("...]")):
                     self.gives.add(event)
             elif self._call(event, depth):
                 tests += [t for t, _ in event.guards]
@@ -258,10 +258,6 @@ class Happens:
         if stmt is None:
             return []
         return [] if _broadly_caught(self.body.module, stmt) else [state]
-
-
-def _item_of(place: str, stored: str) -> bool:
-    return place.startswith(stored[:-5] + "[")
 
 
 @kept

@@ -1,4 +1,7 @@
-"""A place seen from both sides of a call: `args.scaler` of the caller is `options.scaler` of a callee with that parameter."""
+"""A place seen from both sides of a call: `args.scaler` of the caller is `options.scaler` of a callee with that parameter. Also
+of calls through something that stands between: `fn = self.prepare`, `fn()`; `partial(run, args)(model)`; `phases["train"](args)`;
+`go = lambda: self.prepare()`, `go()`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from amp_migrate.audit.paths.facts import Facts
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
-from amp_migrate.audit.unset.indirect import directly
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of, root
 from amp_migrate.audit.values.values import Values
 
 SETTING = ("update", "setdefault", "add_scaler", "__setattr__", "register_buffer", "register_parameter")  # of an object
 ANY = "*"
+DEPTH = 4
 
 
 class Passing:
@@ -268,3 +272,54 @@ class _Swap(ast.NodeTransformer):
         if scope is self.callee.scope or (scope is not None and scope is not self.body.scope.binder(node.id)):
             self.lost = True
         return node
+
+
+def directly(program: Program, scope: Scope, call: ast.Call) -> ast.Call:
+    """A call with what it runs, and all that this is given, written out; the call itself where nothing stands between, or
+    where that may be more than one thing."""
+    func, args, keywords = call.func, call.args, call.keywords
+    for _ in range(DEPTH):
+        value = _kept(scope, func)
+        if isinstance(value, ast.Lambda) and isinstance(value.body, ast.Call) and not syntax.walk(value.args)[1:]:
+            if args or keywords:
+                break
+            func, args, keywords = value.body.func, value.body.args, value.body.keywords
+            continue
+        value = func if value is None else value
+        if isinstance(value, ast.Call) and value.args and program.dotted(scope, value.func) == "functools.partial":
+            func, args, keywords = value.args[0], [*value.args[1:], *args], [*value.keywords, *keywords]
+        elif value is not func and isinstance(value, (ast.Name, ast.Attribute)):
+            func = value
+        else:
+            break
+    return call if func is call.func else ast.copy_location(ast.Call(func, args, keywords), call)
+
+
+def _kept(scope: Scope, func: ast.expr) -> ast.expr | None:
+    """The one value of a name, or of an entry of a mapping that is written out there."""
+    if isinstance(func, ast.Subscript) and isinstance(func.slice, ast.Constant) and isinstance(func.value, ast.Name):
+        table = _once(scope, func.value.id)
+        if isinstance(table, ast.Dict) and _only_looked_up(scope, func.value.id):
+            found = [v for k, v in zip(table.keys, table.values, strict=True) if _same(k, func.slice)]
+            return found[0] if len(found) == 1 else None
+    return _once(scope, func.id) if isinstance(func, ast.Name) else None
+
+
+def _only_looked_up(scope: Scope, name: str) -> bool:
+    """Whether the entries of a mapping are read, and nothing else is done with it."""
+    uses = [(n, scope.module.parents.get(n)) for n in scope.module.loads.get(name, ())]
+    return all(isinstance(p, ast.Subscript) and p.value is n and isinstance(p.ctx, ast.Load) for n, p in uses)
+
+
+def _same(key: ast.expr | None, other: ast.Constant) -> bool:
+    return isinstance(key, ast.Constant) and key.value == other.value
+
+
+def _once(scope: Scope, name: str) -> ast.expr | None:
+    """What a name is given by the only statement that binds it."""
+    binder = scope.binder(name)
+    bindings = binder.bindings[name] if binder is not None else []
+    made = bindings[0] if len(bindings) == 1 else None
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], ast.Name):
+        return None
+    return made.value

@@ -42,10 +42,6 @@ class Body:
     def statements(self) -> list[ast.stmt]:
         return self.function.node.body if self.function is not None else self.module.tree.body
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.module.path, self.function.qualname if self.function is not None else ""
-
     @cached_property
     def parameters(self) -> frozenset[str]:
         if self.function is None:

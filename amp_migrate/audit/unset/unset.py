@@ -65,9 +65,6 @@ class Unset:
     def body(self, module: Module, function: Function | None) -> Body:
         return body_of(module, function)
 
-    def body_around(self, module: Module, node: ast.AST) -> Body:
-        return self.body(module, module.function_around(node))
-
     # -- one body --------------------------------------------------------------------------------------------------
 
     def faults(self, body: Body, place: str, start: Facts = NOTHING, depth: int = 0) -> list[Fault]:
@@ -246,7 +243,7 @@ class Unset:
     ) -> Iterator[tuple[Body, str]]:
         callers = self.program.callers(function)
         for module, call in callers:
-            caller = self.body_around(module, call)
+            caller = self.body(module, module.function_around(call))
             if self._made_there(caller, call, function, place):
                 found += [Claim(caller, place, f, "run") for f in faults]
             if function not in self.passing.callees(caller, call):
@@ -318,7 +315,7 @@ def _entering(body: Body, facts: Facts) -> Facts:
     kept = set()
     for key, holds in facts:
         try:
-            names = {n.id for n in syntax.walk(ast.parse(key, mode="eval")) if isinstance(n, ast.Name)}
+            names = {n.id for n in syntax.every(ast.parse(key, mode="eval"), ast.Name)}
         except SyntaxError:  # `a := b`
             continue
         if all(n in body.parameters or body.scope.binder(n) is not body.scope for n in names):

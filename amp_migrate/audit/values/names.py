@@ -154,19 +154,14 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
 
 def last_name(expr: ast.expr) -> str | None:
     """`b` of `a.b`, of `a["b"]`, of `b[0]`."""
-    kind = type(expr)
-    if kind is ast.Name:
-        return expr.id  # type: ignore[attr-defined, no-any-return]
-    if kind is ast.Attribute:
-        return expr.attr  # type: ignore[attr-defined, no-any-return]
-    if kind is not ast.Subscript and kind is not ast.Starred:
-        return None
-    if isinstance(expr, ast.Subscript):
+    if type(expr) is ast.Name:
+        return expr.id
+    if type(expr) is ast.Attribute:
+        return expr.attr
+    if type(expr) is ast.Subscript:
         key = expr.slice
         return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else last_name(expr.value)
-    if isinstance(expr, ast.Starred):
-        return last_name(expr.value)
-    return None
+    return last_name(expr.value) if type(expr) is ast.Starred else None
 
 
 def handed_on(expr: ast.expr) -> Iterable[str]:

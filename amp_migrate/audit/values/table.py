@@ -111,11 +111,9 @@ class Table:
             if at.phase == 1:
                 at.todo = iter(at.step.parts)
             elif at.phase == 2 and at.step.then is not None:
-                at.todo = iter(at.step.then([self._so_far(part) for part in at.step.watch]))
+                so_far = (self._known.get(p) if isinstance(p, Question) else frozenset((p,)) for p in at.step.watch)
+                at.todo = iter(at.step.then([*so_far]))
         return None
-
-    def _so_far(self, part: Part) -> Answer | None:
-        return self._known.get(part) if isinstance(part, Question) else frozenset((part,))
 
     def _close(self, group: list[_Open]) -> None:
         """Answer questions that depend on each other."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path
@@ -36,6 +37,7 @@ class Values(Sources):
         """The same for an expression where it stands."""
         return self.origins(module.scope_of(expr), expr)
 
+    @kept
     def methods(self, scope: Scope, expr: ast.expr, name: str) -> list[Function]:
         """The methods of a name that an expression's objects have, as far as they are seen to be made."""
         classes = (cls for origin in in_order(self.origins(scope, expr)) for cls in self.made(origin))

@@ -213,7 +213,7 @@ def _again(node: ast.AST, name: str) -> bool:
     """Whether a name is assigned what is made of it: `model = DataParallel(model)`."""
     if not isinstance(node, ast.Assign):
         return False
-    return any(isinstance(n, ast.Name) and n.id == name for n in syntax.walk(node.value))
+    return any(n.id == name for n in syntax.every(node.value, ast.Name))
 
 
 def _tests(module: Module, node: ast.AST) -> Tests:
@@ -335,6 +335,5 @@ def turns(module: Module, node: ast.AST) -> set[str]:
         n.id
         for at in module.ancestors(node)
         if isinstance(at, (ast.For, ast.AsyncFor))
-        for n in syntax.walk(at.target)
-        if isinstance(n, ast.Name)
+        for n in syntax.every(at.target, ast.Name)
     }

@@ -8,10 +8,9 @@ from functools import cached_property
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.ways.chains import Chains
-from amp_migrate.audit.ways.says_apex import imports_apex
 
 
 def tries_apex(stmt: ast.Try) -> bool:
@@ -147,8 +146,7 @@ def _computed_with_it(value: ast.expr, flags: dict[str, bool]) -> ast.expr | Non
     if asks(value, flags) is True:
         return value
     if isinstance(value, ast.IfExp) and (there := asks(value.test, flags)) is not None:
-        without = value.orelse if there else value.body
-        if isinstance(without, ast.Constant) and not without.value:
+        if syntax.is_false(value.orelse if there else value.body):
             return value.test
     return None
 
@@ -203,3 +201,34 @@ def native_without(module: Module, asked: ast.expr) -> bool:
             break
         at = further
     return False
+
+
+def of_apex(name: str) -> bool:
+    """Whether a name says that Apex is there: `HAS_APEX`, `is_apex_available`."""
+    called = name.rpartition(".")[2].lower()
+    return "apex" in called and ("has" in called or "avail" in called)
+
+
+def beside_import(module: Module, node: ast.AST) -> bool:
+    """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
+    return any(isinstance(at, ast.Try) and any(imports_apex(s) for s in at.body) for at in module.ancestors(node))
+
+
+def import_or_none(scope: Scope, name: str) -> ast.AST | None:
+    """The one import that gives a name its value, where all else gives it None: `if fp16: from apex import amp`; where nothing
+    else does, one of Apex."""
+    imports = [n for n in scope.bindings[name] if isinstance(n, (ast.Import, ast.ImportFrom))]
+    others = [n.value for n in scope.bindings[name] if isinstance(n, ast.Assign)]
+    none = all(isinstance(v, ast.Constant) and v.value is None for v in others)
+    alone = len(imports) == 1 and none and 1 + len(others) == len(scope.bindings[name])
+    return imports[0] if alone and (others or imports_apex(imports[0])) else None
+
+
+def caught(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(at, ast.ExceptHandler) for at in module.ancestors(node))
+
+
+def imports_apex(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return any(a.name.split(".")[0] == "apex" for a in node.names)
+    return isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex"

@@ -14,16 +14,8 @@ from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, Step, may_follow
 
-MOVING = (
-    "to",
-    "cuda",
-    "cpu",
-    "eval",
-    "train",
-    "half",
-    "float",
-    "requires_grad_",
-)  # give the object that they are called on
+# What gives the object that it is called on:
+MOVING = frozenset("to cuda cpu eval train half float requires_grad_".split())
 READING = ("getattr", "next", "get", "pop", "setdefault")  # what gives an object that is there
 
 
@@ -233,7 +225,7 @@ def _renewed(
 def _called_on(stmt: ast.AST, holder: ast.expr) -> list[str]:
     """The methods of an object that a statement calls."""
     written = syntax.text(holder)
-    calls = (n for n in syntax.walk(stmt) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    calls = (n for n in syntax.every(stmt, ast.Call) if isinstance(n.func, ast.Attribute))
     return [c.func.attr for c in calls if isinstance(c.func, ast.Attribute) and syntax.text(c.func.value) == written]
 
 

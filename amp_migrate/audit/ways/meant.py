@@ -76,9 +76,8 @@ class Meant:
         if isinstance(name, ast.Name):
             home = scope.binder(name.id)
             nodes = home.bindings[name.id] if home is not None else []
-            found = [
-                n.value for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1 and _plain(n.targets[0])
-            ]
+            plain = (n for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1)
+            found = [n.value for n in plain if isinstance(n.targets[0], ast.Name)]
             return [(home.module, v) for v in found] if home is not None and len(found) == len(nodes) else None
         holder = self.held(scope, name.value, depth)
         stored: list[tuple[Module, ast.expr]] = []
@@ -98,7 +97,7 @@ class Meant:
         if owner is not None:
             return ("self", min(f"{c.module.path} {c.qualname}" for c in self.program.family(owner)))
         if isinstance(expr, (ast.Name, ast.Attribute)) and depth:
-            followed = isinstance(expr, ast.Name) or self._of_self(scope, expr)
+            followed = isinstance(expr, ast.Name) or self.program.is_self(scope, expr.value) is not None
             given = self.given(scope, expr, depth - 1) if followed else None
             if (
                 given is not None
@@ -114,16 +113,9 @@ class Meant:
         home = scope.binder(expr.id) if isinstance(expr, ast.Name) else scope
         return (imported,) if imported is not None else (home, syntax.text(expr))
 
-    def _of_self(self, scope: Scope, expr: ast.Attribute) -> bool:
-        return self.program.is_self(scope, expr.value) is not None
-
-
-def _plain(target: ast.expr) -> bool:
-    return isinstance(target, ast.Name)
-
 
 def off(value: ast.expr) -> bool:
     """Whether a value counts as false: `None`, `False`, `{}`."""
     if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
         return not value.elts
-    return not value.keys if isinstance(value, ast.Dict) else isinstance(value, ast.Constant) and not value.value
+    return not value.keys if isinstance(value, ast.Dict) else syntax.is_false(value)

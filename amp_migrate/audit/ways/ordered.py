@@ -401,10 +401,7 @@ class Ordered:
             return stmt if name in names else None
         for node in (stmt, *(n for n in syntax.own_line(stmt) if isinstance(n, ast.NamedExpr))):
             for target, _, _ in targets(node):
-                if any(
-                    isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
-                    for n in syntax.walk(target)
-                ):
+                if any(n.id == name and isinstance(n.ctx, ast.Store) for n in syntax.every(target, ast.Name)):
                     return node
         return None
 

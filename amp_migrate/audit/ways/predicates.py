@@ -20,8 +20,8 @@ from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, Tests, comes_after, raises_else, turns
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.installed import beside_import, caught, import_or_none, of_apex
 from amp_migrate.audit.ways.options import taken_back
-from amp_migrate.audit.ways.says_apex import beside_import, caught, import_or_none, of_apex
 from amp_migrate.audit.ways.texts import in_format
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
@@ -196,8 +196,6 @@ class Predicates:
         if "__name__" in (text, other):
             return True
         value = self._constant(left, place)
-        if value is None and isinstance(left, ast.Constant):
-            value = left
         if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             return (value.value == right.value) is isinstance(op, ast.Eq)
         if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Is, ast.IsNot)):
@@ -211,8 +209,6 @@ class Predicates:
             and right.value is None
             and isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq))
         ):
-            if value is not None:
-                return (value.value is None) is isinstance(op, (ast.Is, ast.Eq))
             imported = self._imported(left, place, depth) if depth < DEPTH else None
             if imported is not None:
                 return imported if isinstance(op, (ast.IsNot, ast.NotEq)) else negation(imported)
