@@ -56,7 +56,10 @@ class Imports:
                     module.__dict__["tree"] = trees[path]
             self.modules[path] = module
         self.by_name: dict[str, list[Module]] = {}
+        scripts = {m.name for m in self.modules.values() if not m.path.endswith(".ipynb")}
         for module in self.modules.values():
+            if module.path.endswith(".ipynb") and module.name in scripts:
+                continue  # what is imported by the name that both have is no notebook
             parts = module.name.split(".")
             for i in range(len(parts)):  # a script's folder is on its path: `import utils` may mean pkg/utils.py
                 self.by_name.setdefault(".".join(parts[i:]), []).append(module)

@@ -25,7 +25,7 @@ class HandedOn:
         self._readings: dict[str, dict[str, list[Read]]] = {}
         self._brought: dict[tuple[Module, str], str | None] = {}
         self._stand_ins: dict[Module, Mapping[str, str]] = {}
-        for module in by_name.values():
+        for module in modules:
             module.follow(self)
 
     def stand_ins(self, module: Module) -> Mapping[str, str]:
@@ -108,7 +108,7 @@ class HandedOn:
             new = {n: m for n, m in self.by_name.items() if n not in found and self._has_apex(m, found)}
             found |= new
             grown = bool(new)
-        return frozenset(found.values())
+        return frozenset({*found.values(), *(m for m in self._modules if self._has_apex(m, found))})
 
     def _has_apex(self, module: Module, found: Mapping[str, Module]) -> bool:
         targets = {*(target for _, target in module.imported), *module.star_imports}
@@ -139,7 +139,7 @@ class HandedOn:
         """Where a word is read, as a name or as an attribute, by each dotted name on the way to what it means there."""
         if word not in self._readings:
             found = self._readings[word] = {}
-            for module in self.by_name.values():
+            for module in self._modules:
                 for node in (*module.loads.get(word, ()), *module.named.get(word, ())):
                     taken = module.taken(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
                     for name in self.way(taken) if taken is not None else ():

@@ -20,7 +20,9 @@ class Imports:
         self.by_name: dict[str, Module] = {}
         self._by_tail: dict[str, list[Module]] = defaultdict(list)  # `b.c` of a.b.c, for imports from another root
         self._folders: set[str] = set()
-        for module in self.modules:
+        for module in sorted(
+            self.modules, key=lambda m: m.path.suffix == ".ipynb"
+        ):  # a notebook is imported by no name
             self.by_name.setdefault(module.name, module)
         for name, module in self.by_name.items():
             parts = name.split(".")
