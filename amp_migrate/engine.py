@@ -156,7 +156,7 @@ def _decide(
         fold(project, module, output)
     for module in own:
         clean(project, module, output)
-        leftovers(module, read.sites, output)
+        leftovers(project, module, read.sites, output)
         extensions(project, module, output)
         unimported(project, module, output)
     finish(project, targets, output)

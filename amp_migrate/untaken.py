@@ -68,9 +68,10 @@ def unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
         yield site.module, site.call or site.node, "AMP102", site.construct
 
 
-def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
+def leftovers(project: Project, module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
     from amp_migrate.reading.sites.apex import apex_imports
+    from amp_migrate.rules.cleanup.askers import awaited
     from amp_migrate.rules.setup.out_of_sight import still_asks, still_imports
 
     edits = output.edit(module)
@@ -103,6 +104,8 @@ def leftovers(module: Module, sites: Iterable[Site], output: Output) -> None:
                 if bound <= SHIPPED:
                     if not any(f.code == "AMP642" for f in findings):  # said where its operations are applied
                         output.note(module, node, "AMP642", "import amp_C", KERNELS, "review")
+                elif (waits := awaited(project, module, node, output)) is not None:
+                    output.manual(module, node, "AMP116", "import apex", waits)
                 elif (asked := still_asks(module, edits, node)) is not None:
                     output.note(module, node, "AMP101", "import apex", asked)
                 else:

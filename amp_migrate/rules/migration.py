@@ -236,7 +236,7 @@ class Migration:
                     asked.add(ast.unparse(ast.parse(part)))
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
 
-    def _evaluated(self, scope: Scope) -> str | None:
+    def evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
         alone = scope.is_module and not self.set_up.comes_by(scope.module)  # a script beside the one that trains
@@ -251,7 +251,7 @@ class Migration:
         one parameter more of a kind that it has no use for."""
         function = self.project.functions.get(scope.node)
         calls = self.project.calls.get(function, []) if function is not None else []
-        return bool(calls) and all(self._evaluated(module.scope_of(call)) is not None for module, call in calls)
+        return bool(calls) and all(self.evaluated(module.scope_of(call)) is not None for module, call in calls)
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
@@ -280,7 +280,7 @@ class Migration:
             self.switch = ScalerPlan(self.unit, free(self.unit, names))
             self.switch.optional = True
             self.switch.taken = self.earlier.switches
-            self.switch.seen, self.switch.never = self._evaluated, self.set_up.never_at
+            self.switch.seen, self.switch.never = self.evaluated, self.set_up.never_at
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()
         try:

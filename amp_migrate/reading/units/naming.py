@@ -14,15 +14,19 @@ from collections.abc import Callable, Collection, Iterable
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.units.native_scalers import NativeScalers, meets
 from amp_migrate.reading.units.unit import Unit
 
 
 def words(project: Project, module: Module) -> frozenset[str]:
     """Everything a file says that may name something: names, parameters, attributes, keywords, imports, strings. What is
-    only told to Apex goes with it."""
+    only told to Apex goes with it; the names of GradScalers are asked for apart."""
     found: set[str] = set()
+    scalers = project.once(NativeScalers, module).nodes
     told = {k for call, _ in module.calls if _is_of_apex(project, module, call) for k in call.keywords}
     for node in module.nodes:
+        if node in scalers:
+            continue
         if isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.Attribute):
@@ -55,7 +59,7 @@ def is_taken(unit: Unit, name: str) -> bool:
     # Of a name written `--grad-scaler` the text holds another spelling.
     spellings = (name, name.replace("_", "-"))
     return any(
-        name in unit.project.once(words, module)
+        name in unit.project.once(words, module) or meets(unit, module, name)
         for module in unit.tied
         if any(spelling in module.text for spelling in spellings)
     )

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import handles, stand_ins
+from amp_migrate.rules.cleanup.askers import apex_stays, not_given
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
@@ -95,8 +96,9 @@ class Cleaner:
 
     def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
         """Guards that something still asks whether Apex is installed, as a value: `return HAS_APEX`. One that keeps an
-        import of Apex's goes on telling that, where some of the program needs Apex, or asks for a part that stays."""
-        stays = _apex_stays(self.output)
+        import of Apex's goes on telling that, where some of the program needs Apex, or asks for a part that stays, and until
+        the files that may ask are given, too."""
+        stays = apex_stays(self.project, self.module, self.output)
         unread: dict[ast.Try, bool] = {}
         for node in apex_imports(self.module):
             guard = self.available._guard(node)
@@ -110,8 +112,9 @@ class Cleaner:
             flags = {t.id for t in targets if isinstance(t, ast.Name)}
             shipped = only_shipped(guard)
             flags = flags if shipped else flags & self.available.flags.keys()
-            if (stays or shipped) and all_unread and any(self._used(flag) for flag in flags):
-                found.add(guard)
+            if all_unread and any(self._used(flag) for flag in flags):
+                if stays or shipped or not_given(self.project, self.module, flags):
+                    found.add(guard)
         return found
 
     def _lost_uses(self, name: str) -> bool:
@@ -148,7 +151,9 @@ class Cleaner:
             return True
         of_apex = within_apex(handed_on.meaning(dotted))  # then imports of it go as this one does
         return any(
-            bound in (other.listed or ()) or not (of_apex or other.loads.get(bound))
+            bound in (other.listed or ())
+            or other not in self.project.targets
+            or not (of_apex or other.loads.get(bound))
             for other, bound in handed_on.importing(self.module, name)
         )
 
@@ -346,11 +351,6 @@ def _kept(output: Output, module: Module) -> bool:
     """Whether a file keeps its guards: those are left to Apex, or to its owner."""
     ignored = any(m is module for m, _ in output.left) or not output.wishes.options.wants("AMP101")
     return ignored or _left_to_apex(output, module)
-
-
-def _apex_stays(output: Output) -> bool:
-    """Whether some of the program goes on needing Apex, so that whether it is installed is still a question."""
-    return bool(output.kept) or any(f.status == "manual" for found in output.findings.values() for f in found)
 
 
 def _left_to_apex(output: Output, module: Module) -> bool:

@@ -136,7 +136,7 @@ def apply(m: Migration) -> None:
             m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "look" if uncached else "as-is")
             _lazy(m, module, region)
         for own in m.regions.read(scope).switched:
-            own_regions.widen(m, module, own)
+            unreached += own_regions.widen(m, module, own)
             written = True
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)

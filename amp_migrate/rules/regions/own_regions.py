@@ -1,6 +1,7 @@
 """A region that the program has of its own, on for its other back end: it is on for this one as well.
 
-No code of its own in the report: AMP501 speaks of it. A region around it would be switched off by it.
+No code of its own in the report: AMP501 speaks of it, and AMP517 where the region takes its switch as a parameter, as one does
+that an earlier run wrote for another program. A region around it would be switched off by it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import ast
 from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.own_regions import OwnRegion
+from amp_migrate.reading.regions.switch_parameters import left_out, switch_parameter
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions import shared_regions
 
 
-def widen(m: Migration, module: Module, own: OwnRegion) -> None:
-    """Switch a region of the program's own on where Apex cast.
+def widen(m: Migration, module: Module, own: OwnRegion) -> list[Blocked]:
+    """Switch a region of the program's own on where Apex cast; why the switch cannot be handed to some call, if it takes one.
 
     Raises Blocked where its switch cannot be told, or it casts to another type.
     """
@@ -30,6 +33,10 @@ def widen(m: Migration, module: Module, own: OwnRegion) -> None:
             "a region of the program's own stands where Apex cast, and may be off or of another type: let it be on, in "
             f"{m.options.dtype}, for both",
         )
+    if (taken := switch_parameter(m.project, module, own)) is not None:
+        calls = left_out(m.project, *taken, m.unit.modules)
+        if calls:
+            return shared_regions.hand(m, taken[1], calls)
     enabled = m.enabled_at(module, own.call) or "True"
     switch = own.switch
     if isinstance(switch, ast.Constant) or enabled == "True":
@@ -48,3 +55,4 @@ def widen(m: Migration, module: Module, own: OwnRegion) -> None:
         "the region that the program has here is on for what Apex cast as well",
         "look",
     )
+    return []

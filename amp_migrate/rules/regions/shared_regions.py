@@ -7,9 +7,10 @@ may be left out, so a program that leaves it out would run in float32.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.sites.apex import find_sites
@@ -45,35 +46,42 @@ def scopes(m: Migration) -> list[Scope]:
 def apply(m: Migration) -> list[Blocked]:
     """Hand the switch to what takes one; the calls from which it cannot be handed over."""
     unreached: list[Blocked] = []
-    others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
     for function, name in m.earlier.switches.items():
-        if not m.regions.forwards.has_forward(function):
-            continue
-        for module, call in m.project.calls.get(function, ()):
-            if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
-                continue
-            scope = module.scope_of(call)
-            if not m.live(module, call) or scope in others or m.set_up.never(scope):
-                continue
-            try:
-                enabled = m.enabled_at(module, call)
-            except NeverOn:
-                continue
-            except Blocked as failure:
-                unreached.append(failure)
-                continue
-            m.output.given.add((call, name))
-            add_keyword(m, module, call, name, enabled or "True")
-            m.output.note(
-                module,
-                call,
-                "AMP517",
-                "torch.autocast",
-                f"{function.name} runs the model in a region that it shares with another program: it is handed {name}",
-                "as-is",
-            )
+        unreached += hand(m, name, ((function, *at) for at in m.project.calls.get(function, ())))
     for scope in scopes(m):
         _compare(m, scope)
+    return unreached
+
+
+def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Call]]) -> list[Blocked]:
+    """Hand the switch to calls of functions that take one by a name; the reasons why some cannot be reached."""
+    unreached: list[Blocked] = []
+    others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
+    for function, module, call in calls:
+        if not m.regions.forwards.has_forward(function):
+            continue
+        if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
+            continue
+        scope = module.scope_of(call)
+        if not m.live(module, call) or scope in others or m.set_up.never(scope):
+            continue
+        try:
+            enabled = m.evaluated(scope) or m.enabled_at(module, call)
+        except NeverOn:
+            continue
+        except Blocked as failure:
+            unreached.append(failure)
+            continue
+        m.output.given.add((call, name))
+        add_keyword(m, module, call, name, enabled or "True")
+        m.output.note(
+            module,
+            call,
+            "AMP517",
+            "torch.autocast",
+            f"{function.name} runs the model in a region that it shares with another program: it is handed {name}",
+            "as-is",
+        )
     return unreached
 
 
