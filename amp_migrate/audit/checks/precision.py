@@ -17,6 +17,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.float_methods import float_method
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.networks import float_layer, named, others, own_runs, part_of_given, taken_in
@@ -69,7 +70,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if place is None:
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if doubt is not None and not float_layer(both, forward):
+            if doubt is not None and not (float_layer(both, forward) or float_method(both, forward)):
                 told.setdefault(_told(kind, forward), []).append(doubt)
             break
     yield from map(_with_lines, told.values())
@@ -118,7 +119,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
         for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
-            if kind == sought and doubt is not None:
+            if kind == sought and doubt is not None and not float_method(both, forward):
                 told.add(_told(sought, forward))
                 if open_level and not model and not weights_only:
                     message = f"where the opt level asked for is O1: {doubt.message}"
@@ -200,6 +201,8 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
 
     def add(forward: Forward, place: tuple[Module, ast.Call], starts: Iterable[Function | None]) -> None:
         if mentioned is not None and not any(f is None or mentioned.definition(f.qualname) for f in starts):
+            return
+        if float_method(both, forward):
             return
         files.add(place[0].path)
         found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))

@@ -1,0 +1,67 @@
+"""Methods of networks in which nothing ever was half: embeddings, norms, rotations. O1 cast what was computed by matrix products
+and convolutions; what else is computed of float32 was float32, and is."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.dtypes import FLOAT_BOTH, FLOAT_LAYERS, HALF_BOTH, INTEGERS, KEEPING, MAKING, SHAPES
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function
+from amp_migrate.audit.values.names import last_name
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
+    from amp_migrate.audit.sites.forwards import Forward
+
+# Methods of a tensor after which it is what it was, or float32, whatever comes in.
+PLAIN = FLOAT_BOTH | INTEGERS | KEEPING | MAKING | SHAPES | {"float", "double", "type"}
+
+# Functions of torch's that compute products by themselves.
+INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell")
+
+
+def float_method(both: Mixed, forward: Forward) -> bool:
+    """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half."""
+    runs = both.before.forwards.runs(forward)
+    return bool(runs) and all(_floats(both, function, {*runs}) for function in runs)
+
+
+def _floats(both: Mixed, function: Function, seen: set[Function]) -> bool:
+    for node in syntax.walk(function.node):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return False
+        if isinstance(node, ast.Call) and not _call_floats(both, function, node, seen):
+            return False
+    return True
+
+
+def _call_floats(both: Mixed, function: Function, call: ast.Call, seen: set[Function]) -> bool:
+    """Whether a call computes nothing in half; not where it is not seen what it runs."""
+    program, module, func = both.before.program, function.module, call.func
+    scope = module.scope_of(call)
+    if (dotted := program.dotted(scope, func)) is not None and dotted.partition(".")[0] in ("torch", "numpy", "math"):
+        return _name_floats(dotted.rpartition(".")[2])
+    if isinstance(func, ast.Name) and scope.binder(func.id) is None and hasattr(builtins, func.id):
+        return func.id != "super"
+    called = [f for f in program.callees(module, call) if f not in seen]
+    if called or program.callees(module, call):
+        seen.update(called)
+        return all(_floats(both, f, seen) for f in called)
+    made = both.review.values_before.makers(scope, func) or ()
+    if made:
+        return all(m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
+    return isinstance(func, ast.Attribute) and func.attr in PLAIN and not _is_field(both, func)
+
+
+def _name_floats(name: str) -> bool:
+    """Whether a function of torch's is none that O1 cast to half, nor a layer that is made and may be run."""
+    made = name[:1].isupper() and name not in ("Tensor", "FloatTensor", "LongTensor")
+    return not made and name not in HALF_BOTH | {"half"} and not name.endswith(INSIDE)
+
+
+def _is_field(both: Mixed, func: ast.Attribute) -> bool:
+    """Whether objects of the program keep something under the name of a method of tensors: `self.norm(x)`."""
+    return last_name(func.value) in ("self", "cls") and bool(both.review.values_before.fields(func.attr))
