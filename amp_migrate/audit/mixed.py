@@ -408,7 +408,7 @@ class Mixed(Prepared):
             yield forward, found if found & self.initialized else found | self.pieces.given(forward)
         for module in self.near:
             for forward in self.before.forwards.of(module):
-                if forward not in seen and self.pieces.given(forward):
+                if forward not in seen and self.pieces.given(forward) and not self.before.forwards.chosen(forward):
                     yield forward, self.pieces.given(forward)
 
     @cached_property

@@ -13,6 +13,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
+from amp_migrate.audit.sites.chosen_classes import chosen_class
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, last_name
 from amp_migrate.audit.values.values import Values
@@ -165,6 +166,8 @@ class Forwards:
     def no_network(self, forward: Forward) -> bool:
         """Whether what is called is seen to be made and is no network: an object whose method is read where it stands, a
         scheduler, a scaler; a method of a list or a text."""
+        if self.chosen(forward):
+            return True
         if isinstance(forward.model, ast.Attribute) and forward.method is None:
             held = self.values.origins(forward.scope, forward.model.value)
             if held and all(isinstance(o.node, WRITTEN_DOWN) and not o.path for o in held):
@@ -177,6 +180,10 @@ class Forwards:
         held = self.values.origins(forward.scope, forward.model)
         makers = (self.values.maker(origin) or "" for origin in held)  # the first that is another tells
         return bool(held) and all(m.startswith("torch.optim.") or m.endswith(".GradScaler") for m in makers)
+
+    def chosen(self, forward: Forward) -> bool:
+        """Whether it is a class that was chosen."""
+        return forward.method is None and chosen_class(self.values, forward.module, forward.model)
 
     def _made_of(self, objects: frozenset[Identity]) -> list[Class]:
         """The program's classes that objects are made of; none where one may be something else."""

@@ -10,7 +10,8 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, called_
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import spelled, walk
+from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.regions.making import makes_network
 from amp_migrate.reading.regions.parts import part_slots
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
@@ -68,9 +69,10 @@ class Forwards:
         return known
 
     def _is_forward(self, module: Module, node: ast.Call) -> bool:
+        return self._may_run(module, node) and not makes_network(self.project, module, node)
+
+    def _may_run(self, module: Module, node: ast.Call) -> bool:
         func = node.func
-        if makes_itself(module, node):
-            return False
         if self.helpers and not self.helpers.isdisjoint(self.project.resolved.get(node, ())):
             return True
         if self._runs_itself(module, node):
@@ -380,12 +382,3 @@ def _holds(cls: ClassInfo, name: str) -> bool:
         for c in family
         for n in walk(c.node)
     )
-
-
-def makes_itself(module: Module, call: ast.Call) -> bool:
-    """`model = model(config)`: what is called is a class that was picked out of some, and the result is the model."""
-    stmt = module.parents.get(call)
-    if not isinstance(stmt, ast.Assign):
-        return False
-    called = spelled(call.func)
-    return any(type(t) is type(call.func) and spelled(t) == called for t in stmt.targets)
