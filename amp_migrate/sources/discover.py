@@ -243,13 +243,14 @@ class _Walk:
             self.found.failures.append(os_failure(display, refused))
             return
         real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-        if _key(entry.name, real) in self.seen:
+        key = _key(entry.name, real)
+        if key in self.seen:
             return
         written = entry.name.endswith((*PYTHON_SUFFIXES, *SETTINGS_SUFFIXES))  # others are read at most
         if entry.is_symlink() and written and not self._leads_below(real):
             self.found.outside.append(Found(entry.path, display))
             return
-        self.seen.add(_key(entry.name, real))
+        self.seen.add(key)
         self.found.files.append(Found(entry.path, display))
 
     def _leads_below(self, real: str) -> bool:
@@ -295,7 +296,9 @@ def _key(name: str, real: str) -> tuple[str, str]:
     """What makes a file the same as one that was found: where it really lies, and what its name has it read as. A program
     is one under its own name, whatever else a link to it is called."""
     read_as = name if os.path.splitext(name)[1] else real
-    return real, next((kind[0] for kind in (PYTHON_SUFFIXES, SETTINGS_SUFFIXES) if read_as.endswith(kind)), "")
+    if read_as.endswith(PYTHON_SUFFIXES):
+        return real, PYTHON_SUFFIXES[0]
+    return real, SETTINGS_SUFFIXES[0] if read_as.endswith(SETTINGS_SUFFIXES) else ""
 
 
 def _holds_code(folder: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 from collections.abc import Sequence
 
 from amp_migrate.sources.failures import SourceError
@@ -33,6 +31,8 @@ def holding(paths: Sequence[str]) -> str | None:
 
 def _is_blob(known: str, path: str) -> bool:
     """Whether a file on disk is what git keeps under an id, but for carriage returns that a checkout may have added."""
+    import hashlib
+
     try:
         data = read_bytes(path)
     except (OSError, SourceError):
@@ -57,6 +57,8 @@ def kept_although_ignored(folder: str) -> frozenset[str]:
 
 def _git(folder: str, *arguments: str) -> str | None:
     """What git says; None when it fails or is not there. A repository's configuration is not to start anything by it."""
+    import subprocess
+
     command = ["git", "-c", "core.fsmonitor=false", "-C", folder, *arguments]
     try:
         # Nor is what a partial clone left out fetched: by whom, the repository says.

@@ -7,10 +7,7 @@ every new text lies complete beside its file; the first file is replaced after t
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +25,8 @@ def is_journal(name: str) -> bool:
 
 def digest(data: bytes) -> str:
     """What tells contents apart."""
+    import hashlib
+
     return hashlib.sha256(data).hexdigest()
 
 
@@ -49,6 +48,8 @@ class Journal:
 
     def complete(self) -> None:
         """From here on files are replaced. Raises OSError."""
+        import json
+
         if self._path is None:
             return
         data = json.dumps({"version": 1, "files": self._files}).encode()
@@ -60,7 +61,7 @@ class Journal:
 @contextlib.contextmanager
 def opened(targets: Sequence[Path]) -> Iterator[Journal]:
     """A journal for files that are replaced together; gone when they are, or are as they were."""
-    name = secrets.token_hex(6)
+    name = os.urandom(6).hex()
     try:
         path = Path(os.path.commonpath([target.parent for target in targets])) / f"{_PREFIX}{name}{_ENDING}"
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | BINARY, 0o600)
@@ -181,6 +182,8 @@ def _entries(path: Path, data: bytes) -> Iterator[Pending]:
 
 
 def _read(data: bytes) -> list[dict[str, str]]:
+    import json
+
     try:
         files: Any = json.loads(data)["files"]
         keys = ("target", "temporary", "before", "after")

@@ -22,14 +22,15 @@ from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
 from amp_migrate.sources.syntax import parse_error, size_error
 
-# Case matters: these are Python names. Flags such as APEX_AVAILABLE need no mention: where they are set, apex is.
+# Case matters: these are Python names. Flags such as APEX_AVAILABLE need no mention: where they are set, apex is. Beside them
+# stand the option of trainers that took Apex's levels, and names of framework parts.
 MENTIONS = (
     b"apex",
+    b"Apex",
     b"cuda.amp",
     b"cpu.amp",
     b"cuda import",
     b"cpu import amp",
-    b"scale_loss",
     b"master_params",
     b"amp_level",
     b"amp_backend",
@@ -37,9 +38,10 @@ MENTIONS = (
     b"half_precision_backend",
     b'"amp"',
     b"'amp'",
+    b"opt_level",
+    b"DistOptimizerHook",
 )
-# Without an "a" to find them by: the option of trainers that took Apex's levels, and names of framework parts.
-RARE = (b"opt_level", b"Apex", b"APEX", b"DistOptimizerHook")
+RARE = (b"scale_loss", b"APEX")  # without a "p" to find them by
 
 # Files without a project root above them: how many neighbours are read to understand them.
 MAX_NEIGHBOURS = 2_000
@@ -52,9 +54,9 @@ Progress = Callable[[str], None]
 
 
 def _finder(needles: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """One expression that finds any needle by its first "a": several times faster than a search for each."""
-    tails = ((needle, needle[needle.index(b"a") + 1 :]) for needle in needles)
-    return re.compile(b"a(?:%b)" % b"|".join(b"%b(?<=%b)" % (re.escape(t), re.escape(n)) for n, t in tails))
+    """One expression that finds any needle by its first "p": several times faster than a search for each."""
+    tails = ((needle, needle[needle.index(b"p") + 1 :]) for needle in needles)
+    return re.compile(b"p(?:%b)" % b"|".join(b"%b(?<=%b)" % (re.escape(t), re.escape(n)) for n, t in tails))
 
 
 _MENTION = _finder(MENTIONS)
