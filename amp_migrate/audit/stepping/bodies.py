@@ -65,10 +65,12 @@ class Bodies:
         self.others_step = False  # something steps that may be an optimizer or not
         self._done: dict[tuple[ast.AST, tuple[str, ...]], bool] = {}
         self._kept_names: dict[str, bool] = {}
+        self._around: set[ast.AST] = set()  # the nodes with an action, and all that they stand in
         self._callees: dict[ast.Call, list[Function]] = {}
         if isinstance(only, Bodies):
             self.own = only.own
-            self.by_node = {action.node: action for actions in self.own.values() for action in actions}
+            for action in (a for actions in self.own.values() for a in actions):
+                self._note(action)
             return
         for module in self.program.modules.values() if only is None else (only,):
             if not module.words.isdisjoint(_WORDS):
@@ -82,7 +84,14 @@ class Bodies:
             return  # it runs when the lambda is called
         owner = action.module.function_around(action.node) or action.module
         into.setdefault(owner, []).append(action)
+        self._note(action)
+
+    def _note(self, action: Action) -> None:
         self.by_node[action.node] = action
+        at: ast.AST | None = action.node
+        while at is not None and at not in self._around:
+            self._around.add(at)
+            at = action.module.parents.get(at)
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -409,9 +418,9 @@ class Bodies:
                 kept.append(made)
         return kept
 
-    @kept
     def _acts(self, node: ast.AST) -> bool:
-        return not self.by_node.keys().isdisjoint(syntax.walk(node))
+        """Whether there is an action at or below a node."""
+        return node in self._around
 
     @kept
     def actions(self, stmt: ast.stmt) -> list[Action]:

@@ -108,6 +108,7 @@ class Ordered:
         self.values = values
         self.program = values.program
         self._graphs: dict[ast.AST, Graph] = {}
+        self._names_bound: dict[ast.stmt, dict[str, ast.AST]] = {}
         self._active: set[object] = set()
 
     def of(self, frame: Frame, at: ast.AST, expr: ast.expr, item: Path = (), depth: int = 0) -> Answer:
@@ -394,16 +395,24 @@ class Ordered:
         return list(dict.fromkeys(states))
 
     def _binds(self, stmt: ast.stmt, name: str) -> ast.AST | None:
-        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            return stmt if stmt.name == name else None
-        if isinstance(stmt, (ast.Import, ast.ImportFrom)):
-            names = {(a.asname or a.name).partition(".")[0] for a in stmt.names}
-            return stmt if name in names else None
-        for node in (stmt, *(n for n in syntax.own_line(stmt) if isinstance(n, ast.NamedExpr))):
-            for target, _, _ in targets(node):
-                if any(n.id == name and isinstance(n.ctx, ast.Store) for n in syntax.every(target, ast.Name)):
-                    return node
-        return None
+        if stmt not in self._names_bound:
+            self._names_bound[stmt] = _names_bound(stmt)
+        return self._names_bound[stmt].get(name)
+
+
+def _names_bound(stmt: ast.stmt) -> dict[str, ast.AST]:
+    """The names that a statement binds, each with the part of it that does."""
+    if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {stmt.name: stmt}
+    if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+        return {(a.asname or a.name).partition(".")[0]: stmt for a in stmt.names}
+    found: dict[str, ast.AST] = {}
+    for node in (stmt, *(n for n in syntax.own_line(stmt) if isinstance(n, ast.NamedExpr))):
+        for target, _, _ in targets(node):
+            for n in syntax.walk(target):
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+                    found.setdefault(n.id, node)
+    return found
 
 
 def _functions(frame: Frame | None) -> Iterator[Function]:
