@@ -1,6 +1,6 @@
 """A long file is written piece by piece: libcst takes 20 kB for a line that it reads, and a few hundred are there at a time.
 
-A piece ends between two definitions that stay, with nothing but empty lines and comments of the second between them: each
+A piece ends between two definitions that stay, with nothing but empty lines and comments at the margin between them: each
 line belongs to the same statement as in the whole.
 """
 
@@ -34,7 +34,7 @@ def in_pieces(short: Short, staying: Collection[ast.AST]) -> Iterator[Piece]:
         if one not in staying or other not in staying:
             continue
         end, start = short.row(last_row(one)), short.row(first_row(other))
-        if end - row >= ROWS and all(not r.strip() or r.startswith("#") for r in rows[end:start]):
+        if end - row >= ROWS and all(not r or r.startswith("#") for r in rows[end:start]):
             yield Piece("\n".join([*rows[row:end], ""]), body[index:at])
             index, row = at, end
     yield Piece("\n".join(rows[row:]), body[index:])

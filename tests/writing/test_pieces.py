@@ -38,6 +38,11 @@ class C_{0}:
         return {0}
 # of what comes next
 async def after_{0}(x): return x ; y = 1
+
+\t\t
+def last_{0}(x):
+  y = x
+  return x
 """
 PROGRAM = (
     '"""A module."""\n# before the imports\nimport os; import sys\nif os:\n\tpass # a tab tells the indentation\n'
