@@ -29,8 +29,8 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
 from amp_migrate.reading.program.named_fields import named_fields
-from amp_migrate.reading.program.spelled_out import OWN, passed_on, spelled_out
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.spelled_out import DEEP, OWN, HandedOn, passed_on, spelled_out
+from amp_migrate.reading.program.tree import reached, walk
 
 # Calls that return their first argument, or the object they are called on, wrapped or as it is.
 WRAPPERS = frozenset(
@@ -358,7 +358,8 @@ class Project(Flows):
             if call in self.through or not function.lacks(call, {name for name, _ in given}):
                 for parameter, value in given:
                     self._give(module, Slot(function.scope, parameter), value)
-            self._pass_on(module, function, call, {function})
+            if function.unpacking:
+                self._pass_on(module, function, call)
         if not functions:
             for cls in self.classes_of(module, call):
                 for field, value in cls.given(call):
@@ -370,16 +371,24 @@ class Project(Flows):
                     self.flows[source].add(container)
                 self._enter(module, container, ast.List([call.args[0]], ast.Load()))
 
-    def _pass_on(self, module: Module, function: Function, call: ast.Call, seen: set[Function]) -> None:
-        """What a call gives, where the function hands on its `*args` and `**kwargs`."""
-        for inner, whole in passed_on(function, call):
-            for target in self.callees(function.module, inner):
-                if target in seen or inner in self.through:
-                    continue
-                for parameter, value in super().arguments(target, whole):
-                    if value is not OWN:
-                        self._give(module, Slot(target.scope, parameter), value)
-                self._pass_on(module, target, whole, {*seen, target})
+    def _pass_on(self, module: Module, function: Function, call: ast.Call) -> None:
+        """What a call gives, where the function hands on its `*args` and `**kwargs`, and where those that it calls do: by
+        however many ways one is handed the same, it is given that once."""
+
+        def further(way: HandedOn) -> Iterator[HandedOn]:
+            for inner, handed in way.passed_on():
+                for target in self.callees(way.function.module, inner) if way.tells(handed) else ():
+                    if inner not in self.through:
+                        yield handed_to(target, handed, way.longest)
+
+        def handed_to(target: Function, handed: ast.Call, longest: int) -> HandedOn:
+            own = self.passes_self(target, handed)
+            return HandedOn(target, (*handed.args[own:],), (*handed.keywords,), longest)
+
+        for way in reached(further(handed_to(function, call, len(call.args) + DEEP)), further):
+            for parameter, value in super().arguments(way.function, way.call):
+                if value is not OWN:
+                    self._give(module, Slot(way.function.scope, parameter), value)
 
     def _give(self, module: Module, slot: Slot, value: ast.expr) -> None:
         for candidate in alternatives(value):

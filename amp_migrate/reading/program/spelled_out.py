@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import Function, entries, single_assignment
 from amp_migrate.reading.program.module import Module
@@ -54,6 +55,7 @@ def only_looks(module: Module, use: ast.Name) -> bool:
 
 
 OWN = ast.Constant(None)  # stands for an argument that the function gives itself
+DEEP = 10  # arguments that functions add which hand on what they are given
 
 
 def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, ast.Call]]:
@@ -66,3 +68,23 @@ def passed_on(function: Function, call: ast.Call) -> Iterator[tuple[ast.Call, as
             args += call.args[len(function.positional) :] if arg in stars else [OWN]
         named = [k for k in call.keywords if k.arg is not None and k.arg not in own] if unpacked else []
         yield inner, ast.Call(inner.func, args, named)
+
+
+class HandedOn(NamedTuple):
+    """A function, and what it is given by way of the `*args` and `**kwargs` of others."""
+
+    function: Function
+    args: tuple[ast.expr, ...]
+    keywords: tuple[ast.keyword, ...]
+    longest: int  # arguments that are told apart: a function that hands on to itself may add one each time
+
+    @property
+    def call(self) -> ast.Call:
+        return ast.Call(OWN, [*self.args], [*self.keywords])
+
+    def passed_on(self) -> Iterator[tuple[ast.Call, ast.Call]]:
+        return passed_on(self.function, self.call)
+
+    def tells(self, handed: ast.Call) -> bool:
+        """Whether something of what was given is handed on."""
+        return bool(handed.keywords) or (len(handed.args) <= self.longest and any(a is not OWN for a in handed.args))

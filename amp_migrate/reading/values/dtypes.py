@@ -13,6 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, called_
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.values import operations as known
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.entries import appended
@@ -275,15 +276,20 @@ class Dtypes:
         if name.startswith("torch."):
             yield name
             return
-        for v in self.values.may_be(module, func):
+        for v in reached(self.values.may_be(module, func), self._bound):
             if v.kind == "named":
                 yield v.name
             elif v.kind == "class" and v.node in self.project.classes:
                 yield self.project.classes[v.node]
-            elif v.kind == "call" and isinstance(v.node, ast.Call) and called_name(v.node) == "partial" and v.node.args:
-                yield from self._kinds(v.module, v.node.args[0])
-            elif v.kind != "constant" and not (v.kind == "parameter" and v.name == BESIDE):
+            elif v.kind != "constant" and not (v.kind == "parameter" and v.name == BESIDE) and not self._bound(v):
                 yield ""
+
+    def _bound(self, value: Value) -> Answer:
+        """What a `partial` calls."""
+        call = value.node
+        if value.kind != "call" or not isinstance(call, ast.Call) or called_name(call) != "partial" or not call.args:
+            return frozenset()
+        return self.values.may_be(value.module, call.args[0])
 
     def _of_layer(self, kind: str | ClassInfo, made: ast.Call, module: Module, given: Callable[[], Dtype]) -> Dtype:
         if isinstance(kind, ClassInfo):
@@ -304,12 +310,19 @@ class Dtypes:
             return "float32" if none else "scalar"
         if last != "Sequential":
             return given() if last in known.KEEPING_LAYERS else "unknown"
+        if made.func in self._open:  # it stands in itself
+            self._hung.add(made.func)
+            return "nothing"
         result: Callable[[], Dtype] = given
         for layer in made.args:
             if isinstance(layer, ast.Starred):
                 return "unknown"
             result = self._after(module, layer, result)
-        return result()
+        self._open.add(made.func)
+        found = result()
+        self._open.discard(made.func)
+        self._hung.discard(made.func)
+        return found
 
     def _after(self, module: Module, layer: ast.expr, given: Callable[[], Dtype]) -> Callable[[], Dtype]:
         found = self.values.may_be(module, layer)

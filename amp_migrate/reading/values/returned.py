@@ -13,12 +13,12 @@ from typing import Literal
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.program.tree import own_nodes, reached
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.calls import NONE
 from amp_migrate.reading.values.operations import KEEPING
 from amp_migrate.reading.values.reaching import reaching
-from amp_migrate.reading.values.table import Answer, Value
+from amp_migrate.reading.values.table import Answer, Path, Value
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
 
 Returned = Literal["tensor", "other", "unknown"]
@@ -123,9 +123,9 @@ class Returns:
             for v in self.made(module, func)
         )
 
-    def made(self, module: Module, func: ast.expr) -> list[Value]:
-        """The calls that made what an expression may hold."""
-        found = (v for v in self.values.may_be(module, func) if v.kind == "call")
+    def made(self, module: Module, func: ast.expr, path: Path = ()) -> list[Value]:
+        """The calls that made what an expression, or an item of it, may hold."""
+        found = (v for v in self.values.may_be(module, func, path) if v.kind == "call")
         return sorted(found, key=lambda v: v.place)
 
     # -- what values are -----------------------------------------------------------------------------------------
@@ -177,13 +177,29 @@ class Returns:
         return self._held(module, call.func)
 
     def _held(self, module: Module, func: ast.expr) -> Returned:
-        """What running a variable that holds a network returns."""
-        made = [(v.module, v.node) for v in self.made(module, func) if isinstance(v.node, ast.Call)]
-        found = {self._network(m, node) for m, node in made} - {None}
+        """What running a variable that holds a network returns. A network may stand in itself: `net = Sequential(*net)`."""
+        held = reached(self._networks(module, func), self._last)
+        found = {self._network(m, node) for m, node in held} - {None}
         return (found.pop() if len(found) == 1 else None) or "unknown"
 
+    def _networks(self, module: Module, node: ast.expr, path: Path = ()) -> list[tuple[Module, ast.Call]]:
+        """The calls that made what an expression, or an item of it, may hold."""
+        return [(v.module, v.node) for v in self.made(module, node, path) if isinstance(v.node, ast.Call)]
+
+    def _last(self, network: tuple[Module, ast.Call]) -> list[tuple[Module, ast.Call]]:
+        """What runs last in networks in a row: that is what they return."""
+        module, made = network
+        if not made.args or module.qualify(made.func) != "torch.nn.Sequential":
+            return []
+        last = made.args[-1]
+        return (
+            self._networks(module, last.value, (None,))
+            if isinstance(last, ast.Starred)
+            else self._networks(module, last)
+        )
+
     def _network(self, module: Module, made: ast.Call) -> Returned | None:
-        """What running a network that a call makes returns; None where it only hands one on."""
+        """What running a network that a call makes returns; None where it only hands one on, or runs others in a row."""
         cls = self._class_of(module, made)
         if cls is not None:
             forward = cls.method("forward") or cls.method("__call__")
@@ -194,8 +210,8 @@ class Returns:
         last = called_name(made)
         if isinstance(made.func, ast.Name) and made.func.id == "cls":
             return None  # in a class method, whose caller names the class
-        if name == "torch.nn.Sequential" and made.args:
-            return self._held(module, made.args[-1])
+        if self._last((module, made)):
+            return None
         if name.startswith("torch.nn.") and name.count(".") == 2:  # torch.nn.Linear
             return "other" if last in SEVERAL else "unknown" if last in HOLDERS else "tensor"
         return None if self.project.resolved.get(made) else "unknown"

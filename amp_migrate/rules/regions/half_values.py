@@ -76,7 +76,7 @@ class HalfValues:
         if isinstance(node, ast.Attribute):
             return node.attr in ("data", "T") and self.may_be(node.value, outputs=outputs, depth=depth)
         if isinstance(node, ast.BinOp):
-            if any(map(self.is_float32, (node.left, node.right))):
+            if any(self.is_float32(side, depth) for side in (node.left, node.right)):
                 return False  # half and float32 give float32
             return any(self.may_be(side, outputs=outputs, depth=depth) for side in (node.left, node.right))
         if not isinstance(node, ast.Call):
@@ -109,9 +109,10 @@ class HalfValues:
         upcast = self._upcasts and self.stands_inside(made) and found <= FLOAT32
         return not found or not (upcast or found <= NO_TENSOR)
 
-    def is_float32(self, node: ast.expr) -> bool:
+    def is_float32(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether an expression is a float32 tensor with dimensions, by what is computed in the regions and out of them."""
-        return self.dtypes.of(self.module, node) == "float32" and not self.may_be(node)
+        known = depth > 0 and self.dtypes.of(self.module, node) == "float32"
+        return known and not self.may_be(node, depth=depth)
 
     def _held(self, node: ast.expr) -> list[ast.expr] | None:
         """What an entry, a joint or the values of a pair are made of; None for everything else."""
