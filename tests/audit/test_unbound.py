@@ -29,6 +29,7 @@ def online(model, optimizer):
     [
         ("", "from apex import amp", True),
         ("from apex import amp", "pass", False),
+        ("global amp; from apex import amp", "pass", False),
         ("", "global amp; from apex import amp", False),
         ("from tools import *", "from apex import amp", False),
     ],

@@ -36,6 +36,10 @@ def meaning(text: str) -> str | None:
         ("try:\n    from apex import amp\nexcept ImportError:\n    amp = None\namp.initialize", "apex.amp.initialize"),
         ("def f():\n    from apex import amp\n    amp.initialize", "apex.amp.initialize"),
         ("def f():\n    global amp\n    from apex import amp\ndef g():\n    amp.initialize", "apex.amp.initialize"),
+        (
+            "if x:\n from apex import amp\nelse:\n global amp\n amp = None\ndef g():\n amp.initialize",
+            "apex.amp.initialize",
+        ),
     ],
 )
 def test_names_are_resolved_through_every_form_of_import(text: str, name: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, check_rewrite, check_untouched, rewrite, rewrite_files
+from tests.rules.helpers import check_files, check_rewrite, check_untouched, rewrite, rewrite_files, run_files
 from tests.rules.programs import APEX_LOOP, INITIALIZE, MODEL, NATIVE_LOOP, SCALER, apex, check_refused, found, native
 
 # -- forms of the import ---------------------------------------------------------------------------------------------
@@ -1028,3 +1029,40 @@ def test_a_folder_of_scripts_that_is_called_apex_is_not_nvidias() -> None:
     assert texts["apex/mnist/main.py"] == files["apex/mnist/main.py"]
     assert "apex" not in texts["apex/mnist/trainer.py"]
     assert "scaler.step(optimizer)" in texts["apex/mnist/trainer.py"]
+
+
+BY_THE_SCRIPT = """
+    import json
+    import torch
+
+    def train(fp16, model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            optimizer.zero_grad()
+            loss = model(x).mean()
+            if fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    if __name__ == "__main__":
+        for fp16 in (True, False):
+            if fp16:
+                from apex import amp
+            else:
+                global amp
+                amp = None
+            print(json.dumps(train(fp16, torch.nn.Linear(2, 1), [torch.ones(1, 2)])))
+"""
+
+
+def test_a_script_that_imports_it_under_a_test_binds_it_for_the_whole_file(tmp_path: Path) -> None:
+    texts = check_files({"train.py": BY_THE_SCRIPT})
+    assert "amp." not in texts["train.py"].replace("torch.amp.", "")
+    assert "global" not in texts["train.py"]
+    assert isinstance(run_files(tmp_path, texts, "train.py"), float)

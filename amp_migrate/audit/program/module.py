@@ -421,7 +421,8 @@ _DEFINING = frozenset((*_NAMED, ast.Import, ast.ImportFrom, ast.Global, ast.Nonl
 
 def _bind_definition(scope: Scope, node: ast.stmt) -> None:
     if isinstance(node, (ast.Global, ast.Nonlocal)):
-        scope.outer.update(node.names)
+        if not isinstance(scope.node, ast.Module):  # in the file's own code it says nothing
+            scope.outer.update(node.names)
     elif isinstance(node, ast.Import):
         for alias in node.names:
             _bind(scope, (alias.asname or alias.name).split(".")[0], node)

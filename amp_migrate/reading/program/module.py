@@ -163,7 +163,7 @@ class Module:
         elif isinstance(node, ast.ExceptHandler) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            scope.outer.update(node.names)
+            scope.outer.update(node.names if not scope.is_module else ())  # in the file's own code it says nothing
         elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
 

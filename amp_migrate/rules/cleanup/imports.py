@@ -221,6 +221,9 @@ class Cleaner:
                 stmt = self.module.statement(binding)
                 if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and isinstance(stmt.value, ast.Constant):
                     self.edits.delete(stmt)
+                    for said in self.module.block(stmt):  # `global amp`, in whose block nothing else is given the name
+                        if isinstance(said, ast.Global) and said.names == [name]:
+                            self.edits.delete(said)
 
     def _guard(self, guard: ast.Try) -> None:
         """A try around Apex imports goes with them; what else it holds stays."""
