@@ -328,6 +328,12 @@ class Migration:
         """Where mixed precision is never set up."""
         return SetUp(self.unit)
 
+    @property
+    def scale_is_one(self) -> bool:
+        """Whether no loss is ever scaled: gradients are what they are whenever they are read, and the scaler does nothing."""
+        inits = self.unit.inits
+        return bool(inits) and all(not isinstance(i, LegacyInit) and static_scale(i) == 1.0 for i in inits)
+
     def _scaling_off(self) -> bool:
         return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, check_untouched, rewrite
+from tests.rules.helpers import check_files, check_rewrite, check_untouched, rewrite, run_files
 from tests.rules.programs import (
     APEX_LOOP,
     INITIALIZE,
@@ -272,3 +274,37 @@ def test_whether_apex_was_set_up_is_asked_of_the_scaler() -> None:
     check_refused(apex(prepare=first), "AMP404")
     other = asked.replace("opt_properties", "handle")
     check_refused(apex(tail=other, imports="from apex import amp\nfrom options import flag"), "AMP404")
+
+
+READ_TWICE = """
+    import json
+    import torch
+    from apex import amp
+
+    torch.manual_seed(0)
+    model, centers = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    first = torch.optim.SGD(model.parameters(), lr=0.1)
+    second = torch.optim.SGD(centers.parameters(), lr=0.1)
+    (model, centers), (first, second) = amp.initialize([model, centers], [first, second], opt_level="O1", loss_scale={scale})
+    for x in [torch.ones(1, 2)] * 3:
+        first.zero_grad()
+        loss = model(x).mean() + centers(x).mean()
+        with amp.scale_loss(loss, first) as scaled_loss:
+            scaled_loss.backward()
+        for p in model.parameters():
+            p.grad.data *= 2
+        with amp.scale_loss(model(x).mean(), first) as scaled_loss:
+            scaled_loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 100.0)
+        first.step()
+    print(json.dumps([model.weight.sum().item(), model.bias.item()]))
+"""
+
+
+def test_where_the_scale_is_one_gradients_are_read_whenever(tmp_path: Path) -> None:
+    refused = rewrite(READ_TWICE.format(scale=128.0))
+    assert "AMP307" in {f.code for f in refused.findings if f.status == "manual"}
+    texts = check_files({"train.py": READ_TWICE.format(scale=1.0)})
+    plain = texts["train.py"].replace("scaler.unscale_(first)", "pass").replace("scaler.update()", "pass")
+    plain = re.sub(r"scaler\.scale\((\w+)\)", r"\1", plain).replace("scaler.step(first)", "first.step()")
+    assert run_files(tmp_path, texts, "train.py") == run_files(tmp_path, {"plain.py": plain}, "plain.py")

@@ -179,7 +179,7 @@ def apply(m: Migration) -> None:
     _refuse_unserved(m, reader, [s for steps in groups.values() for s in steps if s.call not in placements.plain])
     paths = GradientPaths(m.unit, reader, m.regions.view, placements)
     faults = paths.walk()
-    if faults:
+    if faults and not m.scale_is_one:
         _refuse(faults[0])
     m.idle_steps = paths.idle
     unscale.note_directions(m, reader)
