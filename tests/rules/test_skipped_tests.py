@@ -131,3 +131,14 @@ def test_what_only_asks_for_apex_belongs_to_no_set_up_of_several() -> None:
     results = rewrite_files(files)
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
     assert "skipif" not in (results["test_both.py"].after or "")
+
+
+def test_what_asks_for_apex_where_nothing_in_sight_trains_with_it_is_said_to_ask() -> None:
+    test = TESTS.replace("    from engine import fit\n", "").format(
+        decorator='@pytest.mark.skipif(amp is None, reason="needs apex")'
+    )
+    result = rewrite(test)
+    assert result.after is None
+    (told,) = [f for f in result.findings if f.status == "manual"]
+    assert told.code == "AMP116"
+    assert "is only asked for" in told.message

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.unbound import part, unbound
 from amp_migrate.reading.units.calls import Step
+from amp_migrate.reading.units.unit import only_asks
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.imports import is_own
 from amp_migrate.rules.migration import Migration
@@ -35,6 +36,11 @@ def no_initialize(m: Migration, site: Site) -> str:
     never = _never_made(m, site) if found else None
     if never is not None:
         return never
+    if not found and all(only_asks(s) for s in m.unit.sites):
+        return (
+            f"nothing in sight trains with Apex, and {site.construct} is only asked for: what hangs on the answer "
+            "may reach Apex through a package out of sight. See what that takes in its place, and delete the question with the import"
+        )
     parent = site.module.parents.get(site.node)
     if not found and site.name in ("apex", "apex.amp") and not isinstance(parent, ast.Attribute):
         return (
