@@ -36,43 +36,41 @@ CODES = (
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
     """Report options whose every read went with Apex; runs when all edits are made."""
+    options = [(m, name, call) for m in project.modules if m in targets for name, call in declared(m)]
+    names = {name for _, name, _ in options}
     lost = {
         name
         for module, edits in output.edits.items()
-        if edits
-        for name, nodes in module.named.items()
-        if any(edits.gone(node) for node in nodes)
+        for name in (names & module.named.keys() if edits else ())
+        if any(edits.gone(node) for node in module.named[name])
     }
     found: dict[str, list[tuple[Module, ast.AST]]] = {}
     stays = any(f.status == "manual" for findings in output.findings.values() for f in findings)
     neither = any(f.code == "AMP120" and f.review == "review" for told in output.findings.values() for f in told)
-    for module in project.modules:
-        if module not in targets or not lost:
+    for module, name, call in options:
+        if name not in lost:
             continue
-        for name, call in declared(module):
-            if name not in lost:
-                continue
-            if name not in found:
-                found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
-            reads = found[name]
-            gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
-            option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
-            if (
-                not (gone or stays)
-                and _offers_apex(call, output.edits.get(module))
-                and not any(_asks_for_apex(m, output) for m in project.modules)
-            ):
-                message = f"{option} still takes 'apex', and nothing asks for that any more"
-                message += "" if neither else ": torch's own runs in its place"
-                output.note(module, call, "AMP119", "add_argument", message, "look")
-            if gone and not any(edits.mentions(name) for edits in output.edits.values()):
-                output.note(
-                    module,
-                    call,
-                    "AMP119",
-                    "add_argument",
-                    f"{option} is kept, but nothing reads it any more: no effect",
-                )
+        if name not in found:
+            found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
+        reads = found[name]
+        gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
+        option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
+        if (
+            not (gone or stays)
+            and _offers_apex(call, output.edits.get(module))
+            and not any(_asks_for_apex(m, output) for m in project.modules)
+        ):
+            message = f"{option} still takes 'apex', and nothing asks for that any more"
+            message += "" if neither else ": torch's own runs in its place"
+            output.note(module, call, "AMP119", "add_argument", message, "look")
+        if gone and not any(edits.mentions(name) for edits in output.edits.values()):
+            output.note(
+                module,
+                call,
+                "AMP119",
+                "add_argument",
+                f"{option} is kept, but nothing reads it any more: no effect",
+            )
 
 
 def _offers_apex(call: ast.Call, edits: Edits | None) -> bool:
