@@ -8,7 +8,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_UNKNOWN = object()
 
 
 def kept(find: Callable[P, R]) -> Callable[P, R]:
@@ -23,19 +22,16 @@ def kept_meanwhile(first: Callable[[], object]) -> Callable[[Callable[P, R]], Ca
 
 def _kept(find: Callable[P, R], first: Callable[[], object] | None) -> Callable[P, R]:
     @functools.wraps(find)
-    def answer(of: Any, *about: Any) -> R:
+    def answer(of: Any, *about: Any) -> Any:
         values = of.__dict__
-        known = values.get("kept answers")
-        if known is None:
-            known = values["kept answers"] = {}
-        answers = known.get(find)
-        if answers is None:
-            answers = known[find] = {}
-        found = answers.get(about, _UNKNOWN)
-        if found is _UNKNOWN:
+        if "kept answers" not in values:
+            values["kept answers"] = {}
+        known: dict[Any, Any] = values["kept answers"]
+        key = (find, *about) if about else find
+        if key not in known:
             if first is not None:
-                answers[about] = first()
-            found = answers[about] = find(of, *about)  # type: ignore[call-arg]
-        return cast(R, found)
+                known[key] = first()
+            known[key] = find(of, *about)  # type: ignore[call-arg]
+        return known[key]
 
     return cast("Callable[P, R]", answer)
