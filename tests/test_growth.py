@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import pytest
 
@@ -189,7 +191,7 @@ def report(net, args, x):
 ONCE = {
     "how a test reads where it stands": (Predicates._of, ("self", "expr", "place", "depth")),
     "what is assigned before a place": (latest._found_before, ("module", "stmt", "name")),
-    "what a call before a place makes anew": (latest._found_renewed, ("program", "node", "holder", "field")),
+    "what a call before a place makes anew": (latest._renewed, ("program", "node", "holder", "field")),
     "whom a call of the step runs": (Bodies._found_callees, ("self", "call")),
     "which file imports which": (Near.__init__, ("program",)),
 }
@@ -198,10 +200,11 @@ ONCE = {
 @pytest.mark.parametrize("what", ONCE)
 def test_what_many_ways_ask_is_found_out_once(what: str) -> None:
     function, names = ONCE[what]
+    code = inspect.unwrap(cast("Callable[..., object]", function)).__code__
     asked: list[tuple[object, ...]] = []  # kept, so that no other object takes the place of one
 
     def noted(frame: FrameType, event: str, arg: object) -> None:
-        if event == "call" and frame.f_code is function.__code__:
+        if event == "call" and frame.f_code is code:
             asked.append(tuple(frame.f_locals[name] for name in names))
 
     sources = [SourceFile(Path(path), path, text) for path, text in shared(4).items()]

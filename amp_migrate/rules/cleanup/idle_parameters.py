@@ -69,7 +69,7 @@ def _unread(function: Function, edits: Edits) -> Iterator[str]:
     module, scope = function.module, function.scope
     for node, _ in parameters_of(function.node):
         assert isinstance(node, ast.arg)
-        reads = [n for n in module.loads.get(node.arg, ()) if module.scope_of(n).lookup(node.arg) is scope]
+        reads = scope.reads(node.arg)
         if not reads or not all(edits.gone(n) for n in reads) or scope.bindings.get(node.arg, [node]) != [node]:
             continue
         if node.arg in {*function.positional, *(k.arg for k in function.node.args.kwonlyargs)}:
