@@ -30,6 +30,7 @@ from amp_migrate.reading.switch.folds import guard_folds, pair_folds
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free, scaler_stem
+from amp_migrate.reading.units.native_switches import shared_switches
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.bools import as_bool
@@ -279,7 +280,7 @@ class Migration:
             names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled", "native_amp_enabled")
             self.switch = ScalerPlan(self.unit, free(self.unit, names))
             self.switch.optional = True
-            self.switch.taken = self.earlier.switches
+            self.switch.taken = shared_switches(self.unit) | self.earlier.switches
             self.switch.seen, self.switch.never = self.evaluated, self.set_up.never_at
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()

@@ -100,6 +100,15 @@ def main(fp16, x, y):
 
 main({fp16}, torch.ones(3, 4).cuda(), torch.ones(3, 2).cuda())
 """
+PLAIN = """
+import torch
+import evaluating
+import showing
+
+model = torch.nn.Linear(4, 2)
+evaluating.report(model, torch.ones(3, 4))
+showing.report(model, torch.ones(3, 4))
+"""
 PROJECTS = {
     "two scripts": {"train.py": TRAIN, "other.py": OTHER},
     "a script and a class": {"train.py": TRAIN, "trainer.py": TRAINER.format(base="")},
@@ -151,6 +160,30 @@ def test_the_second_program_hands_its_switch_to_the_region_of_the_first() -> Non
     for first, second in (("first.py", "second.py"), ("second.py", "first.py")):
         assert after(files, ("evaluating.py", first), (second,)) == (wanted, set())
     assert "use_amp=fp16" in wanted["first.py"]
+
+
+def test_a_switch_is_called_alike_in_files_that_share_no_region() -> None:
+    other = (
+        EVALUATES.format(fp16="True").replace("import report", "import report as show").replace("report(m", "show(m")
+    )
+    files = {
+        "evaluating.py": EVALUATE,
+        "first.py": EVALUATES.format(fp16="True"),
+        "showing.py": EVALUATE + "\n\nfrom evaluating import report as other\n",
+        "plain.py": PLAIN,
+        "second.py": other.replace("from evaluating", "from showing"),
+    }
+    wanted, _ = after(files, tuple(files))
+    assert "use_amp=fp16" in wanted["first.py"]
+    assert "use_amp=fp16" in wanted["second.py"]
+    for first, second in (
+        (("evaluating.py", "first.py"), ("showing.py", "second.py")),
+        (
+            ("showing.py", "second.py"),
+            ("evaluating.py", "first.py"),
+        ),
+    ):
+        assert after(files, first, second) == (wanted, set())
 
 
 def test_a_guard_stays_until_who_may_ask_it_is_given() -> None:

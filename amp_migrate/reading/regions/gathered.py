@@ -6,9 +6,9 @@ import ast
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.own_regions import casts_itself, own_switch
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import reached
-from amp_migrate.reading.regions.own_regions import casts_itself, own_switch
 from amp_migrate.reading.regions.place import RegionReader, second_order
 
 

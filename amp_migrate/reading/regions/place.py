@@ -13,6 +13,7 @@ from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
+from amp_migrate.reading.program.own_regions import OwnRegion, casts_itself, own_switch
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called, walk
 from amp_migrate.reading.program.view import Block, Folds, Node, view
@@ -20,7 +21,6 @@ from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.forwards import NO_GRAD, Forwards, opens
 from amp_migrate.reading.regions.hot import Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
-from amp_migrate.reading.regions.own_regions import OwnRegion, casts_itself, own_switch
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.operations import LOSS_NAMES

@@ -207,6 +207,9 @@ class Threads(Homes):
             raise Blocked(
                 function.module, function.node, "AMP213", "GradScaler", f"what calls {function.name} is out of sight"
             )
+        if function.parameter(self.base_name) is not None:
+            message = f"{function.name} has a parameter {self.base_name} of its own"
+            raise Blocked(function.module, function.node, "AMP213", "GradScaler", message)
         if not calls and function.module not in self.unit.modules:
             raise NeverOn(function.module, function.node, "AMP213", "GradScaler", f"nothing calls {function.name}")
         self._busy.add(function)

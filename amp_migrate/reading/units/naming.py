@@ -15,17 +15,19 @@ from collections.abc import Callable, Collection, Iterable
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.native_scalers import NativeScalers, meets
+from amp_migrate.reading.units.native_switches import NativeSwitches, says_itself
 from amp_migrate.reading.units.unit import Unit
 
 
 def words(project: Project, module: Module) -> frozenset[str]:
     """Everything a file says that may name something: names, parameters, attributes, keywords, imports, strings. What is
-    only told to Apex goes with it; the names of GradScalers are asked for apart."""
+    only told to Apex goes with it; the names of GradScalers and of switches are asked
+    for apart."""
     found: set[str] = set()
-    scalers = project.once(NativeScalers, module).nodes
+    native = project.once(NativeScalers, module).nodes | project.once(NativeSwitches, module).nodes
     told = {k for call, _ in module.calls if _is_of_apex(project, module, call) for k in call.keywords}
     for node in module.nodes:
-        if node in scalers:
+        if node in native:
             continue
         if isinstance(node, ast.Name):
             found.add(node.id)
@@ -54,7 +56,7 @@ def _is_of_apex(project: Project, module: Module, call: ast.Call) -> bool:
 
 def is_taken(unit: Unit, name: str) -> bool:
     """Whether the program that a unit belongs to has a name already."""
-    if hasattr(builtins, name):
+    if hasattr(builtins, name) or says_itself(unit, name):
         return True
     # Of a name written `--grad-scaler` the text holds another spelling.
     spellings = (name, name.replace("_", "-"))

@@ -10,8 +10,8 @@ import ast
 
 from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.regions.own_regions import OwnRegion
-from amp_migrate.reading.regions.switch_parameters import left_out, switch_parameter
+from amp_migrate.reading.program.own_regions import OwnRegion
+from amp_migrate.reading.program.switch_parameters import left_out, switch_parameter
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import shared_regions
