@@ -13,7 +13,7 @@ HEAD
 
 class Net(torch.nn.Module):
     def forward(self, x):
-        return x
+        return x @ self.weight
 
 class Base:
     def __init__(self, model):
