@@ -170,8 +170,11 @@ class Dtypes:
         if (pair := self._pair(module, call)) is not None:
             return "integer" if place == "1" else pair
         forwards = [f for f in self.returns.forwards(module, call.func) if not self.project.handed_back(f)]
-        if forwards and place.isdigit():
-            return joined(d for f in forwards if (d := self._all(call, self.values.returned(f, (int(place),)))))
+        if forwards and place:
+            key = int(place) if place.isdigit() else place
+            found = joined(d for f in forwards if (d := self._all(call, self.values.returned(f, (key,)))))
+            if place.isdigit() or found not in ("unknown", "nothing"):
+                return found
         return self.of(module, call)  # rows of a tensor, any of several
 
     def _pair(self, module: Module, node: ast.expr) -> Dtype | None:

@@ -44,7 +44,9 @@ KEEPING = frozenset(
 )
 PAIRS = frozenset("max min topk sort kthvalue mode median cummax cummin".split())  # values, and where they stand
 INTEGERS = frozenset(
-    "argmax argmin argsort nonzero long int bool multinomial randint bincount arange unique randperm one_hot".split()
+    "argmax argmin argsort nonzero long int bool multinomial randint bincount arange unique randperm one_hot eq ne gt lt ge le "
+    "isnan isinf isfinite isin logical_and logical_or logical_not logical_xor any all count_nonzero searchsorted "
+    "bucketize".split()
 )
 MAKING = frozenset("zeros ones empty full rand randn linspace eye normal".split())  # float32, unless told otherwise
 PROMOTING = frozenset("add sub mul div true_divide addcmul addcdiv atan2 maximum minimum where".split())
