@@ -93,8 +93,9 @@ class Calls(Operations):
             followed = self.followed(expr, scope, given, named)
             if followed is not None:
                 return followed
-            integers = func.attr in known.INTEGERS or (func.attr in known.PAIRS and has_axis(expr))
-            if receiver.now != "?" or receiver.items is not None or integers:
+            told = func.attr in known.INTEGERS or (func.attr in ("tolist", "item") and not expr.args)
+            told = told or (func.attr in known.PAIRS and has_axis(expr))
+            if receiver.now != "?" or receiver.items is not None or told:
                 return self.operation(
                     expr, func.attr, [receiver.entry() if receiver.items else receiver, *given], False
                 )

@@ -15,6 +15,7 @@ from amp_migrate.audit.halves.tensors import (
     HALF,
     HALVES,
     INTEGER,
+    NUMBER,
     PRODUCTS,
     UNKNOWN,
     Dtype,
@@ -295,9 +296,11 @@ class Operations:
         return result
 
     def out(self, expr: ast.expr, name: str, value: Value) -> Value:
-        """Values that leave torch: half becomes float16 for NumPy, which computes in it."""
-        if name != "numpy" or not value.half or value.was != "float":
-            return UNKNOWN if name != "numpy" else value
+        """Values that leave torch: half becomes float16 for NumPy, which computes in it; others are Python's numbers."""
+        if name in ("tolist", "item"):
+            return NUMBER
+        if not value.half or value.was != "float":
+            return value
         parent = self.module.parents.get(expr)
         if isinstance(parent, ast.Attribute) and parent.attr in (
             "tolist",
