@@ -46,6 +46,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}stepping/machine.py": STEPPING,
     f"{AUDIT}stepping/traces.py": STEPPING,
     f"{RULES}scale/clamp.py": ("tests/rules/test_clamp.py",),
+    f"{RULES}scale/run_time_scale.py": ("tests/rules/test_run_time_scale.py",),
     f"{RULES}setup/rebinding.py": (
         "tests/rules/test_rebinding.py",
         "tests/rules/test_assignment.py",

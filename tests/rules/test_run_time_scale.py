@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.rules.helpers import check_files, check_rewrite, rewrite, run_files
+from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files, run_files
 from tests.rules.programs import apex, found, initialize, native
 from tests.rules.test_initialize import SWITCH, loop, scaler
 
@@ -131,6 +131,98 @@ def test_the_scale_a_function_was_asked_for_is_read_in_its_caller() -> None:
     assert after is not None
     assert "    loss_scale = args.loss_scale\n" in after
     assert "scaler.update(loss_scale)" in after
+
+
+def test_each_caller_reads_the_scale_that_it_asks_for() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, criterion, loader
+
+
+        def prepare(model, optimizer, scale):
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+            return model, optimizer
+
+
+        def main(args):
+            model, optimizer = build()
+            if args.small:
+                model, optimizer = prepare(model, optimizer, args.small_scale)
+            else:
+                model, optimizer = prepare(model, optimizer, args.loss_scale)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    small, large = after.partition("if args.small:")[2].split("    else:\n")
+    assert "        loss_scale = args.small_scale\n" in small
+    assert "        loss_scale = args.loss_scale\n" in large.partition("    for x, y")[0]
+
+
+def test_a_local_that_nothing_else_reads_holds_it() -> None:
+    source = """
+        import torch
+        from apex import amp
+
+        from project import build, choose, criterion, loader
+
+
+        def main():
+            model, optimizer = build()
+            scale = choose()
+            model, optimizer = amp.initialize(
+                model,
+                optimizer,
+                opt_level="O1",
+                loss_scale=scale,
+            )
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    after = rewrite(source).after
+    assert after is not None
+    assert '    scale = None if scale in (None, "dynamic") else float(scale)\n' in after
+    assert "scaler.update(scale)" in after
+
+
+def test_a_field_that_the_program_has_under_that_name_stays_its_own() -> None:
+    trainer = """
+        from apex import amp
+        from scaling import run_backward
+
+
+        class Trainer:
+            def __init__(self, model, optimizer, config):
+                self.loss_scale = config.name
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=config.scale)
+
+            def step(self, x):
+                loss = self.model(x).sum()
+                run_backward(loss, self.optimizer)
+                self.optimizer.step()
+        """
+    helper = """
+        from apex import amp
+
+
+        def run_backward(loss, optimizer):
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        """
+    after = rewrite_files({"trainer.py": trainer, "scaling.py": helper})["trainer.py"].after
+    assert after is not None
+    assert after.count("self.loss_scale") == 1
+    assert "        self.static_loss_scale = config.scale\n" in after
+    assert "self.scaler.update(self.static_loss_scale)" in after
 
 
 def test_a_trainer_keeps_it_beside_the_scaler() -> None:
