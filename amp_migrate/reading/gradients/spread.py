@@ -144,7 +144,8 @@ class Spread:
     # -- one update for several calls of a function that steps ----------------------------------------------------
 
     def lift_updates(self) -> None:
-        """A function called for one optimizer after the other leaves the update to its caller: it follows the last call."""
+        """A function called for one optimizer after the other leaves the update to its caller: it follows the last call. So
+        does one before whose call gradients are unscaled that is then called or not: the update follows that test."""
         for scope in list(self.plans):
             function = self.project.functions.get(scope.node)
             if function is not None and not self.unit.scaler_suffixes:
@@ -155,11 +156,18 @@ class Spread:
         if not plan.update_after or self._scales(function):
             return
         callers = self._calls_of(function, plan.update_after[-1][1], {function})
-        if not any(map(self._in_turn, callers.values())):
+        if not self._left_to(callers):
             return
         plan.update_after.clear()
+        plan.update_before.clear()
         for scope, calls in callers.items():
-            self._plan(scope).update_after += updates(self.view(scope), calls)
+            levels = self._plan(scope).levels
+            self._plan(scope).update_after += updates(self.view(scope), [(s, levels.get(s.call, n)) for s, n in calls])
+
+    def _left_to(self, callers: Mapping[Scope, list[tuple[Step, Node]]]) -> bool:
+        """Whether the callers of a function that steps have to update the scale."""
+        beside = any(step.call in self._plan(scope).levels for scope, calls in callers.items() for step, _ in calls)
+        return beside or any(map(self._in_turn, callers.values()))
 
     def _calls_of(self, function: Function, step: Step, seen: set[Function]) -> dict[Scope, list[tuple[Step, Node]]]:
         """The calls of a function that steps, by the scopes that make them; of a function that does no more than pass one
@@ -177,7 +185,7 @@ class Spread:
             if caller is None or caller in seen or self._scales(caller) or self._in_turn(calls) or len(calls) > 1:
                 continue
             further = self._calls_of(caller, calls[0][0], seen | {caller})
-            if any(map(self._in_turn, further.values())):
+            if self._left_to(further):
                 del found[scope]
                 for s, c in further.items():
                     found.setdefault(s, []).extend(c)
