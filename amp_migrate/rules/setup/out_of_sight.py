@@ -36,7 +36,7 @@ def no_initialize(m: Migration, site: Site) -> str:
     never = _never_made(m, site) if found else None
     if never is not None:
         return never
-    if not found and all(only_asks(s) for s in m.unit.sites):
+    if not found and not m.unit.losses and all(only_asks(s) for s in m.unit.sites):
         return (
             f"nothing in sight trains with Apex, and {site.construct} is only asked for: what hangs on the answer "
             "may reach Apex through a package out of sight. See what that takes in its place, and delete the question with the import"
