@@ -185,8 +185,10 @@ _PROSE_NAMES = ("readme", "install", "contributing")
 def kind_of(path: str) -> Kind | None:
     """What sort of leftovers a file can hold, by its name; None for files that are not read."""
     folder, name = os.path.split(path.lower())
-    if name in ("setup.py", "setup.cfg"):
-        return "setup.py" if name == "setup.py" else "setup.cfg"
+    if name.endswith(".py"):
+        return "setup.py" if name == "setup.py" else None
+    if name == "setup.cfg":
+        return "setup.cfg"
     if name == "pyproject.toml":
         return "pyproject"
     if name == ".gitmodules":
@@ -196,7 +198,7 @@ def kind_of(path: str) -> Kind | None:
     if name.endswith((".yml", ".yaml")) and ("environment" in name or name.startswith(("conda", "env", "meta."))):
         return "environment"
     if name.endswith(_COMMAND_SUFFIXES) or name.startswith(_COMMAND_NAMES) or name.endswith(".dockerfile"):
-        return None if name.endswith(".py") else "commands"
+        return "commands"
     stem = name.rsplit(".", 1)[0]
     if stem in _HISTORY:
         return None
