@@ -17,15 +17,6 @@ _COMMA = re.compile(r"\s*,\s*")
 _CLOSED = re.compile(r"\s*\)")
 
 
-def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[Item]:
-    """The parameters that a call can give, in order, each with its default."""
-    a = function.args
-    plain = [*a.posonlyargs, *a.args]
-    first = len(plain) - len(a.defaults)
-    ends = [*plain[:first], *a.defaults]
-    return [*zip(plain, ends, strict=True), *((k, d or k) for k, d in zip(a.kwonlyargs, a.kw_defaults, strict=True))]
-
-
 @dataclass(frozen=True)
 class Dropped:
     """How items are taken out of a list: positions between which the text goes, and items in whose place others come."""

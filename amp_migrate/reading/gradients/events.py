@@ -27,7 +27,7 @@ from amp_migrate.reading.gradients.states import (
     zeroed,
 )
 from amp_migrate.reading.gradients.walked import counted, evaluated, managed
-from amp_migrate.reading.program.definitions import Function, elements
+from amp_migrate.reading.program.definitions import Function, elements, unpacks
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
@@ -206,7 +206,7 @@ class Events:
     def _constants(self, function: Function, call: ast.Call) -> dict[str, bool]:
         """What the constants that a call passes, or leaves at their defaults, say of the tests of a function. Only what is
         written there: this is asked of every call on every path."""
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        if unpacks(call):
             return {}
         given = {**function.defaults, **dict(self.project.arguments(function, call))}
         known: dict[str, bool] = {}

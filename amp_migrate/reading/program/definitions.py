@@ -103,7 +103,7 @@ class Function:
         a = self.node.args
         if self.cls is not None and isinstance(call.func, ast.Attribute):
             return True
-        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords):
+        if unpacks(call):
             return True
         named = {k.arg for k in call.keywords if k.arg is not None}
         filled = {*self.positional[: len(call.args)], *named}
@@ -118,9 +118,7 @@ class Function:
     def lacks(self, call: ast.Call, given: Collection[str]) -> bool:
         """Whether a call leaves out what the function must be given: it raises, and hands nothing over. An argument too few
         shifts all others: `validate(loader, model)` of `def validate(epoch, loader, model)`."""
-        if self.node.decorator_list or any(isinstance(arg, ast.Starred) for arg in call.args):
-            return False
-        if any(k.arg is None for k in call.keywords):
+        if self.node.decorator_list or unpacks(call):
             return False
         required = [p.arg for p in self.by_place[: len(self.by_place) - len(self.node.args.defaults)]]
         return any(name not in given for name in required[1 if self.cls is not None else 0 :])
@@ -223,6 +221,11 @@ class ClassInfo:
             ):
                 return True
         return False
+
+
+def unpacks(call: ast.Call) -> bool:
+    """Whether some arguments of a call are not written one by one: `*values`, `**settings`."""
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, unpacks
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -48,13 +48,7 @@ class Occurrences:
     @cached_property
     def _unlisted(self) -> list[int]:
         """Calls that hand on what is in a list or a mapping, or what a `partial` was given."""
-        return [
-            i
-            for i, (call, _) in enumerate(self.module.calls)
-            if call in self.project.through
-            or any(isinstance(a, ast.Starred) for a in call.args)
-            or any(k.arg is None for k in call.keywords)
-        ]
+        return [i for i, (call, _) in enumerate(self.module.calls) if call in self.project.through or unpacks(call)]
 
     def _called_or_given(self, call: ast.Call) -> Iterator[Slot | None]:
         values = [call.func, *call.args, *(k.value for k in call.keywords)]

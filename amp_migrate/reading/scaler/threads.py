@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none, unpacks
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.roles import role
@@ -244,9 +244,7 @@ class Threads(Homes):
     ) -> str | None:
         """The parameter of a function that every call gives what it would be handed, and leaves off where that is nothing:
         `train(model, optimizer, use_amp=args.fp16)`."""
-        if any(k.arg is None for _, c in calls for k in c.keywords) or any(
-            isinstance(a, ast.Starred) for _, c in calls for a in c.args
-        ):
+        if any(unpacks(call) for _, call in calls):
             return None
         given = [(dict(self.project.arguments(function, call)), handed.get(call)) for _, call in calls]
         for parameter in function.parameters:

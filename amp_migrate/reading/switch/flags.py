@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts
 from amp_migrate.reading.conditions.tests import Availability, availability, opposite
 from amp_migrate.reading.program.branches import branches_around
-from amp_migrate.reading.program.definitions import Function, is_none, single_assignment
+from amp_migrate.reading.program.definitions import Function, is_none, single_assignment, unpacks
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -239,7 +239,7 @@ def flag_in_call(
     if flag.parts is None:
         return Flag(scope, None)
     given = {k: module.source(v) for k, v in project.arguments(function, call)}
-    if not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
+    if not unpacks(call):
         given = {**function.constant_defaults, **given}
     parts: list[str] = []
     for part in flag.parts:

@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, unpacks
 from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import alike, all_calls, is_public
 from amp_migrate.rules.handover.docstrings import forget
 from amp_migrate.rules.migration import Output
-from amp_migrate.writing.dropped import dropped, parameters_of
+from amp_migrate.writing.dropped import Item, dropped
 from amp_migrate.writing.edits import Edits
 
 CODES = (
@@ -49,8 +49,9 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         for function in functions:
             names = [name for name in _unread(function, output.edits[function.module]) if name not in gone[function]]
             calls = _calls(project, targets, function, output) if names else None
-            for name in names if calls else ():
-                assert calls is not None
+            if not calls:
+                continue
+            for name in names:
                 if output.wants_at(function.module, function.node, "AMP125") and _drop(
                     project, function, [*gone[function], name], calls, output
                 ):
@@ -67,14 +68,13 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
 def _unread(function: Function, edits: Edits) -> Iterator[str]:
     """The parameters whose every read went, and which no emitted code reads."""
     module, scope = function.module, function.scope
-    for node, _ in parameters_of(function.node):
-        assert isinstance(node, ast.arg)
+    asked = {*function.positional, *(k.arg for k in function.node.args.kwonlyargs)}
+    for node in (p for p in function.parameters if p.arg in asked):
         reads = scope.reads(node.arg)
         if not reads or not all(edits.gone(n) for n in reads) or scope.bindings.get(node.arg, [node]) != [node]:
             continue
-        if node.arg in {*function.positional, *(k.arg for k in function.node.args.kwonlyargs)}:
-            if not edits.mentions(node.arg, within=function.node) and "locals" not in module.source(function.node):
-                yield node.arg
+        if not edits.mentions(node.arg, within=function.node) and "locals" not in module.source(function.node):
+            yield node.arg
 
 
 def _calls(project: Project, targets: Collection[Module], function: Function, output: Output) -> list[Call] | None:
@@ -87,9 +87,8 @@ def _calls(project: Project, targets: Collection[Module], function: Function, ou
     calls = all_calls(project, function)
     known = {call.func for _, call in calls}
     for module, call in calls:
-        plain = not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords)
         edits = output.edits.get(module)
-        if module not in targets or not edits or edits.gone(call) or call in edits.expressions or not plain:
+        if module not in targets or not edits or edits.gone(call) or call in edits.expressions or unpacks(call):
             return None
         if project.resolved.get(call) != [function] or project.partial_of(module, call):
             return None
@@ -100,7 +99,7 @@ def _calls(project: Project, targets: Collection[Module], function: Function, ou
 
 def _asks_for_more(function: Function, edits: Edits) -> bool:
     """Whether a function takes another parameter now that every call has to give."""
-    nodes = [n for item in parameters_of(function.node) for n in item]
+    nodes = [*function.parameters, *function.defaults.values()]
     added = [code for n in nodes for _, code in edits.insertions.get(n, ()) if isinstance(code, str)]
     return any("=" not in code for code in added)
 
@@ -126,8 +125,8 @@ def _uses(project: Project, module: Module, function: Function) -> Iterator[ast.
 
 def _drop(project: Project, function: Function, names: list[str], calls: list[Call], output: Output) -> bool:
     """Take parameters out of a signature and of all calls, if that can be done in each."""
-    items = parameters_of(function.node)
-    going: list[ast.AST] = [node for node, _ in items if isinstance(node, ast.arg) and node.arg in names]
+    items: list[Item] = [(p, function.defaults.get(p.arg, p)) for p in function.parameters]
+    going: list[ast.AST] = [p for p in function.parameters if p.arg in names]
     ways = [dropped(output.edit(function.module), items, going)]
     for module, call in calls:
         given = [value for name, value in project.arguments(function, call) if name in names]
@@ -135,9 +134,9 @@ def _drop(project: Project, function: Function, names: list[str], calls: list[Ca
             return False
         items = [*((a, a) for a in call.args), *((k, k.value) for k in call.keywords)]
         ways.append(dropped(output.edit(module), items, [node for node, last in items if last in given]))
-    if None in ways:
+    possible = [way for way in ways if way is not None]
+    if len(possible) < len(ways):
         return False
-    for way in ways:
-        if way is not None:
-            way.carry_out()
+    for way in possible:
+        way.carry_out()
     return True

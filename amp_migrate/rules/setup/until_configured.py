@@ -75,10 +75,12 @@ def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, plan: Sc
 
 def _sets(made: Function, attribute: str) -> bool:
     """Whether a constructor gives its object an attribute, itself or by one of a base."""
-    constructors = [c.methods["__init__"] for c in made.cls.ancestry() if "__init__" in c.methods] if made.cls else []
+    constructors = (
+        [c.methods["__init__"] for c in made.cls.ancestry() if "__init__" in c.methods] if made.cls else [made]
+    )
     return any(
         isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and n.attr == attribute
-        for function in (made, *constructors)
+        for function in constructors
         for n in function.inside
     )
 
