@@ -109,9 +109,36 @@ model = torch.nn.Linear(4, 2)
 evaluating.report(model, torch.ones(3, 4))
 showing.report(model, torch.ones(3, 4))
 """
+CARRIED = """
+import argparse
+import torch
+from apex import amp
+
+
+def clean(y):
+    return y
+
+
+def main(args):
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    args.amp = amp
+    model, optimizer = args.amp.initialize(model, optimizer, opt_level="O1")
+    train(args, model, optimizer, torch.ones(3, 4).cuda(), torch.ones(3, 2).cuda())
+
+
+def train(args, model, optimizer, x, y):
+    with args.amp.scale_loss(torch.nn.functional.mse_loss(model(x), y), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+
+
+main(argparse.Namespace())
+"""
 PROJECTS = {
     "two scripts": {"train.py": TRAIN, "other.py": OTHER},
     "a script and a class": {"train.py": TRAIN, "trainer.py": TRAINER.format(base="")},
+    "a script that keeps amp on its options": {"train.py": CARRIED, "other.py": OTHER},
     "a flag that another file asks for": {"train.py": GUARDED, "asks.py": ASKS},
     "a flag that stays": {"train.py": GUARDED, "asks.py": "from train import HAS_APEX\n\nprint(HAS_APEX)\n"},
     "one evaluation for two programs": {

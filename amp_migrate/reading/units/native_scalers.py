@@ -18,8 +18,9 @@ from amp_migrate.reading.program.project import Project
 if TYPE_CHECKING:
     from amp_migrate.reading.units.unit import Unit
 
-# Where a scaler's name stands in a file, by the name: in a scope, or on the objects of a class.
-Places = dict[str, set[Scope | ClassInfo]]
+# Where a scaler's name stands in a file, by the name: in a scope, on the objects of a class, or on another one (`args`).
+Place = Scope | ClassInfo | Slot
+Places = dict[str, set[Place]]
 
 
 def scalers(project: Project) -> frozenset[Slot]:
@@ -36,6 +37,19 @@ def scalers(project: Project) -> frozenset[Slot]:
     return frozenset(project.reaches(made))
 
 
+def kept_apart(project: Project) -> frozenset[str]:
+    """The names under which objects that come to many functions, `args`, hold a GradScaler, and nothing else; see `Project.once`."""
+    holding, other = set[str](), set[str]()
+    known = project.once(scalers)
+    for module in project.modules:
+        for node in module.of(ast.Attribute) if known else ():
+            if isinstance(node.ctx, ast.Store):
+                slot = project.slot(module, node)
+                apart = slot in known and slot is not None and isinstance(slot.holder, Slot)
+                (holding if apart else other).add(node.attr)
+    return frozenset(holding - other)
+
+
 def _is_scaler(module: Module, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call):
         return False
@@ -49,7 +63,7 @@ class NativeScalers:
     def __init__(self, project: Project, module: Module) -> None:
         self.nodes: set[ast.AST] = set()
         self.places: Places = {}
-        self._known = project.once(scalers)
+        self._known, self._apart = project.once(scalers), project.once(kept_apart)
         self._project, self._module = project, module
         if self._known:
             for node in module.nodes:
@@ -58,13 +72,15 @@ class NativeScalers:
                     self.places.setdefault(name, set()).add(holder)
             self._keys()
 
-    def _named(self, node: ast.AST) -> Iterator[tuple[str, Scope | ClassInfo]]:
+    def _named(self, node: ast.AST) -> Iterator[tuple[str, Place]]:
         """The scaler that a node names, and what has that name."""
         project, module = self._project, self._module
         if isinstance(node, (ast.Name, ast.Attribute)):
             slot = project.slot(module, node)
             name = node.id if isinstance(node, ast.Name) else node.attr
-            if slot in self._known and slot is not None and isinstance(slot.holder, (Scope, ClassInfo)):
+            if isinstance(node, ast.Attribute) and name in self._apart and slot is not None:
+                yield name, slot
+            elif slot in self._known and slot is not None and isinstance(slot.holder, (Scope, ClassInfo, Slot)):
                 yield name, module.scope_of(node) if isinstance(node, ast.Name) else slot.holder
         elif isinstance(node, ast.arg):
             scope = module.scope_of(node)
@@ -132,7 +148,10 @@ def meets(unit: Unit, module: Module, name: str) -> bool:
     return any(_meets(unit, place) for place in places)
 
 
-def _meets(unit: Unit, place: Scope | ClassInfo) -> bool:
+def _meets(unit: Unit, place: Place) -> bool:
+    if isinstance(place, Slot):  # where the unit keeps amp on an object, it keeps its scaler there
+        stored = (site.stmt.targets for site in unit.sites if isinstance(site.stmt, ast.Assign))
+        return any(isinstance(target, ast.Attribute) for targets in stored for target in targets)
     if isinstance(place, ClassInfo):
         sites = (*unit.sites, *(init.site for init in unit.inits), *(loss.site for loss in unit.losses))
         own = {unit.project.class_around(site.scope) for site in sites}
