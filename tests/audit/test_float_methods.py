@@ -76,6 +76,7 @@ def told(**parts: str) -> list[str]:
 
 def test_a_method_that_looks_up_and_normalizes_was_float32_under_apex() -> None:
     assert told() == []
+    assert told(table="torch.nn.Embedding(count, width) if width else None") == []
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ def test_a_method_that_looks_up_and_normalizes_was_float32_under_apex() -> None:
         {"inner": "x[..., 3:].half()"},
         {"norm": "self.unknown"},
         {"norm": "torch.nn.Linear(6, 6)"},
+        {"table": "torch.nn.Embedding(count, width) if width else torch.nn.Linear(count, width)"},
     ],
 )
 def test_a_method_that_may_compute_in_half_is_told(parts: dict[str, str]) -> None:

@@ -50,9 +50,11 @@ def _call_floats(both: Mixed, function: Function, call: ast.Call, seen: set[Func
     if called or program.callees(module, call):
         seen.update(called)
         return all(_floats(both, f, seen) for f in called)
-    made = both.review.values_before.makers(scope, func) or ()
-    if made:
-        return all(m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
+    values = both.review.values_before
+    held = [o for o in values.origins(scope, func) if not (isinstance(o.node, ast.Constant) and o.node.value is None)]
+    made = [values.maker(o) for o in held]
+    if any(made):
+        return all(m is not None and m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
     return isinstance(func, ast.Attribute) and func.attr in PLAIN and not _is_field(both, func)
 
 
