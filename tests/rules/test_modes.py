@@ -116,6 +116,77 @@ def test_a_mode_that_may_follow_the_set_up(dispatch: str) -> None:
     assert 'with torch.autocast("cpu", dtype=torch.float16, enabled=cfg.fp16):' in predicting
 
 
+COMMANDS = """
+    import json
+    import sys
+    import click
+    import torch
+    from apex import amp
+
+    MODEL, LOADER, DTYPES = torch.nn.Linear(4, 1), [torch.ones(2, 4)], []
+
+    @click.group()
+    def cli():
+        GROUP
+
+    def set_up(level):
+        return amp.initialize(MODEL, torch.optim.SGD(MODEL.parameters(), lr=0.1), opt_level=level)
+
+    def evaluate(config, model):
+        for x in LOADER:
+            DTYPES.append(str(model(x).dtype))
+
+    @cli.command()
+    @click.option("--level", default="O1")
+    def train(level):
+        config = {"level": level}
+        model, optimizer = amp.initialize(MODEL, torch.optim.SGD(MODEL.parameters(), lr=0.1), opt_level=config["level"])
+        for x in LOADER:
+            with amp.scale_loss(model(x).float().sum(), optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        evaluate(config, model)
+
+    @cli.command("test")
+    @click.option("--level", default="O1")
+    def tested(level):
+        config = {"level": level}
+        evaluate(config, MODEL)
+
+    @cli.command()
+    @click.option("--level", default="O1")
+    def embed(level):
+        config = {"level": level}
+        for x in LOADER:
+            DTYPES.append(str(MODEL(x).dtype))
+
+    if __name__ == "__main__":
+        for name in ("train", "test", "embed"):
+            cli([name], standalone_mode=False)
+        print(json.dumps(DTYPES))
+    """
+
+
+def test_a_command_beside_the_one_that_sets_up(tmp_path: Path) -> None:
+    """Of the commands of a command line a run is one: what is no training came by no set-up."""
+    texts = check_files({"main.py": COMMANDS.replace("GROUP", "pass")}, device="cpu")
+    assert texts["main.py"].count("torch.autocast(") == 2, "the command that embeds has no region"
+    assert run_files(tmp_path, texts, "main.py") == ["torch.float16", "torch.float32", "torch.float32"]
+
+
+@pytest.mark.parametrize(
+    ("group", "others"),
+    [("set_up('O1')", {}), ("pass", {"@click.group()": "@click.group(chain=True)"})],
+    ids=["the group sets up", "one after another"],
+)
+def test_a_command_that_may_follow_the_set_up(group: str, others: dict[str, str]) -> None:
+    program = COMMANDS.replace("GROUP", group)
+    for old, new in others.items():
+        program = program.replace(old, new)
+    text = check_files({"main.py": program}, device="cpu")["main.py"]
+    assert "torch.autocast(" in text[text.index("def embed") :]
+
+
 BY_NAME = {
     "solvers.py": """
         import torch

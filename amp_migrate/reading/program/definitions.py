@@ -49,6 +49,13 @@ class Function:
         return self.cls is not None and any(n.rpartition(".")[2] in ("property", "cached_property") for n in named)
 
     @cached_property
+    def is_command(self) -> bool:
+        """Whether it is a command of a command line, of which a run is one: `@cli.command()`, `@app.command("train")`."""
+        made = (d.func if isinstance(d, ast.Call) else d for d in self.node.decorator_list)
+        named = any(isinstance(m, ast.Attribute) and m.attr == "command" and dotted(m.value) for m in made)
+        return named and "chain=True" not in self.module.text  # of click: several commands, one after another
+
+    @cached_property
     def _decorators(self) -> set[str]:
         return {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
 

@@ -14,7 +14,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import reached
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
 
@@ -67,11 +67,16 @@ class SetUp:
             current = queue.pop()
             function, calls = self.project.functions.get(current.node), self._calls(current)
             leads = current in self._leading or function in self._leading
-            if function is None or not calls or leads or self.project.once(Sources).is_value(function):
+            if function is None or leads or self.project.once(Sources).is_value(function):
+                return {False}
+            if self._runs_alone(function):
+                found.add(True)
+            elif not calls:
                 return {False}
             for module, call in calls:
                 there = module.scope_of(call).outermost
-                if any(not _either(module, call, lead) for lead in self._leads.get(there, ())):
+                leads_here = (lead for lead in self._leads.get(there, ()) if lead is not call or _in_loop(module, call))
+                if any(not _either(module, call, lead) for lead in leads_here):
                     found.add(False)
                 elif self.project.functions.get(there.node) in self._leading or there in self._leading:
                     found.add(not self._led_to(there))
@@ -79,6 +84,12 @@ class SetUp:
                     seen.add(there)
                     queue.append(there)
         return found
+
+    def _runs_alone(self, function: Function) -> bool:
+        """Whether a function is a command, and what it is a command of sets nothing up: a run of it comes by no other."""
+        named = (n for d in function.node.decorator_list for n in walk(d) if isinstance(n, ast.Name))
+        around = {d for name in named for d in self.project.definitions(function.module, name)}
+        return function.is_command and around.isdisjoint(place.node for place in self._leading)
 
     def _led_to(self, scope: Scope) -> bool:
         """Whether a function that leads to `initialize` may run again once it has, or after another that does."""
