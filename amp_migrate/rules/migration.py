@@ -16,6 +16,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.regions.place import RegionReader
+from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.regions.set_up import SetUp
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
@@ -281,7 +282,7 @@ class Migration:
             self.switch = ScalerPlan(self.unit, free(self.unit, names))
             self.switch.optional = True
             self.switch.taken = shared_switches(self.unit) | self.earlier.switches
-            self.switch.seen, self.switch.never = self.evaluated, self.set_up.never_at
+            self.switch.seen, self.switch.never = self.evaluated, self._float32_at
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()
         try:
@@ -291,6 +292,12 @@ class Migration:
             raise
         self.switch_used = True
         return text
+
+    def _float32_at(self, module: Module, node: ast.AST) -> bool:
+        """Whether what a call runs was in float32: no set-up comes before it, or it is given a network that none is about."""
+        given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+        models = [value for value in given if self.regions.forwards.is_model(module, value)]
+        return self.set_up.never_at(module, node) or any(never_cast(self.unit, module, model) for model in models)
 
     def _seen_from(self, flag: Flag, scope: Scope) -> str | None:
         """The switch as it reads in a scope; None where it cannot be evaluated there."""
@@ -314,7 +321,7 @@ class Migration:
     def _on_the_way(self, scope: Scope) -> list[str]:
         """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no
         mixed precision."""
-        asked, *others = [on_the_way(self.project, init, scope) for init in self.unit.inits] or [[]]
+        asked, *others = [on_the_way(self.project, *place, scope) for place in self.set_up.places] or [[]]
         if any(other != asked for other in others):
             return []
         seen = [self.scaler.as_seen(part, home, scope) for part, home in asked]

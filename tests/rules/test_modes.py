@@ -75,6 +75,25 @@ LOOPS = """
                 break
         return said
 """
+EXCLUDED = """
+        said = []
+        if cfg.mode == "train":
+            said += train(cfg, model, loader)
+        if cfg.mode != "train" and cfg.mode == "test":
+            said += test(cfg, model, loader)
+        elif cfg.mode != "train":
+            said += predict(cfg, model, loader)
+        return said
+"""
+CHANGED_BETWEEN = """
+        said = []
+        if cfg.mode == "train":
+            said += train(cfg, model, loader)
+            cfg.mode = "predict"
+        if cfg.mode != "train":
+            said += predict(cfg, model, loader)
+        return said
+"""
 AFTER_EACH_OTHER = """
         said = train(cfg, model, loader)
         if cfg.mode == "test":
@@ -99,7 +118,11 @@ def program(dispatch: str) -> str:
     return PROGRAM.replace("        DISPATCH\n", textwrap.indent(textwrap.dedent(dispatch).strip("\n"), " " * 8) + "\n")
 
 
-@pytest.mark.parametrize("dispatch", [EITHER, EARLIER, LOOPS], ids=["branches", "returns", "loops in branches"])
+@pytest.mark.parametrize(
+    "dispatch",
+    [EITHER, EARLIER, LOOPS, EXCLUDED],
+    ids=["branches", "returns", "loops in branches", "tests that exclude each other"],
+)
 def test_a_mode_that_passes_the_set_up_by(dispatch: str, tmp_path: Path) -> None:
     texts = check_files({"main.py": program(dispatch)}, device="cpu")
     text = texts["main.py"]
@@ -109,7 +132,11 @@ def test_a_mode_that_passes_the_set_up_by(dispatch: str, tmp_path: Path) -> None
     assert run_files(tmp_path, texts, "main.py") == [[half, half], [full], [full]]
 
 
-@pytest.mark.parametrize("dispatch", [AFTER_EACH_OTHER, IN_A_LOOP], ids=["after each other", "in a loop"])
+@pytest.mark.parametrize(
+    "dispatch",
+    [AFTER_EACH_OTHER, IN_A_LOOP, CHANGED_BETWEEN],
+    ids=["after each other", "in a loop", "the mode changes"],
+)
 def test_a_mode_that_may_follow_the_set_up(dispatch: str) -> None:
     text = check_files({"main.py": program(dispatch)}, device="cpu")["main.py"]
     predicting = text[text.index("def predict") : text.index("def train")]
@@ -271,3 +298,70 @@ def test_what_stands_above_the_set_up_ran_in_float32(tmp_path: Path) -> None:
 def test_in_a_loop_it_may_come_after_as_well() -> None:
     texts = check_files({"main.py": FIRST.replace("LOOP", "for _ in range(2):")}, device="cpu")
     assert 'with torch.autocast("cpu", dtype=torch.float16):\n        return [str(model(x).dtype)' in texts["main.py"]
+
+
+SPAWNED = """
+    import argparse
+    import json
+    import torch
+    import torch.multiprocessing as mp
+    from apex import amp
+
+    def train(args, model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            loss = model(x).float().sum()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        return evaluate(args, model, loader)
+
+    def evaluate(args, model, loader):
+        return [str(model(x).dtype) for x in loader]
+
+    def work(rank, args):
+        torch.manual_seed(0)
+        loader, said = [torch.ones(2, 4)], []
+        model = torch.nn.Linear(4, 1)
+        said += evaluate(args, model, loader)
+        if args.do_train:
+            said += train(args, model, loader)
+        said += evaluate(args, model, loader)
+        print(json.dumps(said))
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true")
+        parser.add_argument("--do_train", action="store_true")
+        args = parser.parse_args(ARGUMENTS)
+        START
+
+    if __name__ == "__main__":
+        main()
+    """
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_what_a_process_begins_with(training: bool, tmp_path: Path) -> None:
+    """An evaluation above the training of a process was in float32, and one below where nothing was trained."""
+    program = SPAWNED.replace("START", "mp.spawn(work, nprocs=1, args=(args,))")
+    text = check_files({"main.py": program.replace("ARGUMENTS", "")}, device="cpu")["main.py"]
+    assert "    said += evaluate(args, model, loader)\n    if args.do_train:" in text, "the switch is left out"
+    assert "    said += evaluate(args, model, loader, use_amp=args.fp16 and args.do_train)\n" in text
+    text = text.replace("parse_args()", f"parse_args({['--fp16', *(['--do_train'] * training)]})")
+    text = text.replace("mp.spawn(work, nprocs=1, args=(args,))", "work(0, args)")
+    half, full = "torch.float16", "torch.float32"
+    assert run_files(tmp_path, {"main.py": text}, "main.py") == ([full, half, half] if training else [full, full])
+
+
+def test_a_function_that_something_else_may_run_again() -> None:
+    """What is handed on for whatever may come to an evaluation after a training."""
+    program = SPAWNED.replace("START", "launch(work, args)").replace("ARGUMENTS", "")
+    program = program.replace("from apex import amp", "from apex import amp\n    from somewhere import launch")
+    text = check_files({"main.py": program}, device="cpu")["main.py"]
+    assert 'torch.autocast("cpu", dtype=torch.float16, enabled=args.fp16)' in text[text.index("def evaluate") :]

@@ -40,9 +40,15 @@ def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple
     if not isinstance(call, ast.Call):
         return []
     found = latest(program, chain, call.func, perhaps=perhaps)
-    if not found and isinstance(call.func, ast.Attribute) and call.func.attr in RUNNING:
+    if not found and isinstance(call.func, ast.Attribute) and call.func.attr in RUNNING | _of_networks(program):
         found = latest(program, chain, call.func.value, perhaps=perhaps)
     return found
+
+
+@kept
+def _of_networks(program: Program) -> frozenset[str]:
+    """The names of the methods of the program's networks."""
+    return frozenset(name for cls in program.classes if program.is_network(cls) for name in cls.methods)
 
 
 def _is_another(program: Program, setup: SetUp, ways: Iterable[Chain], ran: list[tuple[Scope, ast.expr]]) -> bool:

@@ -13,6 +13,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.making import makes_network
 from amp_migrate.reading.regions.parts import part_slots
+from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
 
@@ -69,7 +70,9 @@ class Forwards:
         return known
 
     def _is_forward(self, module: Module, node: ast.Call) -> bool:
-        return self._may_run(module, node) and not makes_network(self.project, module, node)
+        if not self._may_run(module, node) or makes_network(self.project, module, node):
+            return False
+        return not never_cast(self.unit, module, node.func)
 
     def _may_run(self, module: Module, node: ast.Call) -> bool:
         func = node.func

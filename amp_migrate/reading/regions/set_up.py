@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from amp_migrate.reading.conditions.chains import parting
+from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.gradients.walked import leaves
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import reached, walk
+from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.units.set_ups import set_ups
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
 
@@ -27,6 +30,7 @@ class SetUp:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.project: Project = unit.project
+        self.places = set_ups(unit)
         self._by_start: dict[Module, bool] = {}
         self._left_out: dict[Scope, bool] = {}
 
@@ -45,7 +49,7 @@ class SetUp:
         leads = self._leads.get(scope, [])
         if not leads:
             return self.never(scope)
-        return all(_either(module, node, lead) for lead in leads) and not self._led_to(scope)
+        return all(self._either(module, node, lead) for lead in leads) and not self._led_to(scope)
 
     def left_out(self, scope: Scope) -> bool:
         """Whether some script, test or notebook, or a file that no set-up comes to, leads to the code of a scope and never
@@ -67,7 +71,7 @@ class SetUp:
             current = queue.pop()
             function, calls = self.project.functions.get(current.node), self._calls(current)
             leads = current in self._leading or function in self._leading
-            if function is None or leads or self.project.once(Sources).is_value(function):
+            if function is None or leads or self._kept(function):
                 return {False}
             if self._runs_alone(function):
                 found.add(True)
@@ -76,7 +80,7 @@ class SetUp:
             for module, call in calls:
                 there = module.scope_of(call).outermost
                 leads_here = (lead for lead in self._leads.get(there, ()) if lead is not call or _in_loop(module, call))
-                if any(not _either(module, call, lead) for lead in leads_here):
+                if any(not self._either(module, call, lead) for lead in leads_here):
                     found.add(False)
                 elif self.project.functions.get(there.node) in self._leading or there in self._leading:
                     found.add(not self._led_to(there))
@@ -95,13 +99,29 @@ class SetUp:
         """Whether a function that leads to `initialize` may run again once it has, or after another that does."""
         for current in reached([scope], lambda at: [m.scope_of(c).outermost for m, c in self._calls(at)]):
             function = self.project.functions.get(current.node)
-            if function is not None and self.project.once(Sources).is_value(function):
+            if function is not None and self._kept(function):
                 return True
             for module, call in self._calls(current):
                 others = [lead for lead in self._leads.get(module.scope_of(call).outermost, ()) if lead is not call]
-                if _in_loop(module, call) or any(not _either(module, call, lead) for lead in others):
+                if _in_loop(module, call) or any(not self._either(module, call, lead) for lead in others):
                     return True
         return False
+
+    def _either(self, module: Module, one: ast.AST, other: ast.AST) -> bool:
+        """Whether a run does not come to one place once it has come to another, by where they stand or by what is asked there:
+        `if args.do_train:` and, below, `if not args.do_train and args.do_eval:`."""
+        if _either(module, one, other):
+            return True
+        asked, excluded = (
+            {p for _, parts in guard_parts(self.project, module, module.statement(node)) for p in parts or ()}
+            for node in (one, other)
+        )
+        return any(opposite(p, q) and _stays(module, p, one, other) for p in asked for q in excluded)
+
+    def _kept(self, function: Function) -> bool:
+        """Whether a function is a value that may be called anywhere, and not only what processes begin with."""
+        sources = self.project.once(Sources)
+        return sources.is_value(function) and not sources.only_starts_processes(function)
 
     def _calls(self, scope: Scope) -> Sequence[tuple[Module, ast.Call]]:
         """The calls of the function that a scope is."""
@@ -112,8 +132,8 @@ class SetUp:
     def _leads(self) -> dict[Scope, list[ast.AST]]:
         """The calls in each scope that lead to `initialize`, or are one."""
         found: dict[Scope, list[ast.AST]] = {}
-        for init in self.unit.inits:
-            found.setdefault(init.site.scope.outermost, []).append(init.call)
+        for module, call in self.places:
+            found.setdefault(module.scope_of(call).outermost, []).append(call)
         for place in self._leading:
             for module, call in self.project.calls.get(place, ()) if isinstance(place, Function) else ():
                 found.setdefault(module.scope_of(call).outermost, []).append(call)
@@ -140,8 +160,8 @@ class SetUp:
     def _leading(self) -> set[Place]:
         """All from which a call of `initialize` is reached."""
         found: set[Place] = set()
-        for init in self.unit.inits:
-            scope = init.site.scope.outermost
+        for module, call in self.places:
+            scope = module.scope_of(call).outermost
             function = self.project.functions.get(scope.node)
             found |= {scope} if function is None else self.project.callers(function)
         return found
@@ -211,6 +231,23 @@ def _leaves_above(module: Module, one: ast.AST, other: ast.AST) -> bool:
             if branch and (isinstance(branch[-1], (ast.Return, ast.Raise)) or leaves(module, branch[-1])):
                 return True
     return False
+
+
+def _stays(module: Module, test: str, one: ast.AST, other: ast.AST) -> bool:
+    """Whether what a condition reads is the same at two places of a function, in every turn of a loop around both."""
+    tree = ast.parse(test, mode="eval").body
+    if any(isinstance(n, ast.Call) for n in walk(tree)):
+        return False
+    read = {ast.unparse(n) for n in walk(tree) if isinstance(n, (ast.Name, ast.Attribute))}
+    around = [a for a in module.ancestors(one) if isinstance(a, LOOP_NODES) and a in module.ancestors(other)]
+    first = min(n.lineno for n in (*around, one, other))  # type: ignore[attr-defined]
+    last = max(getattr(n, "end_lineno", 0) for n in (*around, one, other))
+    stored = (
+        n
+        for n in walk(module.scope_of(one).node)
+        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del))
+    )
+    return not any(first <= n.lineno <= last and ast.unparse(n) in read for n in stored)
 
 
 def _in_loop(module: Module, node: ast.AST) -> bool:

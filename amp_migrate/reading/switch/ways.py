@@ -14,15 +14,15 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.switch.flags import guard_parts
-from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.values.sources import Sources
 
 DEPTH = 4  # calls followed up
 
 
-def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Scope]]:
+def on_the_way(project: Project, home: Module, set_up: ast.Call, scope: Scope) -> list[tuple[str, Scope]]:
     """The conditions, each with the scope that it is read in, under which a run that comes to a scope has come by
     `initialize` before; none where it comes by it in any case, or where more than one way leads there."""
-    made_in = project.functions.get(init.site.scope.node)
+    made_in = project.functions.get(home.scope_of(set_up).node)
     there = _function(project, scope)
     if made_in is None or there is None or not _starts(project, there, made_in):
         return []
@@ -40,12 +40,26 @@ def on_the_way(project: Project, init: Init, scope: Scope) -> list[tuple[str, Sc
         if len(told) != len(asked):
             return []
         scope_of_calls = calls[0][0].scope_of(calls[0][1])
-        found += [(part, scope_of_calls) for part in _any_of(told)]
+        known = _known(project, scope_of_calls, there)
+        found += [(part, scope_of_calls) for part in _any_of(told) if part not in known]
         caller = project.functions.get(scope_of_calls.node)
-        if caller is None:
+        if caller is None or caller is there:
             return found
         current = caller
     return []
+
+
+def _known(project: Project, scope: Scope, there: Function) -> set[str]:
+    """What all calls in a scope which lead to a function ask for already."""
+    leading = project.callers(there)
+    calls = [
+        (m, c) for f in leading if isinstance(f, Function) for m, c in project.calls.get(f, ()) if m.scope_of(c) is scope
+    ]
+    asked = [
+        {p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ()}
+        for module, call in calls
+    ]
+    return set.intersection(*asked) if asked else set()
 
 
 def _asked(project: Project, module: Module, call: ast.Call, starts: set[Module]) -> list[str] | None:
@@ -87,9 +101,10 @@ def _starts(project: Project, there: Function, past: Function | None = None) -> 
     """The files from whose own lines ways lead to a function, but for those that come by another; None where code out of
     sight may call one on the way."""
     ways = list(project.ways_to([(there.module, there)], *([past] if past is not None else [])))
-    if any(f is not None and f is not past and not project.calls.get(f) for _, f in ways):
+    begun = [(m, f) for m, f in ways if f is None or (f is not past and not project.calls.get(f))]
+    if not all(f is None or project.once(Sources).only_starts_processes(f) for _, f in begun):
         return None
-    return {module for module, f in ways if f is None}
+    return {module for module, _ in begun}
 
 
 def _is_option(project: Project, module: Module, part: str) -> bool:

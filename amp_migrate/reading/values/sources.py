@@ -130,6 +130,17 @@ class Sources:
             self._values[definition] = any(definition.name in m.text for m in users)
         return self._values[definition]
 
+    def only_starts_processes(self, function: Function) -> bool:
+        """Whether what a function is given to starts a process of its own with it: `mp.spawn(work, ...)`,
+        `Process(target=work)`; nothing else takes it as a value."""
+        module, name = function.module, function.name
+        if not function.scope.parent or not function.scope.parent.is_module:
+            return False
+        uses = [*((module, n) for n in module.loads.get(name, ())), *self.project.handed_on.readers(module, name)]
+        taking = [m.parents.get(n) for m, n in uses if _as_value(m, n)]
+        taking = [t for t in taking if not isinstance(t, (ast.Import, ast.ImportFrom))]
+        return bool(taking) and all(_starts_process(taker) for taker in taking)
+
     def unused(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in a class of which the program makes no object, nor of one below it, or in a function of a
         package that it does not use."""
@@ -205,6 +216,13 @@ def _as_value(module: Module, use: ast.AST) -> bool:
         return False
     return not (isinstance(parent, ast.AnnAssign) and parent.annotation is use) and not isinstance(
         parent, (ast.Subscript, ast.Compare)
+    )
+
+
+def _starts_process(node: ast.AST | None) -> bool:
+    """Whether a call, or the keyword of one, is given what a new process is to run."""
+    return (isinstance(node, ast.Call) and _last(node.func) in ("spawn", "start_processes")) or (
+        isinstance(node, ast.keyword) and node.arg == "target"
     )
 
 

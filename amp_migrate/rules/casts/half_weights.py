@@ -13,11 +13,12 @@ from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import identifiers, walk
+from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.older.fp16_utils import cast_to_half, is_model, keep_float32
+from amp_migrate.rules.older.fp16_utils import is_model, keep_float32
 from amp_migrate.rules.setup.when_on import asked_at, never_on, ways_to
 
 CODES = (

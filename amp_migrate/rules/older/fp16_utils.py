@@ -17,6 +17,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.companions import NETWORK_METHODS, STATE_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.sites.half_casts import cast_to_half, half_arguments
 from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.legacy import LegacyInit
@@ -166,25 +167,10 @@ def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -
     return any(m.project.slot(module, func.value) == slot for func in methods)
 
 
-def cast_to_half(module: Module, call: ast.Call) -> bool:
-    """Whether a call is `.half()`, `.type(torch.cuda.HalfTensor)` or `.to(torch.half)` of something."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    if call.func.attr == "half":
-        return not call.args and not call.keywords
-    return call.func.attr in ("type", "to") and bool(_halves(module, call))
-
-
-def _halves(module: Module, call: ast.Call) -> list[ast.expr | ast.keyword]:
-    """The arguments of a call that ask for float16."""
-    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    return [a for a in given if _is_half(module, a.value if isinstance(a, ast.keyword) else a)]
-
-
 def keep_float32(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
     """Take the cast to float16 off a model; the other arguments of `.to` stay."""
     edits = m.edit(module)
-    halves = _halves(module, call)
+    halves = half_arguments(module, call)
     others = [a for a in (*call.args, *call.keywords) if a not in halves]
     if func.attr == "type" and "cuda" in ast.unparse(halves[0]):
         edits.replace(call, (func.value, ".cuda()"))
@@ -200,10 +186,6 @@ def keep_float32(m: Migration, module: Module, call: ast.Call, func: ast.Attribu
         edits.replace(call, (func.value,))
         _self_assignment(m, module, module.statement(call))
     m.output.done(module, call, "AMP720", func.attr, "the weights stay float32; autocast casts", "look")
-
-
-def _is_half(module: Module, node: ast.expr) -> bool:
-    return module.qualify(node) in ("torch.half", "torch.float16", "torch.HalfTensor", "torch.cuda.HalfTensor")
 
 
 def _defined_here(m: Migration, module: Module, call: ast.Call) -> bool:

@@ -1,0 +1,111 @@
+"""Networks that a function makes anew beside those that are trained, where only the weights of these are made half: by hand
+for an `FP16_Optimizer`, or by O2 and O3. A copy read from a checkpoint for an evaluation computes in float32 there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import Function, called_name
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import reached, walk
+from amp_migrate.reading.regions.parts import only_own
+from amp_migrate.reading.sites.half_casts import cast_to_half
+from amp_migrate.reading.units.legacy_models import HALVERS
+from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.reaching import reaching
+
+SETS_UP = HALVERS | {"initialize"}
+
+
+def never_cast(unit: Unit, module: Module, called: ast.expr) -> bool:
+    """Whether a variable that is called holds a network which its own function made, and nothing made half since."""
+    if not isinstance(called, ast.Name) or not unit.inits or not only_own(unit):
+        return False
+    scope = module.scope_of(called)
+    if called.id not in scope.bindings or called.id in scope.params:
+        return False
+    made = _made(unit, scope, called, set())
+    return bool(made) and all(stmt is not None and not _cast_since(unit, scope, stmt, called) for stmt in made)
+
+
+def _made(unit: Unit, scope: Scope, use: ast.Name, seen: set[ast.AST]) -> set[ast.Assign | None]:
+    """The statements that make what a variable holds, through those that wrap it; None for one that is another network, or
+    is not seen to be made here."""
+    found: set[ast.Assign | None] = set()
+    for binding in reaching(scope, use):
+        if binding in seen:
+            continue
+        seen.add(binding)
+        stmt = scope.module.parents.get(binding)
+        if not isinstance(stmt, ast.Assign) or stmt.targets != [binding]:
+            return {None}
+        taken = _taken(scope.module, stmt.value)
+        own = [n for n in taken if isinstance(n, ast.Name) and n.id == use.id]
+        if own:
+            found |= _made(unit, scope, own[0], seen)
+        else:
+            found.add(stmt if _is_new(unit, scope.module, stmt.value, taken) else None)
+    return found
+
+
+def _taken(module: Module, value: ast.expr) -> list[ast.Name | ast.Attribute]:
+    """The variables that a value is made of, but for those of which it takes the state or the settings alone."""
+    named = (n for n in walk(value) if isinstance(n, (ast.Name, ast.Attribute)))
+    return [n for n in named if getattr(module.parents.get(n), "attr", "") not in ("state_dict", "config")]
+
+
+def _is_new(unit: Unit, module: Module, call: ast.expr, taken: list[ast.Name | ast.Attribute]) -> bool:
+    """Whether a call makes a network of float32 weights: out of none that is there already, in no function that makes half."""
+    if not isinstance(call, ast.Call) or any(unit.holds_model(module, n) for n in taken if n is not call.func):
+        return False
+    functions = unit.project.resolved.get(call, [])
+    made = _constructs(unit, module, call) or any(
+        isinstance(n, ast.Call) and _constructs(unit, f.module, n) for f in functions for n in f.inside
+    )
+    return made and not any(_makes_half(unit, f) for f in functions)
+
+
+def _constructs(unit: Unit, module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a network: of a class of the program's, or by `from_pretrained`."""
+    cls = unit.project.find_class(module, call.func)
+    return called_name(call) == "from_pretrained" or (cls is not None and cls.is_module)
+
+
+def _cast_since(unit: Unit, scope: Scope, made: ast.Assign, use: ast.Name) -> bool:
+    """Whether something below the statement that made a network, and above its use, makes it half or may do so."""
+    for node in walk(scope.node):
+        if not isinstance(node, ast.Call) or not made.lineno < node.lineno < use.lineno:
+            continue
+        given = (node.func, *node.args, *(k.value for k in node.keywords))
+        if not any(isinstance(n, ast.Name) and n.id == use.id for value in given for n in _roots(value)):
+            continue
+        if _casts(scope.module, node) or any(_makes_half(unit, f) for f in unit.project.resolved.get(node, ())):
+            return True
+    return False
+
+
+def _roots(value: ast.expr) -> Iterator[ast.expr]:
+    """An expression, what a method in it is called on, and the items of a list."""
+    yield value
+    if isinstance(value, ast.Attribute):
+        yield from _roots(value.value)
+    elif isinstance(value, ast.Call):
+        yield from _roots(value.func)
+    for item in value.elts if isinstance(value, (ast.List, ast.Tuple)) else ():
+        yield from _roots(item)
+
+
+def _makes_half(unit: Unit, function: Function) -> bool:
+    """Whether a function makes a network half, itself or through those it calls."""
+
+    def below(f: Function) -> list[Function]:
+        return [g for n in f.inside if isinstance(n, ast.Call) for g in unit.project.resolved.get(n, ())]
+
+    return any(
+        isinstance(n, ast.Call) and _casts(f.module, n) for f in reached([function], below) for n in f.inside
+    )
+
+
+def _casts(module: Module, call: ast.Call) -> bool:
+    return called_name(call) in SETS_UP or cast_to_half(module, call)

@@ -1,0 +1,197 @@
+"""Networks that are made anew below a training, where only the weights of what was trained were made half."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.helpers import check_files, rewrite_files, run_files
+
+PROGRAM = """
+    import json
+    import types
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.last(x)
+
+    def build(state):
+        net = Net()
+        net.load_state_dict(state)
+        return net
+
+    def half_of(state):
+        return build(state).half()
+
+    def main(args):
+        model = Net()
+        if args.fp16:
+            model.half()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+        dtypes = []
+        for x in [torch.ones(2, 4)]:
+            INPUT
+            output = model(x)
+            dtypes.append(str(output.dtype))
+            loss = output.float().sum()
+            if args.fp16:
+                optimizer.backward(loss)
+            else:
+                loss.backward()
+            optimizer.step()
+        RENEWED
+        for x in [torch.ones(2, 4)]:
+            dtypes.append(str(model(x).dtype))
+        return dtypes
+
+    print(json.dumps(main(types.SimpleNamespace(fp16=True))))
+    """
+
+
+def migrated(renewed: str) -> str:
+    program = PROGRAM.replace("            INPUT\n", "").replace("RENEWED", renewed)
+    return check_files({"main.py": program}, device="cpu")["main.py"]
+
+
+@pytest.mark.parametrize(
+    "renewed",
+    [
+        "model = build(model.state_dict())",
+        "state = model.state_dict()\n        model = Net()\n        model.load_state_dict(state)",
+        "model = build(model.state_dict())\n        model = torch.nn.DataParallel(model) if args.many else model",
+    ],
+    ids=["by a function", "by its class", "wrapped by choice"],
+)
+def test_a_network_made_anew_stays_in_float32(renewed: str, tmp_path: Path) -> None:
+    text = migrated(renewed)
+    if "args.many" in text:
+        text = text.replace("fp16=True)", "fp16=True, many=False)")
+    assert text.count("torch.autocast(") == 1
+    assert run_files(tmp_path, {"main.py": text}, "main.py") == ["torch.float16", "torch.float32"]
+
+
+@pytest.mark.parametrize(
+    "renewed",
+    [
+        "model.eval()",
+        "model = half_of(model.state_dict())",
+        "model = torch.nn.DataParallel(model)",
+        "if args.again:\n            model = build(model.state_dict())",
+    ],
+    ids=["the same", "made half by a function", "wrapped", "made anew by choice"],
+)
+def test_what_may_be_the_network_that_is_trained_keeps_its_region(renewed: str) -> None:
+    assert migrated(renewed).count("torch.autocast(") == 2
+
+
+def test_under_o1_all_networks_ran_mixed(tmp_path: Path) -> None:
+    program = PROGRAM.replace("            INPUT\n", "").replace("RENEWED", "model = build(model.state_dict())")
+    program = program.replace("        if args.fp16:\n            model.half()\n", "")
+    program = program.replace("from apex.fp16_utils import FP16_Optimizer", "from apex import amp")
+    program = program.replace(
+        "optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)",
+        'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+    )
+    program = program.replace(
+        "                optimizer.backward(loss)",
+        "                with amp.scale_loss(loss, optimizer) as scaled:\n                    scaled.backward()",
+    )
+    text = check_files({"main.py": program}, device="cpu")["main.py"]
+    assert run_files(tmp_path, {"main.py": text}, "main.py") == ["torch.float16", "torch.float16"]
+
+
+HALVED_APART = """
+    import argparse
+    import json
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.last(x)
+
+        def scores(self, x):
+            return self.last(x)
+
+    def init_model(args):
+        model = Net()
+        if args.fp16:
+            model.half()
+        return model
+
+    def load_model(args):
+        model = Net()
+        model.load_state_dict(torch.load("best.pt"))
+        return model
+
+    def prepare(args, model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+        return optimizer
+
+    def train_epoch(args, model, loader, optimizer):
+        for x in loader:
+            loss = model(x).float().sum()
+            if args.fp16:
+                optimizer.backward(loss)
+            else:
+                loss.backward()
+            optimizer.step()
+        torch.save(model.state_dict(), "best.pt")
+
+    def evaluate(model, loader):
+        if hasattr(model, "module"):
+            model = model.module
+        return [str(model.RUNS(x).dtype) for x in loader]
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true")
+        parser.add_argument("--do_train", action="store_true")
+        parser.add_argument("--load", action="store_true")
+        args = parser.parse_args(ARGUMENTS)
+        torch.manual_seed(0)
+        loader = [torch.ones(2, 4)]
+        model = init_model(args)
+        if args.do_train:
+            optimizer = prepare(args, model)
+            train_epoch(args, model, loader, optimizer)
+            said = evaluate(model, loader)
+        elif not args.load:
+            said = evaluate(model, loader)
+        else:
+            model = load_model(args)
+            said = evaluate(model, loader)
+        print(json.dumps(said))
+
+    if __name__ == "__main__":
+        main()
+    """
+
+
+@pytest.mark.parametrize("runs", ["forward", "scores"])
+def test_what_is_made_half_by_hand_is_set_up_there(runs: str, tmp_path: Path) -> None:
+    """The model is half wherever it was made so, trained or not; one that is loaded below is float32."""
+    files = {"main.py": HALVED_APART.replace("ARGUMENTS", "").replace("RUNS", runs)}
+    results = rewrite_files(files, device="cpu")
+    assert not [f for f in results["main.py"].findings if f.code == "AMP531"]
+    text = check_files(files, device="cpu")["main.py"]
+    training = text[text.index("def train_epoch") : text.index("def evaluate")]
+    assert 'torch.autocast("cpu", dtype=torch.float16, enabled=args.fp16)' in training, "training is what calls it"
+    for asked, dtype in (["--do_train"], "float16"), ([], "float16"), (["--load"], "float32"):
+        program = text.replace("parse_args()", f"parse_args({['--fp16', *asked]})")
+        assert run_files(tmp_path, {"main.py": program}, "main.py") == [f"torch.{dtype}"]
