@@ -90,3 +90,29 @@ def test_names_that_hold_functions() -> None:
         optimizer.step()
     """
     check_trained(program)
+
+
+@pytest.mark.parametrize("asked", ["self.scale_loss is not None", "self.scale_loss", "not self.scale_loss is None"])
+def test_a_field_that_is_asked_whether_it_is_there(asked: str) -> None:
+    program = TRAINER.replace("if self.fp16:\n                    with", f"if {asked}:\n                    with")
+    assert asked in program
+    after = check_trained(program)
+    assert "scale_loss" not in after
+    assert after.count(".backward()") == 1  # one path serves both
+
+
+@pytest.mark.parametrize("asked", ["self.scale_loss == print", "callable(self.scale_loss)", "str(self.scale_loss)"])
+def test_a_field_that_is_asked_something_else_stays(asked: str) -> None:
+    text = "    import torch\n" + TRAINER.replace(
+        "if self.fp16:\n                    with", f"if {asked}:\n                    with"
+    )
+    result = rewrite(text)
+    assert result.after is None
+    assert any(f.status == "manual" for f in result.findings)
+
+
+def test_what_the_migration_reads_is_no_read_of_a_field_that_went() -> None:
+    text = "    import torch\n" + TRAINER.replace("self.scale_loss", "self.scale")
+    result = rewrite(text)
+    assert "self.scaler.scale(loss).backward()" in (result.after or "")
+    assert not [f.message for f in result.findings if f.code == "AMP131"]

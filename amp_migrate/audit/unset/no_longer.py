@@ -40,6 +40,8 @@ def no_longer_given(review: Review) -> Iterator[Doubt]:
             elif not _unset(review, attr) or (isinstance(node, ast.Call) and syntax.text(receiver) not in lost[attr]):
                 continue
             elif not isinstance(node, ast.Call):
+                if not _as_it_was(review, module, node, attr):
+                    continue
                 if last_name(receiver) not in OPTIONS and review.after.dotted(module.scope_of(node), receiver) is None:
                     message = (
                         f"nothing in sight sets an attribute {attr} any more: see what {syntax.text(receiver)} is here"
@@ -48,6 +50,12 @@ def no_longer_given(review: Review) -> Iterator[Doubt]:
                 continue
             message = f"{_answer(node)}: nothing sets {syntax.text(receiver)}.{attr} any more"
             yield review.doubt(module, node, "AMP131", syntax.text(node), message)
+
+
+def _as_it_was(review: Review, module: Module, node: ast.expr, attr: str) -> bool:
+    """Whether a file read this before: `self.scaler.scale` is the migration's own."""
+    before = review.before.modules.get(module.path)
+    return before is not None and syntax.text(node) in map(syntax.text, before.loads.get(attr, ()))
 
 
 def _unset(review: Review, attr: str) -> bool:

@@ -27,20 +27,31 @@ _OF_AMP = STAR_EXPORTS["apex.amp"] | {"lists", "handle", "frontend", "scaler"}
 
 
 def only_kept(project: Project, attribute: str, name: str) -> bool:
-    """Whether an attribute is nothing but a function of Apex's, or None, wherever it is assigned, and is only called."""
+    """Whether an attribute is nothing but a function of Apex's, or None, wherever it is assigned, and is only called, or asked
+    whether it is there."""
     if project.methods_named.get(attribute):
         return False
     for module in (m for m in project.modules if attribute in m.text):
         for node in (n for n in module.of(ast.Attribute) if n.attr == attribute and module.qualify(n) is None):
             parent = module.parents.get(node)
             if isinstance(node.ctx, ast.Load):
-                if not (isinstance(parent, ast.Call) and parent.func is node):
+                if not (isinstance(parent, ast.Call) and parent.func is node) and not asks(module, node):
                     return False
             elif not isinstance(parent, ast.Assign) or not (
                 is_none(parent.value) or module.qualify(parent.value) == name
             ):
                 return False
     return True
+
+
+def asks(module: Module, node: ast.expr) -> bool:
+    """Whether a variable is only asked whether it holds something: `self.scale is not None`, `if self.scale:`."""
+    outer = module.parents.get(node)
+    while isinstance(outer, ast.BoolOp) or (isinstance(outer, ast.UnaryOp) and isinstance(outer.op, ast.Not)):
+        node, outer = outer, module.parents.get(outer)
+    if isinstance(outer, ast.Compare):
+        return len(outer.ops) == 1 and isinstance(outer.ops[0], (ast.Is, ast.IsNot)) and is_none(outer.comparators[0])
+    return isinstance(outer, (ast.If, ast.IfExp)) and outer.test is node
 
 
 @dataclass(frozen=True)
