@@ -700,3 +700,49 @@ def test_a_flag_that_says_apex_is_there_on_every_machine_now(read: str, now: str
     before = ANSWER.replace("READ", read)
     after = f"\n    {now}\n\n    {read}\n"
     assert [v for _, v in told(doubts(before, after), "AMP133")] == [v for _, v in said]
+
+
+@pytest.mark.parametrize(
+    ("found", "told_of"),
+    [
+        ("find_spec('apex') is not None", True),
+        ("bool(find_spec('apex'))", True),
+        ("find_spec('faiss') is not None", False),
+        ("find_spec('apex')(args)", False),
+    ],
+)
+def test_a_flag_that_looks_apex_up_switched_mixed_precision_off(found: str, told_of: bool) -> None:
+    before = f"""
+        import torch
+        from importlib.util import find_spec
+        has_apex = {found}
+
+        def train(args, model, optimizer, loader):
+            args.fp16 = args.fp16 and has_apex
+            if args.fp16:
+                from apex import amp
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in loader:
+                loss = model(x)
+                if args.fp16:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+        """
+    after = """
+        import torch
+
+        def train(args, model, optimizer, loader):
+            args.fp16 = args.fp16
+            scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
+            for x in loader:
+                with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+                    loss = model(x)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    said = [d.message for d in doubts(before, after) if d.code == "AMP133"]
+    assert any("trains in mixed precision now" in line for line in said) is told_of

@@ -549,6 +549,73 @@ def test_a_guard_that_looks_apex_up_by_name_goes_with_it(importing: str, test: s
     assert "apex" not in result.after
 
 
+LOOKED_UP = """
+    import torch
+    {imports}
+
+    def train(model, optimizer, loader, fp16):
+        if fp16:
+            {own}
+            if not has_apex:
+                raise RuntimeError("Apex is not installed")
+        if fp16:
+            from apex import amp
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            loss = model(x, y)
+            if fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        ("find_spec('apex') is not None", False),
+        ("bool(find_spec('apex'))", False),
+        ("not find_spec('apex.amp') is None", False),
+        ("find_spec('faiss') is not None", True),
+        ("make(find_spec('apex'))", True),
+    ],
+)
+def test_a_flag_that_looks_apex_up_goes_with_what_it_refused(found: str, refused: bool) -> None:
+    line = f"from importlib.util import find_spec\n    has_apex = {found}"
+    result = rewrite(LOOKED_UP.format(imports=line, own="pass"))
+    assert result.after is not None
+    assert ("raise RuntimeError" in result.after) is refused
+    assert ("has_apex" in result.after) is refused
+
+
+@pytest.mark.parametrize(
+    ("imports", "own", "package"),
+    [
+        ("from tools.env import has_apex", "pass", ""),
+        ("", "from tools.env import has_apex", ""),
+        ("", "from tools import has_apex", "from tools.env import *\n__all__ = ['has_apex']\n"),
+    ],
+)
+def test_a_flag_of_another_file_that_looks_apex_up(imports: str, own: str, package: str) -> None:
+    env = "import importlib.util\n\nhas_apex = importlib.util.find_spec('apex') is not None\n"
+    files = {"tools/__init__.py": package, "tools/env.py": env, "train.py": LOOKED_UP.format(imports=imports, own=own)}
+    results = rewrite_files(files)
+    after = results["train.py"].after
+    assert after is not None
+    assert "has_apex" not in after
+    assert "raise" not in after
+    kept = results["tools/env.py"].after if "tools/env.py" in results else None
+    assert (kept is None) is bool(package)  # what a package offers stays
+
+
+def test_a_flag_that_looks_apex_up_and_is_set_again_is_asked_still() -> None:
+    line = "from importlib.util import find_spec\n    has_apex = find_spec('apex') is not None\n    has_apex = has_apex and probe()"
+    result = rewrite(LOOKED_UP.format(imports=line, own="pass"))
+    assert "raise RuntimeError" in (result.after or "raise RuntimeError")
+
+
 def test_what_other_files_read_through_the_module_stays() -> None:
     parts = """
         try:

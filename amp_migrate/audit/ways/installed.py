@@ -48,6 +48,9 @@ class Installed:
 def _flags(module: Module) -> dict[str, bool]:
     """Names that tell whether Apex is there by how they are set: what they are when it is."""
     flags: dict[str, bool] = {}
+    for stmt in module.tree.body:
+        if isinstance(stmt, ast.Assign) and (looked_up := _looks_up(stmt.value)) is not None:
+            flags.update((syntax.text(target), looked_up) for target in stmt.targets)
     for stmt in statements(module.tree):
         if not isinstance(stmt, ast.Try) or not tries_apex(stmt):
             continue
@@ -65,6 +68,24 @@ def _flags(module: Module) -> dict[str, bool]:
                     for target in s.targets:
                         flags[syntax.text(target)] = True
     return flags
+
+
+def _looks_up(value: ast.expr) -> bool | None:
+    """What a value is with Apex, if it only looks for it: `find_spec("apex") is not None`; None where it is something else."""
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
+        inner = _looks_up(value.operand)
+        return None if inner is None else not inner
+    if isinstance(value, ast.Compare) and len(value.ops) == 1 and syntax.text(value.comparators[0]) == "None":
+        there = isinstance(value.ops[0], (ast.IsNot, ast.NotEq))
+        return there if _looks_up(value.left) and (there or isinstance(value.ops[0], (ast.Is, ast.Eq))) else None
+    if not isinstance(value, ast.Call):
+        return None
+    named = syntax.last(value.func)
+    if named == "bool" and len(value.args) == 1:
+        return _looks_up(value.args[0])
+    text = value.args[0].value if value.args and isinstance(value.args[0], ast.Constant) else None
+    found = named in ("find_spec", "find_loader") and isinstance(text, str) and text.split(".")[0] == "apex"
+    return True if found else None
 
 
 def asks(test: ast.expr, flags: dict[str, bool]) -> bool | None:

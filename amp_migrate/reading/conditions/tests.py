@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+from functools import partial
 
 from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.logic import truth
@@ -31,6 +32,7 @@ class Availability:
                 self.modules.add(alias.asname or alias.name.split(".")[0])
             if guard is not None and not only_shipped(guard):
                 self._read_guard(guard)
+        self._read_lookups()
 
     def _guard(self, node: ast.stmt) -> ast.Try | None:
         for parent in self.module.ancestors(node):
@@ -54,6 +56,14 @@ class Availability:
             if value is not None and other is not None and value != other and not self._set_later(guard, name):
                 self.flags[name] = value
         self._read_fields(guard)
+
+    def _read_lookups(self) -> None:
+        """`has_apex = find_spec("apex") is not None`, which nothing else in the file assigns."""
+        for name, bound in self.module.root.bindings.items() if "apex" in self.module.text else ():
+            stmt = self.module.parents.get(bound[0]) if len(bound) == 1 else None
+            if isinstance(stmt, ast.Assign) and stmt.targets == bound:
+                if (found := truth(stmt.value, partial(_looked_up, self.module))) is not None:
+                    self.flags[name] = found
 
     def _read_fields(self, guard: ast.Try) -> None:
         """`self.has_apex`, which nothing else in its class assigns."""
@@ -213,6 +223,13 @@ def _alternative(module: Module, stmt: ast.stmt) -> bool:
 def _looked_up(module: Module, test: ast.expr) -> bool | None:
     """What a test is with Apex, if it looks Apex up by name: `"apex" in sys.modules`, `find_spec("apex") is None`."""
     found = True
+    if (
+        isinstance(test, ast.Call)
+        and isinstance(test.func, ast.Name)
+        and test.func.id == "bool"
+        and len(test.args) == 1
+    ):
+        return _looked_up(module, test.args[0])
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         op, right = test.ops[0], test.comparators[0]
         if isinstance(op, (ast.In, ast.NotIn)) and module.qualify(right) == "sys.modules":

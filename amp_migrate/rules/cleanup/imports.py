@@ -149,6 +149,9 @@ class Cleaner:
         edits = self.output.edits
         if any(m not in edits or not edits[m].gone(n) for m, n in handed_on.readers(self.module, name)):
             return True
+        starred = (m for m in self.project.modules if self.module.name in m.star_imports)
+        if any(name in (m.listed or ()) for m in starred):
+            return True
         of_apex = within_apex(handed_on.meaning(dotted))  # then imports of it go as this one does
         return any(
             bound in (other.listed or ())
@@ -219,7 +222,9 @@ class Cleaner:
             # In a class the name is a member's, such as that of an enumeration.
             for binding in scope.bindings.get(name, ()) if not scope.is_class else ():
                 stmt = self.module.statement(binding)
-                if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and isinstance(stmt.value, ast.Constant):
+                if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
+                    continue
+                if isinstance(stmt.value, ast.Constant) or self.available.value(stmt.value) is not None:
                     self.edits.delete(stmt)
                     for said in self.module.block(stmt):  # `global amp`, in whose block nothing else is given the name
                         if isinstance(said, ast.Global) and said.names == [name]:
