@@ -424,3 +424,24 @@ def test_a_call_that_is_given_a_long_argument_is_not_gone(given: str) -> None:
     assert after != AFTER
     assert not told(doubts(before, after), "AMP134")
     assert told(doubts(before, after.replace(more, "log.write(loss)")), "AMP134")
+
+
+@pytest.mark.parametrize(("first", "second", "gone"), [("x", "y", False), ("x", "x", True)])
+def test_a_statement_of_which_two_parts_are_computed_before_it(first: str, second: str, gone: bool) -> None:
+    whole = "return self.bce(self.top(x), y) + self.bce(self.top(y), y)"
+    apart = f"""with torch.autocast("cuda", enabled=False):
+                bce_loss = self.bce(self.top({first}).float(), y.float())
+                bce_loss_2 = self.bce(self.top({second}).float(), y.float())
+            return bce_loss + bce_loss_2"""
+    found = doubts(BEFORE + NET.format(whole), AFTER + NET.format(apart))
+    assert bool(told(found, "AMP134")) is gone
+
+
+def test_a_statement_that_calls_apex_by_another_name() -> None:
+    use = "    def keep(x):\n        return nms(x)\n"
+    named = f"    float_function = amp.float_function\n    nms = float_function(torch.ops.nms)\n{use}"
+    own = f"    def nms(x):\n        return torch.ops.nms(x.float())\n{use}"
+    before, after = f"{BEFORE}\n{named}", f"{AFTER}\n{own}"
+    assert not told(doubts(before, after), "AMP134")
+    other = before.replace("= amp.float_function", "= torch.jit.script")
+    assert told(doubts(other, after), "AMP134")

@@ -126,20 +126,44 @@ OFF = 'with torch.autocast("cpu", enabled=False):'
         (
             "guess = self.body(x)\n        small = guess.float().abs().mean()\n"
             "        return 0.1 * small + self.bce(guess.sigmoid(), 1 - y.float())",
-            f"        {OFF}\n            bce_loss = self.bce(guess.sigmoid().float(), (1 - y.float()).float())\n"
+            f"        {OFF}\n            bce_loss = self.bce(guess.float().sigmoid(), (1 - y.float()).float())\n"
             "        return 0.1 * small + bce_loss\n",
         ),
         (
             "loss = 0\n        for guess in [self.body(x), self.body(-x)]:\n"
             "            loss += F.binary_cross_entropy(guess.sigmoid(), y, reduction='sum')\n        return loss / 100",
             f"            {OFF}\n"
-            "                loss += F.binary_cross_entropy(guess.sigmoid().float(), y.float(), reduction='sum')\n",
+            "                loss += F.binary_cross_entropy(guess.float().sigmoid(), y.float(), reduction='sum')\n",
         ),
         (
             "loss = self.body(x).float().abs().mean()\n        loss += 2 * self.bce(self.body(x).sigmoid(), y)\n"
             "        return loss",
             f"        output = self.body(x).sigmoid()\n        {OFF}\n"
             "            bce_loss = self.bce(output.float(), y.float())\n        loss += 2 * bce_loss\n",
+        ),
+        (
+            "one, two = self.body(x), self.body(-x)\n"
+            "        return torch.mean(F.binary_cross_entropy(torch.sigmoid(one), y) +\n"
+            "                          F.binary_cross_entropy(two.view(-1, 1).sigmoid(), 1 - y))",
+            f"        {OFF}\n"
+            "            bce_loss = F.binary_cross_entropy(torch.sigmoid(one.float()), y.float())\n"
+            "            bce_loss_2 = F.binary_cross_entropy(two.float().view(-1, 1).sigmoid(), (1 - y).float())\n"
+            "        return torch.mean(bce_loss +\n                          bce_loss_2)\n",
+        ),
+        (
+            "loss = 0\n        for guess in [self.body(x), self.body(-x)]:\n"
+            "            loss += torch.mean(self.bce(guess.sigmoid(), y) + 2 * self.bce(guess.view(-1, 1).sigmoid(), 1 - y))\n"
+            "        return loss",
+            f"            {OFF}\n                bce_loss = self.bce(guess.float().sigmoid(), y.float())\n"
+            "                bce_loss_2 = self.bce(guess.float().view(-1, 1).sigmoid(), (1 - y).float())\n"
+            "            loss += torch.mean(bce_loss + 2 * bce_loss_2)\n",
+        ),
+        (
+            "return self.bce(self.body(x).sigmoid(), y) + self.bce(self.body(-x).sigmoid(), 1 - y)",
+            "        output = self.body(x).sigmoid()\n        prediction = self.body(-x).sigmoid()\n"
+            f"        {OFF}\n            bce_loss = self.bce(output.float(), y.float())\n"
+            "            bce_loss_2 = self.bce(prediction.float(), (1 - y).float())\n"
+            "        return bce_loss + bce_loss_2\n",
         ),
     ],
 )

@@ -734,3 +734,67 @@ def test_a_parameter_that_is_an_option_of_torchs_is_no_tensor(option: str) -> No
     after = rewrite(source).after or ""
     assert "x = x.float()" in after
     assert "given =" not in after
+
+
+ALIAS = """
+try:
+    from apex import amp
+    float_function = amp.float_function
+except ImportError:
+    print("install apex to train in mixed precision")
+    def float_function(func):
+        return func
+"""
+
+
+def test_a_cast_function_under_another_name_decorates() -> None:
+    program = f"import torch\n{ALIAS}\n\n@float_function\ndef product(a, b):\n    return a @ b\n"
+    result = rewrite(program, device="cpu", dtype="bfloat16")
+    assert result.after is not None
+    assert "apex" not in result.after
+    assert "float_function" not in result.after
+    assert not [f for f in result.findings if f.status == "manual"]
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(result.after, "program.py", "exec"), names)
+    half = torch.ones(2, 2, dtype=torch.bfloat16)
+    assert in_autocast(names["product"], half, half).dtype is torch.float32
+
+
+def test_a_cast_function_under_another_name_wraps() -> None:
+    program = f"import torch\n{ALIAS}\nproduct = float_function(torch.matmul)\n"
+    result = rewrite(program, device="cpu", dtype="bfloat16")
+    assert result.after is not None
+    assert "float_function" not in result.after
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(result.after, "program.py", "exec"), names)
+    half = torch.ones(2, 2, dtype=torch.bfloat16)
+    assert in_autocast(names["product"], half, half).dtype is torch.float32
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "",  # whoever imports it is not in sight
+        "keep(float_function)\n",
+        "for f in functions:\n    f = float_function(f)\n",
+    ],
+)
+def test_a_cast_function_under_another_name_that_is_not_followed(use: str) -> None:
+    result = rewrite(f"import torch\n{ALIAS}\n{use}")
+    assert [f.code for f in result.findings if f.status == "manual"]
+    assert "amp.float_function" in (result.after or ALIAS)
+
+
+def test_a_cast_function_by_another_name_in_another_file() -> None:
+    files = {
+        "casts.py": ALIAS,
+        "layers.py": "import torch\nfrom casts import float_function\n\n\n@float_function\ndef twice(x):\n    return 2 * x\n",
+    }
+    results = {
+        r.path: r
+        for r in migrate(
+            Program([SourceFile(Path("/p") / n, n, t) for n, t in files.items()], (), Path("/p")), Options()
+        )
+    }
+    assert "apex" not in (results["casts.py"].after or "apex")
+    assert "float_function" not in (results["layers.py"].after or "float_function")

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.about import ABOUT, About, written
 from amp_migrate.audit.program.changes import Change, head, statements
-from amp_migrate.audit.program.handing import hands_to_apex
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.program.uncalled import uncalled_now
@@ -37,151 +37,23 @@ CODES = (
     ),
 )
 
-ABOUT = re.compile(
-    r"apex|amp|fp16|fp32|float16|float32|bf16|half|mixed|precision|scal|opt_level|optlevel|\bO[0-3]\b|master|unscale|"
-    r"autocast|overflow|syncbn|sync_bn|fused|larc|allreduce|all_reduce",
-    re.IGNORECASE,
-)
-
-
 # Words to tools, which go with the statement they stand at.
 PRAGMA = re.compile(r"#\s*(noqa|type:|pylint|pragma|isort|yapf|fmt)", re.IGNORECASE)
 
 
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
-        about = _About(review, change)
+        about = About(review.before, change.before)
         yield from _gone(review, change, about)
         yield from _branches(review, change, about)
         yield from _overwritten(review, change)
         yield from _comments(change)
 
 
-class _About:
-    """Which statements and tests of a file (before) have to do with Apex or mixed precision."""
-
-    def __init__(self, review: Review, change: Change) -> None:
-        self.change = change
-        self.program = review.before
-        self.module = change.before
-
-    @cached_property
-    def tests(self) -> set[str]:
-        """Tests that decide whether something of Apex runs, as they are written, with their parts."""
-        found: set[str] = set()
-        for node in syntax.walk(self.module.tree):
-            if isinstance(node, (ast.Name, ast.Attribute)) and self.of_apex(node):
-                for around in self.module.ancestors(node):
-                    if isinstance(around, (ast.If, ast.IfExp, ast.While)):
-                        found |= {syntax.text(part) for part in _parts(around.test)}
-        return found
-
-    def of_apex(self, node: ast.Name | ast.Attribute) -> bool:
-        scope = self.module.scope_of(node)
-        name = self.program.dotted(scope, node)
-        if name is None and isinstance(node, ast.Name):
-            return node.id in self._imported_inside and scope.binder(node.id) is None
-        return name is not None and name.split(".")[0] == "apex"
-
-    @cached_property
-    def _imported_inside(self) -> set[str]:
-        """Names that some import of Apex binds, be it in another function than the one that reads them and fails."""
-        imports = (n for n in syntax.every(self.module.tree, ast.ImportFrom))
-        return {a.asname or a.name for n in imports if (n.module or "").split(".")[0] == "apex" for a in n.names}
-
-    @cached_property
-    def given_back(self) -> set[str]:
-        """Names that hold what a function of Apex gave back: `model, optim = amp.initialize(...)`."""
-        found: set[str] = set()
-        for node in syntax.walk(self.module.tree):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                func = node.value.func
-                if isinstance(func, (ast.Name, ast.Attribute)) and self.of_apex(func):
-                    found |= {syntax.text(t) for t in _written(node)}
-        return found
-
-    def stepping(self, stmt: ast.stmt) -> bool:
-        """Whether a statement holds a part of the step (a backward, a clip, a step, a read of gradients), by itself or in
-        what it calls: a function of the program, a name that such a part was given."""
-        if _stepping(stmt):
-            return True
-        calls = syntax.every(stmt, ast.Call)
-        if any(isinstance(c.func, ast.Name) and c.func.id in self._kept for c in calls):
-            return True
-        return any(_stepping(f.node) for c in calls for f in self.program.callees(self.module, c))
-
-    @cached_property
-    def _kept(self) -> set[str]:
-        """Names that are given a part of the step: `advance = optimizer.step`, `advance = lambda: optimizer.step()`."""
-        kept = (n for n in syntax.every(self.module.tree, ast.Assign) if _stepping(n.value))
-        values = (ast.Attribute, ast.Call, ast.Lambda)
-        return {t.id for n in kept if isinstance(n.value, values) for t in n.targets if isinstance(t, ast.Name)}
-
-    def test(self, test: ast.expr) -> bool:
-        """Whether a test has to do with mixed precision."""
-        return bool(ABOUT.search(syntax.text(test))) or any(syntax.text(p) in self.tests for p in _parts(test))
-
-    def statement(self, stmt: ast.stmt) -> bool:
-        """Whether a statement has to do with it: it says so, it is part of the step (which has a check of its own), or it
-        stands where a test or a guard about it put it."""
-        if ABOUT.search(head(stmt)) or self.stepping(stmt):
-            return True
-        if isinstance(stmt, ast.Assign) and syntax.text(stmt.value) in self.given_back:
-            return True
-        if any(isinstance(n, (ast.Name, ast.Attribute)) and self.of_apex(n) for n in syntax.walk(stmt)):
-            return True
-        calls = syntax.every(stmt, ast.Call)
-        if any(hands_to_apex(self.program, f) for c in calls for f in self.program.callees(self.module, c)):
-            return True
-        inner: ast.AST = stmt
-        for around in self.module.ancestors(stmt):
-            if isinstance(around, (ast.If, ast.While)) and self.test(around.test):
-                return True
-            if isinstance(around, ast.If) and (taken := by_version(self.module, around.test)) is not None:
-                if inner in around.body if taken is False else inner in around.orelse:
-                    return True  # no torch that runs the migrated program comes there
-            inner = around
-            if isinstance(around, ast.With) and ABOUT.search(head(around)):
-                return True
-            if isinstance(around, (ast.ExceptHandler, ast.Try)):
-                guard = around if isinstance(around, ast.Try) else self.module.parents[around]
-                if any(ABOUT.search(head(s)) for s in getattr(guard, "body", ())):
-                    return True
-        return False
-
-
-def _stepping(root: ast.AST) -> bool:
-    for node in syntax.walk(root):
-        if isinstance(node, ast.Attribute) and node.attr in STEPPING:
-            return True
-        if isinstance(node, ast.Name) and (node.id in STEPPING or "grad_norm" in node.id):
-            return True
-        if isinstance(node, ast.Call) and syntax.text(node.func) == "getattr":
-            if any(isinstance(a, ast.Constant) and a.value in STEPPING for a in node.args[1:2]):
-                return True
-    return False
-
-
-STEPPING = frozenset(
-    "step backward zero_grad clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_master_grads grad synchronize".split()
-)
-
-
-def _parts(test: ast.expr) -> Iterator[ast.expr]:
-    """The tests that a test is made of."""
-    if isinstance(test, ast.BoolOp):
-        for value in test.values:
-            yield from _parts(value)
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _parts(test.operand)
-    else:
-        yield test
-
-
 # -- statements ---------------------------------------------------------------------------------------------------
 
 
-def _gone(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
+def _gone(review: Review, change: Change, about: About) -> Iterator[Doubt]:
     """Statements that went although nothing ties them to Apex, and that did something."""
     removed = change.removed
     uncalled = uncalled_now(review.before, review.after, change)
@@ -214,7 +86,7 @@ def _read(change: Change, stmt: ast.stmt, loads: set[str]) -> bool:
     """Whether something reads what a statement that went gave a value; a variable of a function is read in that alone."""
     names = _targets(stmt) & loads
     function = change.before.function_around(stmt)
-    targets = _written(stmt)
+    targets = written(stmt)
     if not names or function is None or not targets or not all(isinstance(t, ast.Name) for t in targets):
         return bool(names)
     now = next((f for f in change.after.functions if change.function_before(f) is function), None)
@@ -226,13 +98,17 @@ def _read(change: Change, stmt: ast.stmt, loads: set[str]) -> bool:
 def _taken_apart(change: Change, stmt: ast.stmt) -> bool:
     """Whether a part of a statement is computed in a region right before it now, and the rest reads as it did."""
     regions = [s for s in change.added if isinstance(s, ast.With) and ABOUT.search(head(s))]
-    assigned = [s for r in regions for s in r.body if isinstance(s, ast.Assign)]
-    computed = {t.id: s.value for s in assigned for t in s.targets if isinstance(t, ast.Name)}
-    if not computed:
+    if not regions:
         return False
     was = ast.dump(_Put({}).visit(copy.deepcopy(stmt)))
-    alike = (s for s in change.added if type(s) is type(stmt))
-    return any(ast.dump(_Put(computed).visit(copy.deepcopy(s))) == was for s in alike)
+    for new in (s for s in change.added if type(s) is type(stmt)):
+        above = reversed(change.after.beside(new)[0])
+        run = itertools.takewhile(lambda s: s in regions or (s in change.added and isinstance(s, ast.Assign)), above)
+        assigned = [s for r in run for s in getattr(r, "body", [r]) if isinstance(s, ast.Assign)]
+        computed = {t.id: s.value for s in assigned for t in s.targets if isinstance(t, ast.Name)}
+        if computed and ast.dump(_Put(computed).visit(copy.deepcopy(new))) == was:
+            return True
+    return False
 
 
 class _Put(ast.NodeTransformer):
@@ -243,7 +119,11 @@ class _Put(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = self.computed.get(node.id)
-        return _Put({}).visit(copy.deepcopy(value)) if value is not None else node
+        if value is None:
+            return node
+        others = {name: given for name, given in self.computed.items() if name != node.id}
+        put: ast.AST = _Put(others).visit(copy.deepcopy(value))
+        return put
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -288,7 +168,7 @@ def _short(text: str, width: int = 60) -> str:
 # -- branches -----------------------------------------------------------------------------------------------------
 
 
-def _branches(review: Review, change: Change, about: _About) -> Iterator[Doubt]:
+def _branches(review: Review, change: Change, about: About) -> Iterator[Doubt]:
     """Statements that are still there and stand under other tests of the program's own."""
     for new, old in change.same.items():
         if isinstance(old, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Pass)):
@@ -372,9 +252,9 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
     """Options that the edit gives another value, and that code it left alone reads for something else."""
     # What a statement that went gave a value is given it by another one now: `model, self.opt = amp.initialize(...)`.
     gone = [*change.removed, *change.rewritten.values()]
-    had = {syntax.text(t) for s in gone for t in _written(s)}
+    had = {syntax.text(t) for s in gone for t in written(s)}
     for stmt in [*change.added, *change.rewritten]:
-        for target in _written(stmt):
+        for target in written(stmt):
             text = syntax.text(target)
             if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":
                 continue
@@ -388,18 +268,6 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
                     f"`{text}` is given another value for the scaler, and line {change.line(reader)} reads it for "
                     "something else",
                 )
-
-
-def _written(stmt: ast.stmt) -> list[ast.expr]:
-    """The single targets of an assignment."""
-    todo = list(stmt.targets) if isinstance(stmt, ast.Assign) else []
-    found: list[ast.expr] = [stmt.target] if isinstance(stmt, ast.AugAssign) else []
-    for target in todo:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            todo += target.elts
-        else:
-            found.append(target)
-    return found
 
 
 def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt | None:

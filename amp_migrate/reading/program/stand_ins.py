@@ -42,6 +42,9 @@ TAKEN: Mapping[str, Mapping[str, object]] = {
     "apex.amp.master_params": {"optimizer": ...},
     "apex.amp.state_dict": {"destination": None},
     "apex.amp.load_state_dict": {"state_dict": ...},
+    "apex.amp.half_function": {"fn": ...},
+    "apex.amp.float_function": {"fn": ...},
+    "apex.amp.promote_function": {"fn": ...},
 }
 SAID = ("verbosity",)  # what changes nothing but what is printed
 WITHOUT = ("ImportError", "ModuleNotFoundError", "Exception")
@@ -92,7 +95,7 @@ def _same(module: Module, stmt: ast.stmt) -> str | None:
 def _hands_over(module: Module, function: ast.FunctionDef) -> str | None:
     """The function of Apex's that a function gives all that it is given, and whose result it gives back."""
     body = list(_of_apex(module, function.body))
-    decorators = [module.qualify(d) for d in function.decorator_list]
+    decorators = function.decorator_list  # asked what they are at last: one may be what is read here under another name
     match body:
         case [ast.Return(value=ast.expr() as value)] if not decorators:
             return _called(module, function, _chosen(module, value))
@@ -102,9 +105,9 @@ def _hands_over(module: Module, function: ast.FunctionDef) -> str | None:
             )
         ]:
             yields = isinstance(given, ast.Yield) and isinstance(given.value, ast.Name) and given.value.id == name
-            managed = len(decorators) == 1 and decorators[0] in MANAGERS
-            meaning = _called(module, function, call) if yields and managed else None
-            return meaning if meaning == "apex.amp.scale_loss" else None
+            meaning = _called(module, function, call) if yields and len(decorators) == 1 else None
+            managed = meaning == "apex.amp.scale_loss" and module.qualify(decorators[0]) in MANAGERS
+            return meaning if managed else None
         case [ast.Assign(targets=[target], value=call), ast.Return(value=ast.expr() as value)] if not decorators:
             same = ast.unparse(target).strip("()") == ast.unparse(value).strip("()")
             return _called(module, function, call) if same else None

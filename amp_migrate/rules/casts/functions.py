@@ -52,10 +52,23 @@ def convert_function(m: Migration, site: Site) -> None:
         if not _on_autograd_function(m, cast, site.module, function):
             cast_definition(m, cast, site.module, function, site.node)
         return
+    if _names(m, site):
+        m.edit(site.module).delete(site.stmt)
+        m.output.done(site.module, site.node, cast.code, site.construct, "nothing is called by this name any more")
+        return
     call = site.call
     if call is None or len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
         raise cast.refuse(f"{site.construct} is passed on: what it will wrap is not in sight; cast the inputs there")
     _wrapped(m, cast, call, call.args[0])
+
+
+def _names(m: Migration, site: Site) -> bool:
+    """Whether a statement only gives the function another name, under which the program reads it as itself."""
+    target = site.stmt.targets[0] if isinstance(site.stmt, ast.Assign) and site.stmt.value is site.node else None
+    handed_on, module = m.project.handed_on, site.module
+    if not isinstance(target, ast.Name) or handed_on.stand_ins(module).get(target.id) != site.name:
+        return False
+    return bool(module.loads.get(target.id)) or any(True for _ in handed_on.readers(module, target.id))
 
 
 def always_on(m: Migration) -> bool:

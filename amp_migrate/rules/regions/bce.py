@@ -88,9 +88,12 @@ def apply(m: Migration) -> None:
         lines = m.mended_lines(module, "AMP533")
         calls = (c for c, _ in module.calls if module.statement(c).lineno in lines) if lines else ()
         wanted.update((c, module) for c in calls if m.regions.refuses(module, c))
+    islands: dict[ast.stmt, list[ast.Call]] = {}
     for call, module in wanted.items():
         if _can_be_island(module, call):
-            _island(m, module, call)
+            islands.setdefault(module.statement(call), []).append(call)
+    for together in islands.values():
+        _island(m, wanted[together[0]], together)
 
 
 def _can_be_island(module: Module, call: ast.Call) -> bool:
@@ -103,19 +106,53 @@ def _can_be_island(module: Module, call: ast.Call) -> bool:
     return not any(isinstance(node, SOMETIMES) for node in around[: around.index(stmt)])
 
 
-def _island(m: Migration, module: Module, call: ast.Call) -> None:
-    """`with torch.autocast("cuda", enabled=False):` around a loss on float32 inputs; what else the statement computes, and
-    the networks that give the inputs, stay in the region."""
-    edits, stmt, scope = m.edit(module), module.statement(call), module.scope_of(call)
-    header = f"with {m.off('autocast', module, scope)}:"
+def _island(m: Migration, module: Module, calls: list[ast.Call]) -> None:
+    """`with torch.autocast("cuda", enabled=False):` around the losses of a statement on float32 inputs; what else it computes,
+    and the networks that give the inputs, stay in the region."""
+    edits, stmt, scope = m.edit(module), module.statement(calls[0]), module.scope_of(calls[0])
+    indent = m.style(module).indent
+    header = f"with {m.off('autocast', module, scope)}:\n{indent}"
     assert isinstance(stmt, VALUED)
-    names = iter(_fresh(scope, 2))
+    outputs = iter(_fresh(scope, 2 * len(calls)))
+    codes = [_computed(m, module, call, outputs) for call in calls]
+    if len(calls) == 1 and stmt.value is calls[0] and (target := _whole(stmt)) is not None:
+        edits.replace(stmt, (header, *target, *codes[0]))
+    else:
+        lines: list[str | ast.expr] = [header]
+        for call, code, name in zip(calls, codes, _names(scope, len(calls)), strict=True):
+            lines += [f"\n{indent}" * (call is not calls[0]), f"{name} = ", *code]
+            edits.replace(call, name)
+        edits.insert_before(stmt, tuple(lines))
+    for call in calls:
+        m.output.note(module, call, "AMP505", "BCELoss", "computed without autocast, on float32 inputs", "look")
+
+
+def _whole(stmt: ast.stmt) -> tuple[str | ast.expr, ...] | None:
+    """What stands before the value of a statement that can stand in a region as it is."""
+    match stmt:
+        case ast.Return():
+            return ("return ",)
+        case ast.Expr():
+            return ("",)
+        case ast.Assign(targets=[target]):
+            return (target, " = ")
+        case ast.AugAssign(target=target, op=ast.Add()):
+            return (target, " += ")
+    return None
+
+
+def _computed(m: Migration, module: Module, call: ast.Call, outputs: Iterator[str]) -> tuple[str | ast.expr, ...]:
+    """A loss on float32 inputs; those that something computes are put into `outputs` above."""
+    edits, stmt = m.edit(module), module.statement(call)
     given: list[tuple[str | ast.expr, ...]] = []
     for value in call.args[:2]:
         if any(isinstance(n, ast.Call) and not _shapes(module, n) for n in walk(value)):
-            name = next(names)
+            name = next(outputs)
             edits.insert_before(stmt, (f"{name} = ", value))
             given.append((name, ".float()"))
+        elif (squashed := _squashed(module, value)) is not None:
+            edits.insert("after", squashed, ".float()")
+            given.append((value,))
         elif isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             cast = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "float"
             given.append((value,) if cast else (value, ".float()"))
@@ -123,24 +160,26 @@ def _island(m: Migration, module: Module, call: ast.Call) -> None:
             given.append(("(", value, ").float()"))
     others: list[tuple[str | ast.expr, ...]] = [(value,) for value in call.args[2:]]
     others += [(f"{k.arg}=" if k.arg else "**", k.value) for k in call.keywords]
-    code = (
+    return (
         call.func,
         "(",
         *(part for i, each in enumerate([*given, *others]) for part in (", " * bool(i), *each)),
         ")",
     )
-    indent = m.style(module).indent
-    name = unbound(scope, ["bce_loss", *(f"bce_loss_{i}" for i in range(2, 9))])
-    if stmt.value is call and isinstance(stmt, (ast.Return, ast.Expr)):
-        edits.replace(stmt, (f"{header}\n{indent}{'return ' * isinstance(stmt, ast.Return)}", *code))
-    elif stmt.value is call and isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
-        edits.replace(stmt, (f"{header}\n{indent}", stmt.targets[0], " = ", *code))
-    elif stmt.value is call and isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, ast.Add):
-        edits.replace(stmt, (f"{header}\n{indent}", stmt.target, " += ", *code))
-    else:
-        edits.insert_before(stmt, (f"{header}\n{indent}{name} = ", *code))
-        edits.replace(call, name)
-    m.output.note(module, call, "AMP505", "BCELoss", "computed without autocast, on float32 inputs", "look")
+
+
+def _squashed(module: Module, value: ast.expr) -> ast.expr | None:
+    """The tensor that a sigmoid is computed of, be it given another shape: it is to be float32 before; None where there is
+    no sigmoid, or the tensor is no plain one."""
+    squashes = False
+    while isinstance(value, ast.Call) and _shapes(module, value):
+        method = value.func.attr if isinstance(value.func, ast.Attribute) and not module.qualify(value.func) else ""
+        if not method and len(value.args) < 1:
+            return None
+        squashes = squashes or method == "sigmoid" or "igmoid" in ast.unparse(value.func)
+        assert isinstance(value.func, ast.Attribute) or value.args
+        value = value.func.value if method and isinstance(value.func, ast.Attribute) else value.args[0]
+    return value if squashes and isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) else None
 
 
 def _shapes(module: Module, call: ast.Call) -> bool:
@@ -189,6 +228,15 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
         if value is not None and not all(half.given(b, read.id) in FLOAT32 for b in half.reaching(read)):
             edits.insert("after", value, ".float()")
     m.output.note(module, stmt, "AMP505", "BCELoss", "computed outside autocast, on float32 inputs", "look")
+
+
+def _names(scope: Scope, count: int) -> list[str]:
+    """Names for the losses of a statement that had none."""
+    names: list[str] = []
+    for _ in range(count):
+        candidates = ("bce_loss", *(f"bce_loss_{i}" for i in range(2, count + 9)))
+        names.append(unbound(scope, [n for n in candidates if n not in names]))
+    return names
 
 
 def _fresh(scope: Scope, count: int) -> list[str]:
