@@ -102,9 +102,7 @@ def _makes_half(unit: Unit, function: Function) -> bool:
     def below(f: Function) -> list[Function]:
         return [g for n in f.inside if isinstance(n, ast.Call) for g in unit.project.resolved.get(n, ())]
 
-    return any(
-        isinstance(n, ast.Call) and _casts(f.module, n) for f in reached([function], below) for n in f.inside
-    )
+    return any(isinstance(n, ast.Call) and _casts(f.module, n) for f in reached([function], below) for n in f.inside)
 
 
 def _casts(module: Module, call: ast.Call) -> bool:

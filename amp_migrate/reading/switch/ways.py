@@ -53,7 +53,11 @@ def _known(project: Project, scope: Scope, there: Function) -> set[str]:
     """What all calls in a scope which lead to a function ask for already."""
     leading = project.callers(there)
     calls = [
-        (m, c) for f in leading if isinstance(f, Function) for m, c in project.calls.get(f, ()) if m.scope_of(c) is scope
+        (m, c)
+        for f in leading
+        if isinstance(f, Function)
+        for m, c in project.calls.get(f, ())
+        if m.scope_of(c) is scope
     ]
     asked = [
         {p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ()}
