@@ -12,6 +12,7 @@ from amp_migrate.audit.prepared import Prepared, Side
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.disabled import casts_disabled
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
@@ -100,7 +101,10 @@ class Mixed(Prepared):
         parts, reached, usually = list[_Way](), list[_Way](), list[_Way]()
         anew = ""
         near, sure = self._to_compare(chain, model)
+        uncast = any(casts_disabled(self.review.before, s.module, s.node) for s in chain.steps if not s.value)
         for setup in near:
+            if uncast and setup.usually_patches:
+                continue
             given = bool(model & self.models[setup])
             ways = self.before.chains.to(setup.module, setup.call)
             other = not setup.surely_patches and another(self.review.before, setup, ways, chain)

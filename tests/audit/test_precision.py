@@ -780,3 +780,31 @@ def test_an_optimizer_that_is_handed_to_what_computes_a_loss_is_no_network() -> 
         "                out = Loss(criterion(model(x), y), optimizer)\n",
     )
     assert not [d for d in doubts(before, after) if "optimizer was not given" in d.message]
+
+
+UNCAST = """
+def evaluate(model, loader):
+    with torch.no_grad(), amp.disable_casts():
+        return [model(x).argmax(1) for x in loader]
+"""
+AFTER_UNCAST = """
+def evaluate(model, loader):
+    with torch.no_grad(), torch.autocast("cuda", enabled=ON):
+        return [model(x).argmax(1) for x in loader]
+"""
+
+
+@pytest.mark.parametrize("on", ["False", "True"])
+def test_where_casts_were_disabled_o1_ran_in_float32(on: str) -> None:
+    before = HEAD + TRAIN + UNCAST + MAIN
+    after = AFTER_HEAD + AFTER_TRAIN + AFTER_UNCAST.replace("ON", on) + AFTER_MAIN
+    found = [(d.line, d.verdict) for d in doubts(before, after) if d.code == "AMP531"]
+    line = after.lstrip("\n").split("\n").index("        return [model(x).argmax(1) for x in loader]") + 1
+    assert found == ([(line, "review")] if on == "True" else [])
+
+
+def test_casts_of_weights_are_not_disabled() -> None:
+    """O2 made the weights half: they are that everywhere."""
+    before = (HEAD + TRAIN + UNCAST + MAIN).replace("O1", "O2")
+    after = AFTER_HEAD + AFTER_TRAIN + AFTER_UNCAST.replace("ON", "False") + AFTER_MAIN
+    assert [d.verdict for d in doubts(before, after) if d.code == "AMP531"] == ["review"]
