@@ -260,6 +260,9 @@ class Mixed(Prepared):
 
     def _follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
         """Whether a way comes after a set-up in one process; None where that cannot be told."""
+        on_the_way = {s.node for s in chain.steps}
+        if any(s.begins_process and s.node not in on_the_way for s in setup.steps):
+            return False
         after = comes_after(chain, setup)
         if after is not None:
             return after

@@ -808,3 +808,42 @@ def test_casts_of_weights_are_not_disabled() -> None:
     before = (HEAD + TRAIN + UNCAST + MAIN).replace("O1", "O2")
     after = AFTER_HEAD + AFTER_TRAIN + AFTER_UNCAST.replace("ON", "False") + AFTER_MAIN
     assert [d.verdict for d in doubts(before, after) if d.code == "AMP531"] == ["review"]
+
+
+BESIDE = """
+import torch
+from torch.multiprocessing import Process
+IMPORT
+
+def evaluate(model, loader):
+    with torch.no_grad():
+        return [model(x).argmax(1) for x in loader]
+
+def watch(model, loader):
+    SET_UP
+    REGION
+
+def main(model, loader):
+    print(evaluate(model, loader))
+    START
+    print(evaluate(model, loader))
+
+main(torch.nn.Linear(4, 2), [])
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "told_lines"),
+    [("Process(target=watch, args=(model, loader)).start()", []), ("watch(model, loader)", [7])],
+)
+def test_what_another_process_sets_up_is_not_set_up_here(start: str, told_lines: list[int]) -> None:
+    before = BESIDE.replace("START", start)
+    after = before.replace("IMPORT", "").replace("SET_UP", "pass")
+    region = "with torch.autocast('cuda', dtype=torch.float16):\n        evaluate(model, loader)"
+    found = doubts(
+        before.replace("IMPORT", "from apex import amp")
+        .replace("SET_UP", 'model = amp.initialize(model, opt_level="O1")')
+        .replace("REGION", "evaluate(model, loader)"),
+        after.replace("REGION", region),
+    )
+    assert [d.line for d in found if d.code == "AMP531"] == told_lines

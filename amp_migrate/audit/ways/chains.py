@@ -13,6 +13,7 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.near import Loaded
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forwards
+from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.texts import start_of_method
 
 MOST = 24  # ways to one place that are looked at
@@ -29,6 +30,13 @@ class Step:
     function: Function | None  # None: code of the module itself
     node: ast.AST
     value: bool = False
+
+    @property
+    def begins_process(self) -> bool:
+        """Whether the function is handed on for another process to run: `Process(target=work)`, `mp.spawn(work, ...)`."""
+        taker = self.module.parents.get(self.node)
+        spawns = isinstance(taker, ast.Call) and last_name(taker.func) in ("spawn", "start_processes")
+        return self.value and (spawns or (isinstance(taker, ast.keyword) and taker.arg == "target"))
 
 
 @dataclass(frozen=True, eq=False)
