@@ -195,3 +195,33 @@ def test_what_is_made_half_by_hand_is_set_up_there(runs: str, tmp_path: Path) ->
     for asked, dtype in (["--do_train"], "float16"), ([], "float16"), (["--load"], "float32"):
         program = text.replace("parse_args()", f"parse_args({['--fp16', *asked]})")
         assert run_files(tmp_path, {"main.py": program}, "main.py") == [f"torch.{dtype}"]
+
+
+SWITCHED_APART = """
+    import json
+    import types
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+
+    def step(model, x, optimizer):
+        output = model(x.to(next(model.parameters()).dtype))
+        optimizer.backward(output.float().sum())
+        optimizer.step()
+        return str(output.dtype)
+
+    def main(args):
+        model = torch.nn.Linear(4, 1)
+        if args.fp16:
+            model.half()
+        optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), lr=0.1), dynamic_loss_scale=True)
+        return [step(model, x, optimizer) for x in [torch.ones(2, 4)]]
+
+    print(json.dumps([main(types.SimpleNamespace(fp16=fp16)) for fp16 in (True, False)]))
+    """
+
+
+def test_the_switch_of_what_is_made_half_is_the_switch(tmp_path: Path) -> None:
+    """An FP16_Optimizer over float32 weights only scaled: `--no-fp16` is float32 before and after."""
+    text = check_files({"main.py": SWITCHED_APART}, device="cpu")["main.py"]
+    assert 'scaler = torch.amp.GradScaler("cpu", enabled=args.fp16)' in text
+    assert run_files(tmp_path, {"main.py": text}, "main.py") == [["torch.float16"], ["torch.float32"]]

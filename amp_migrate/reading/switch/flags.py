@@ -143,7 +143,23 @@ def init_flag(project: Project, init: Init) -> Flag:
         if more is None:
             return Flag(scope, None)
         parts += more
-    return Flag(scope, distinct([*import_parts(project, init), *parts]))
+    return Flag(scope, distinct([*import_parts(project, init), *_halving_parts(project, init), *parts]))
+
+
+def _halving_parts(project: Project, init: Init) -> list[str]:
+    """What a program asks for before it makes the model half that an FP16_Optimizer trains, where that itself is under no
+    switch: over float32 weights it only scales, which changes nothing."""
+    if not init.halving or any(parts for _, parts in guard_parts(project, init.module, init.stmt)):
+        return []
+    asked = [
+        [p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ()]
+        for module, call in init.halving
+    ]
+    scopes = [module.scope_of(call) for module, call in init.halving]
+    if any(parts != asked[0] for parts in asked):
+        return []
+    seen = all(visible(project, part, scope, init.site.scope) for part in asked[0] for scope in scopes)
+    return asked[0] if seen else []
 
 
 def flag_around(project: Project, init: Init) -> Flag:

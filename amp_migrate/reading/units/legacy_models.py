@@ -12,6 +12,7 @@ from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.units.unit import MODEL_NAMES, Unit
 
 # Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
@@ -39,6 +40,24 @@ def seed(unit: Unit) -> None:
     seeds -= unit.optimizer_slots
     for init in unit.inits:
         init.seeds |= seeds
+    for init in unit.inits:
+        init.halving = _halving(unit) if init.brings_scale else []
+    unit.forget()
+
+
+def _halving(unit: Unit) -> list[tuple[Module, ast.Call]]:
+    """The calls that make the models of a unit half by hand: from there on they run in half precision."""
+
+    def is_model(module: Module, value: ast.expr) -> bool:
+        return isinstance(value, (ast.Name, ast.Attribute)) and unit.holds_model(module, value)
+
+    return [
+        (module, call)
+        for module in unit.modules
+        for call, _ in module.calls
+        if (cast_to_half(module, call) and is_model(module, call.func.value))  # type: ignore[attr-defined]
+        or (called_name(call) in HALVERS and any(is_model(module, a) for a in call.args))
+    ]
 
 
 def is_halved_for_inference(project: Project, site: Site, sites: Sequence[Site]) -> bool:
