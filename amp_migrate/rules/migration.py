@@ -113,8 +113,10 @@ class Migration:
 
     @property
     def scales(self) -> bool:
-        """Whether the unit needs a GradScaler: not for inference, not in bfloat16, not where it is off."""
-        return self.options.dtype == "float16" and not self.unit.only_inference and not self.written_off
+        """Whether the unit needs a GradScaler: not for inference, not where no loss was scaled, not in bfloat16, not where it is
+        off."""
+        scaled = not self.unit.only_inference and not self.unit.plain_losses
+        return self.options.dtype == "float16" and scaled and not self.written_off
 
     @cached_property
     def written_off(self) -> bool:

@@ -245,7 +245,7 @@ def test_an_optimizer_that_steps_after_a_plain_backward_is_told_so() -> None:
 
         def prepare(model):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            return amp.initialize(model, optimizer, opt_level="O1")
+            return amp.initialize(model, optimizer, opt_level="O2")
 
         def train(x, y):
             model, optimizer = prepare(torch.nn.Linear(2, 1))

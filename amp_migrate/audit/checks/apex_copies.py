@@ -2,14 +2,14 @@
 
 O1 kept the half copy of each weight until an `amp.scale_loss` ended. A forward after that, or one whose loss goes backward by
 itself, leaves copies; if the optimizer steps before the next `amp.scale_loss` ends, the forward between computes with the
-weights from before the step. Each autocast region makes its own. Followed: the loop around each `amp.scale_loss`, with the
-functions and networks it calls (`passes.py`); not proved: what is out of sight.
+weights from before the step. Each autocast region makes its own. Followed: the loop around each `amp.scale_loss`, or around each
+backward where nothing scales a loss, with the functions and networks it calls (`passes.py`); not proved: what is out of sight.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
@@ -38,37 +38,39 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     if not any(s.patches for s in both.removed):
         return
+    scaled = any(m.calls_named.get(SCALING) for m in review.before.having(SCALING))
     passes: Copies | None = None
     told: set[ast.AST] = set()
     for path in review.changes:
         module = review.before.modules[path]
-        if SCALING not in module.text or not any(s.usually_patches for s in both.near_setups(module)):
+        if (SCALING not in module.text and scaled) or not any(s.usually_patches for s in both.near_setups(module)):
             continue
-        for body in _loops(module):
+        for body in _loops(module, _scales if scaled else _goes_backward):
             if passes is None:
                 passes = Copies(both.before.forwards, both.before.regions, cleared=False)
             for stale in passes.run(module, body, MOST):
                 place = both.now(stale.module, stale.node)
                 if place is not None and stale.node not in told:
                     told.add(stale.node)
-                    message = _message(stale)
+                    message = _message(stale, scaled)
                     yield review.doubt(*place, "AMP538", "a call of the model", message, "look")
 
 
-def _message(stale: Stale) -> str:
+def _message(stale: Stale, scaled: bool) -> str:
     module, node = stale.wrote
+    left = "a forward between amp.scale_loss and there had left them" if scaled else "only amp.scale_loss drops them"
     return (
         f"{syntax.text(stale.node.func)} ran on half copies of its weights under O1 that were made before "
-        f"{module.path}:{getattr(node, 'lineno', 1)} wrote into them ({stale.written}): a forward between amp.scale_loss and there "
-        "had left them. It runs on the weights as they are now, so that the losses differ from those of Apex"
+        f"{module.path}:{getattr(node, 'lineno', 1)} wrote into them ({stale.written}): {left}. It runs on the weights "
+        "as they are now, so that the losses differ from those of Apex"
     )
 
 
-def _loops(module: Module) -> list[list[ast.stmt]]:
-    """The outermost loops of functions around the places that scale a loss; the bodies of functions without one, twice."""
+def _loops(module: Module, trains: Callable[[ast.stmt], bool]) -> list[list[ast.stmt]]:
+    """The outermost loops of functions around the places that train; the bodies of functions without one, twice."""
     found: dict[ast.AST, list[ast.stmt]] = {}
     for stmt in syntax.walk(module.tree):
-        if not isinstance(stmt, (ast.With, ast.AsyncWith)) or not _scales(stmt):
+        if not isinstance(stmt, ast.stmt) or not trains(stmt):
             continue
         function: Function | None = module.function_around(stmt)
         outermost: ast.stmt | None = None
@@ -84,7 +86,15 @@ def _loops(module: Module) -> list[list[ast.stmt]]:
     return list(found.values())
 
 
-def _scales(stmt: ast.With | ast.AsyncWith) -> bool:
+def _goes_backward(stmt: ast.stmt) -> bool:
+    return (
+        isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and syntax.last(stmt.value.func) == "backward"
+    )
+
+
+def _scales(stmt: ast.stmt) -> bool:
+    if not isinstance(stmt, (ast.With, ast.AsyncWith)):
+        return False
     return any(isinstance(i.context_expr, ast.Call) and syntax.last(i.context_expr.func) == SCALING for i in stmt.items)
 
 

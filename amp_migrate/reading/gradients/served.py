@@ -20,7 +20,8 @@ from amp_migrate.reading.program.tree import spelled, walk
 from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.spoken_steps import spoken_steps
-from amp_migrate.reading.units.unit import Loss, Step, Unit, is_scheduler
+from amp_migrate.reading.units.unit import Loss, Step, Unit
+from amp_migrate.reading.units.unscaled import is_scheduler
 
 
 class Served:

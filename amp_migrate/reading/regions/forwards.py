@@ -324,7 +324,7 @@ class Forwards:
 
     @cached_property
     def _scaling(self) -> set[Scope]:
-        return {loss.module.scope_of(loss.call) for loss in self.unit.losses}
+        return {loss.module.scope_of(loss.call) for loss in self.unit.trained}
 
     def in_network(self, scope: Scope) -> bool:
         """Methods of a torch Module run inside the region of whoever calls the model: but for those that train, and scale
@@ -344,7 +344,7 @@ class Forwards:
         self._helping.add(function)
         self._looking += 1
         callers = [module.scope_of(call) for module, call in self.project.calls.get(function, ())]
-        scales = any(loss.module.scope_of(loss.call) is scope for loss in self.unit.losses)
+        scales = any(loss.module.scope_of(loss.call) is scope for loss in self.unit.trained)
         helps = bool(callers) and not scales and all(self.in_network(caller) for caller in callers)
         self._looking -= 1
         self._helping.discard(function)

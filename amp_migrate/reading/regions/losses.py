@@ -25,7 +25,7 @@ class LossMakers:
     def _functions_that_make_losses(self) -> dict[Function, set[str]]:
         """Functions whose result is (part of) a scaled loss, with the names they return it under."""
         found: dict[Function, set[str]] = {}
-        queue = [(x.module, x.module.scope_of(x.call), names_in(x.loss)) for x in self.unit.losses]
+        queue = [(x.module, x.module.scope_of(x.call), names_in(x.loss)) for x in self.unit.trained]
         while queue:
             _, scope, wanted = queue.pop()
             stored = [(n, _stored(n)) for n in _assignments(scope)]
@@ -87,7 +87,7 @@ class LossMakers:
 
     def feeding(self, scope: Scope) -> set[ast.Call]:
         """The calls of a scope whose values go into a loss that is scaled there."""
-        losses = [x.loss for x in self.unit.losses if x.module.scope_of(x.call) is scope]
+        losses = [x.loss for x in self.unit.trained if x.module.scope_of(x.call) is scope]
         stored = [(n, _stored(n)) for n in _assignments(scope)] if losses else []
         starts = (name for loss in losses for name in names_in(loss))
         wanted = set(reached(starts, lambda name: (x for n, kept in stored if name in kept for x in names_in(n.value))))
@@ -99,7 +99,7 @@ class LossMakers:
         """Functions that are given a loss to scale, and the parameters that hold it: those that scale it themselves, and
         each `__init__` that keeps it for a method that does (`self.loss = loss`)."""
         found: list[tuple[Function, set[str]]] = []
-        for loss in self.unit.losses:
+        for loss in self.unit.trained:
             target = self.project.function_of(loss.module, loss.call)
             names = names_in(loss.loss)
             if target is None:

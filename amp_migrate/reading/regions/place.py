@@ -89,7 +89,7 @@ class RegionReader:
     @cached_property
     def _wanted(self) -> list[Scope]:
         wanted: dict[Scope, None] = {}
-        for loss in self.unit.losses:
+        for loss in self.unit.trained:
             wanted[loss.module.scope_of(loss.call)] = None
             target = self.project.function_of(loss.module, loss.call)
             for module, call in self.project.calls.get(target, []) if target is not None else ():
@@ -164,7 +164,7 @@ class RegionReader:
         module = scope.module
         result = Regions(scope)
         block = self.view(scope)
-        losses = [x for x in self.unit.losses if x.module is module and module.scope_of(x.call) is scope]
+        losses = [x for x in self.unit.trained if x.module is module and module.scope_of(x.call) is scope]
         function = self.project.functions.get(scope.node)
         makes_loss = function is not None and function in self.losses.functions
         passes_loss = self.losses.passed(module, scope)
@@ -270,7 +270,7 @@ class RegionReader:
 
     def _barrier(self, module: Module, node: Node) -> bool:
         """Statements that must not stand in a region: backward, step, scaling, the loop over batches."""
-        scaled = {loss.with_stmt for loss in self.unit.losses if loss.module is module}
+        scaled = {loss.with_stmt for loss in self.unit.trained if loss.module is module}
         for inner in node.walk():
             if inner in self._penalties:
                 return True
@@ -293,7 +293,7 @@ class RegionReader:
         """Whether a function of the program runs a backward, scaled or not, itself or through those it calls."""
         if function not in self._backwards:
             self._backwards[function] = False
-            scaled = any(self.project.function_of(x.module, x.call) is function for x in self.unit.losses)
+            scaled = any(self.project.function_of(x.module, x.call) is function for x in self.unit.trained)
             calls = [n for n in function.inside if isinstance(n, ast.Call)]
             self._backwards[function] = (
                 scaled

@@ -163,10 +163,11 @@ def _halving_parts(project: Project, init: Init) -> list[str]:
 
 
 def flag_around(project: Project, init: Init) -> Flag:
-    """When an `initialize` call switches mixed precision on, with the tests that it stands under."""
+    """When an `initialize` call switches mixed precision on, with the tests that it stands under; not whether its file is the
+    one that is run, which says another thing in each file, and is so wherever the call is come by."""
     flag = init_flag(project, init)
     for _, parts in guard_parts(project, init.module, init.stmt):
-        flag = flag.joined(parts or [])
+        flag = flag.joined([part for part in parts or [] if "__name__" not in part])
     return flag
 
 

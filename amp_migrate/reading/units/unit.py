@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,6 +28,8 @@ from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.spoken_steps import Spoken, in_lambda, spoken_steps
+from amp_migrate.reading.units.unscaled import PlainLoss, never_steps, plain_losses
+from amp_migrate.reading.units.unscaled import only_asks as only_asks
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
 from amp_migrate.reading.values import run_by_variables
 from amp_migrate.reading.values.sources import Sources
@@ -288,29 +290,17 @@ class Unit:
         """Whether no loss is scaled and no optimizer steps: autocast alone is needed."""
         if self.losses:
             return False
-        return not any(i.optimizers for i in self.inits) or self._never_steps()
+        return not any(i.optimizers for i in self.inits) or never_steps(self)
 
-    def _never_steps(self) -> bool:
-        """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
-        given them but schedulers."""
-        keepers = {s.holder for s in self.optimizer_slots if isinstance(s.holder, ClassInfo)}
-        others = any(not is_cast(s) and not only_asks(s) and not _only_loads(s) for s in self.sites)
-        if self.steps or others or any(not is_scheduler(cls.name) for cls in keepers):
-            return False
-        inits = {i.call for i in self.inits}
-        for module in {s.holder.module for s in self.optimizer_slots if isinstance(s.holder, Scope)}:
-            for call, scope in module.calls:
-                owner = scope.owner_class
-                called = ast.unparse(call.func)
-                if call in inits or self.project.resolved.get(call) or called in ("isinstance", "type", "print"):
-                    continue
-                if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
-                    continue
-                given = {self.project.slot(module, a) for a in _values(call)}
-                if given & self.optimizer_slots:
-                    return False
-        given_back = {s.holder for s in self.optimizer_slots if isinstance(s.holder, Function)}
-        return all(self.project.calls.get(function) for function in given_back)
+    @cached_property
+    def plain_losses(self) -> list[PlainLoss]:
+        """The losses of a unit that casts and never scales one: their backwards are plain, and stay so."""
+        return plain_losses(self)
+
+    @property
+    def trained(self) -> Sequence[Loss | PlainLoss]:
+        """The losses that train the unit's models."""
+        return self.losses or self.plain_losses
 
     @property
     def only_casts(self) -> bool:
@@ -371,18 +361,6 @@ def holds_data(name: str) -> bool:
     return re.split(r"_|(?<=[a-z])(?=[A-Z])", name.strip("_"))[-1].lower() in DATA
 
 
-def is_scheduler(name: str) -> bool:
-    """Whether something is named as schedulers are: these read an optimizer and set its rates, but do not step it."""
-    return "LR" in name or "sched" in name.lower()
-
-
-def _values(call: ast.Call) -> Iterator[ast.expr]:
-    """The arguments of a call that are names or attributes."""
-    for value in (*call.args, *(k.value for k in call.keywords)):
-        if isinstance(value, (ast.Name, ast.Attribute)):
-            yield value
-
-
 def _stands_before(module: Module, call: ast.Call, init: Init) -> bool:
     """Whether a call stands above an `initialize` of its scope, and no loop that holds both comes to it again."""
     loops = {a for a in init.module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
@@ -410,21 +388,6 @@ def _handed_to_initialize(project: Project, module: Module) -> dict[ast.AST, set
                 if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     found.setdefault(around, set()).update(names)
     return found
-
-
-def _only_loads(site: Site) -> bool:
-    """Whether Apex's state is only taken over: of losses that nothing scales."""
-    return site.name == "apex.amp.load_state_dict" and site.call is not None
-
-
-def only_asks(site: Site) -> bool:
-    """Whether Apex's module is only asked for: `if amp:`, `amp is not None`."""
-    asker = site.module.parents.get(site.node)
-    if site.name not in ("apex", "apex.amp"):
-        return False
-    if isinstance(asker, (ast.If, ast.IfExp, ast.Assert)):
-        return asker.test is site.node
-    return isinstance(asker, ast.Compare) or (isinstance(asker, ast.UnaryOp) and isinstance(asker.op, ast.Not))
 
 
 _DERIVED = tuple(name for name, kind in vars(Unit).items() if isinstance(kind, cached_property))

@@ -313,7 +313,7 @@ def _evaluates(m: Migration, found: Regions, region: Region) -> bool:
     if not any(isinstance(a, WITH_NODES) and opens(a, *NO_GRAD) for a in around):
         return False
     loop = next((a for a in around if isinstance(a, LOOP_NODES)), found.scope.node)
-    scaled = [x.call for x in m.unit.losses if x.module is module and module.scope_of(x.call) is found.scope]
+    scaled = [x.call for x in m.unit.trained if x.module is module and module.scope_of(x.call) is found.scope]
     if loop is found.scope.node:
         return all(any(isinstance(a, LOOP_NODES) for a in module.ancestors(call)) for call in scaled)
     return not any(loop in module.ancestors(call) for call in scaled)

@@ -141,6 +141,13 @@ def _explain(m: Migration, init: Init) -> None:
     if m.unit.only_inference:
         message = "no loss is scaled and no optimizer of it stepped in sight: no GradScaler is needed"
         _note(m, init, "AMP115", message, "as-is")
+    elif m.unit.plain_losses:
+        message = (
+            "no loss is scaled: O1 only cast, and autocast does. Only amp.scale_loss drops O1's half copies of weights, so that "
+            "steps may not have reached them: they do now. Small float16 gradients are lost as they were; a GradScaler would keep "
+            "them"
+        )
+        _note(m, init, "AMP115", message, "review")
 
 
 def _note(m: Migration, init: Init, code: str, message: str, review: Review = "look") -> None:

@@ -119,12 +119,21 @@ CODES = (
     ),
     Code(
         "AMP115",
-        "initialize for inference leaves autocast alone",
+        "Where no loss is scaled, autocast alone is left of initialize",
         "amp.initialize",
-        apex="initialize(model) without an optimizer only sets up casting.",
-        native="torch.autocast around the forward is all that is needed.",
-        why="Nothing is scaled without a backward.",
+        apex="initialize(model) without an optimizer only sets up casting; so does O1 where no loss is scaled.",
+        native="torch.autocast around the forward and the loss is all that is needed.",
+        why="Nothing is scaled without a backward, or before a plain one: that stays, and small float16 gradients are lost as they "
+        "were. At O2 and O3 a step after a plain backward had no gradients: such a program is left as it is.",
         links=("https://pytorch.org/docs/stable/amp.html#torch.autocast",),
+        examples=(
+            Example(
+                'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n...\n'
+                "loss = criterion(model(x), y)\nloss.backward()\noptimizer.step()",
+                'with torch.autocast("cuda", dtype=torch.float16):\n    loss = criterion(model(x), y)\n'
+                "loss.backward()\noptimizer.step()",
+            ),
+        ),
     ),
     Code(
         "AMP116",
@@ -163,7 +172,7 @@ def _complete(m: Migration) -> None:
     if not unit.inits and unit.losses and not isinstance(m.scaler, FromUsers):
         loss = unit.losses[0]
         raise Blocked(loss.module, loss.call, "AMP116", "amp.scale_loss", no_initialize(m, loss.site))
-    if unit.inits and not unit.losses and not unit.only_inference and not is_legacy(unit):
+    if unit.inits and not unit.trained and not unit.only_inference and not is_legacy(unit):
         init = unit.inits[0]
         raise Blocked(init.module, init.call, "AMP116", "amp.initialize", no_loss(m))
     if not unit.inits and not unit.losses and not unit.only_casts:

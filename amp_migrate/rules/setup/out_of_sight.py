@@ -16,6 +16,7 @@ from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.unbound import part, unbound
 from amp_migrate.reading.units.calls import Step
 from amp_migrate.reading.units.unit import only_asks
+from amp_migrate.reading.units.unscaled import CASTING
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.imports import is_own
 from amp_migrate.rules.migration import Migration
@@ -88,14 +89,18 @@ def no_loss(m: Migration) -> str:
             f"{missing} scales a loss for this optimizer by an amp that no import reaches, which raises a NameError where mixed "
             "precision is on: import amp at the top of that file, and rewrite again"
         )
+    found = _places(m, "scale_loss")
     if plain:
         place = f"{plain[0].module.display}:{plain[0].call.lineno}"
-        return (
-            f"no loss is scaled for this optimizer, which {place} steps after a plain backward: at O1 only the casts were "
-            "Apex's, at O2 and O3 that step had no gradients; scale the loss, or take initialize out and put the forward under "
-            "torch.autocast"
-        )
-    found = _places(m, "scale_loss")
+        stepped = f"no loss is scaled for this optimizer, which {place} steps after a plain backward"
+        if not all(init.levels <= CASTING for init in m.unit.inits):
+            return (
+                f"{stepped}: at O2 and O3 that step had no gradients, and at O1 only the casts were Apex's; scale the loss, or take "
+                "initialize out and put the forward under torch.autocast"
+            )
+        if found:
+            return f"{stepped}, and how it comes to those that are ({found}) could not be followed"
+        return f"{stepped}, and not all its steps do; put the forward under torch.autocast in place of initialize"
     if not found:
         return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
     if takers := _takers(m):

@@ -12,7 +12,8 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import method_called, walk
-from amp_migrate.reading.units.unit import Blocked, is_scheduler
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unscaled import is_scheduler
 from amp_migrate.rules.migration import Migration
 
 CODES = (

@@ -1,0 +1,117 @@
+"""Units in which no loss is scaled: nothing in sight steps their optimizers, or plain backwards come before the steps."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import method_called
+from amp_migrate.reading.sites.apex import Site, find_sites
+from amp_migrate.reading.sites.casts import is_cast
+from amp_migrate.reading.sites.unbound import unbound
+from amp_migrate.reading.units.calls import Init
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.units.unit import Unit
+
+# Opt levels that leave weights and optimizers as they are, and the arguments that would have them changed all the same.
+CASTING = frozenset(("O0", "O1"))
+CHANGING = ("cast_model_type", "master_weights", "patch_torch_functions")
+
+
+@dataclass(eq=False)
+class PlainLoss:
+    """A loss whose backward nothing scales: `loss.backward()`."""
+
+    module: Module
+    call: ast.Call
+    loss: ast.expr
+
+    @property
+    def with_stmt(self) -> ast.stmt:
+        """The statement that holds the backward."""
+        return self.module.statement(self.call)
+
+
+def plain_losses(unit: Unit) -> list[PlainLoss]:
+    """The losses of the backwards before the steps of a unit, where all that Apex does for it is to cast: none where its opt
+    level may be one that changes weights, or where something in the program scales a loss."""
+    if unit.losses or not unit.steps or not all(_only_casts(init) for init in unit.inits):
+        return []
+    for module in unit.reach:
+        if unit.project.may_name_apex(module):
+            if any(s.name == "apex.amp.scale_loss" for s in find_sites(unit.project, module)):
+                return []
+            if any(True for _ in unbound(unit.project, module)):
+                return []
+    found: dict[Scope, list[PlainLoss]] = {}
+    for step in unit.steps:
+        if step.scope not in found:
+            found[step.scope] = list(_backwards(step.scope))
+    return [loss for own in found.values() for loss in own] if all(found.values()) else []
+
+
+def _only_casts(init: Init) -> bool:
+    return type(init) is Init and init.levels <= CASTING and init.arguments.keys().isdisjoint(CHANGING)
+
+
+def _backwards(scope: Scope) -> Iterator[PlainLoss]:
+    """The backwards that a function runs itself."""
+    for call, where in scope.module.calls:
+        if where is scope and method_called(call) == "backward" and not call.args:
+            assert isinstance(call.func, ast.Attribute)
+            yield PlainLoss(scope.module, call, call.func.value)
+
+
+def never_steps(unit: Unit) -> bool:
+    """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
+    given them but schedulers."""
+    keepers = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, ClassInfo)}
+    others = any(not is_cast(s) and not only_asks(s) and not _only_loads(s) for s in unit.sites)
+    if unit.steps or others or any(not is_scheduler(cls.name) for cls in keepers):
+        return False
+    inits = {i.call for i in unit.inits}
+    for module in {s.holder.module for s in unit.optimizer_slots if isinstance(s.holder, Scope)}:
+        for call, scope in module.calls:
+            owner = scope.owner_class
+            called = ast.unparse(call.func)
+            if call in inits or unit.project.resolved.get(call) or called in ("isinstance", "type", "print"):
+                continue
+            if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
+                continue
+            given = {unit.project.slot(module, a) for a in _values(call)}
+            if given & unit.optimizer_slots:
+                return False
+    given_back = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, Function)}
+    return all(unit.project.calls.get(function) for function in given_back)
+
+
+def is_scheduler(name: str) -> bool:
+    """Whether something is named as schedulers are: these read an optimizer and set its rates, but do not step it."""
+    return "LR" in name or "sched" in name.lower()
+
+
+def _values(call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call that are names or attributes."""
+    for value in (*call.args, *(k.value for k in call.keywords)):
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            yield value
+
+
+def _only_loads(site: Site) -> bool:
+    """Whether Apex's state is only taken over: of losses that nothing scales."""
+    return site.name == "apex.amp.load_state_dict" and site.call is not None
+
+
+def only_asks(site: Site) -> bool:
+    """Whether Apex's module is only asked for: `if amp:`, `amp is not None`."""
+    asker = site.module.parents.get(site.node)
+    if site.name not in ("apex", "apex.amp"):
+        return False
+    if isinstance(asker, (ast.If, ast.IfExp, ast.Assert)):
+        return asker.test is site.node
+    return isinstance(asker, ast.Compare) or (isinstance(asker, ast.UnaryOp) and isinstance(asker.op, ast.Not))

@@ -1,0 +1,190 @@
+"""Programs that cast at O1 and scale no loss: autocast takes the place of initialize, backward and step stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files, run_files
+from tests.rules.trained import check_trained
+
+LOOP = """
+    import torch
+    from apex import amp
+
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {above}
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        {backward}
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("backward", ["loss.backward()", "loss.backward(retain_graph=True)", "(loss / 2).backward()"])
+def test_backward_and_step_stay_as_they_are(backward: str) -> None:
+    source = LOOP.format(above='model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', backward=backward)
+    expected = f"""
+        import torch
+
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = criterion(model(x), y)
+            {backward}
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        """
+    result = check_rewrite(source, expected)
+    told = {f.code: f for f in result.findings}
+    assert "no loss is scaled" in told["AMP115"].message
+    assert "amp.scale_loss drops" in told["AMP538"].message  # its forwards ran on the weights of the first step
+
+
+def test_what_it_trains() -> None:
+    after = check_trained(
+        """
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(inputs), targets)
+            loss.backward()
+            seen.append(grad_norm(model))
+            optimizer.step()
+        """
+    )
+    assert "GradScaler" not in after
+
+
+@pytest.mark.parametrize(
+    ("above", "enabled"),
+    [
+        ('if args.fp16:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', "args.fp16"),
+        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O1" if args.fp16 else "O0")', "args.fp16"),
+        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=args.fp16)', "args.fp16"),
+    ],
+)
+def test_its_switch_is_that_of_the_region(above: str, enabled: str) -> None:
+    after = rewrite(LOOP.format(above=above, backward="loss.backward()")).after or ""
+    assert "\n    loss.backward()" in after
+    (header,) = [line for line in after.splitlines() if "autocast" in line]
+    assert enabled in header.partition("enabled=")[2]
+    assert "GradScaler" not in after
+
+
+@pytest.mark.parametrize(
+    ("above", "reason"),
+    [
+        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O2")', "at O2 and O3"),
+        ("model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)", "at O2 and O3"),
+        (
+            'model, optimizer = amp.initialize(model, optimizer, opt_level="O1", master_weights=True)',
+            "not all its steps",
+        ),
+    ],
+)
+def test_weights_that_may_have_been_half(above: str, reason: str) -> None:
+    result = rewrite(LOOP.format(above=above, backward="loss.backward()"))
+    assert result.after is None
+    (told, *_) = [f for f in result.findings if f.code == "AMP116"]
+    assert reason in told.message
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (
+            "def more(loss, opt):\n    with amp.scale_loss(loss, opt) as scaled:\n        scaled.backward()\n",
+            "rather than a wrapper",
+        ),
+        ("def more(x):\n    make(x).backward()\n\n\ndef advance():\n    optimizer.step()\n", "not all its steps"),
+    ],
+)
+def test_a_loss_that_something_may_scale_all_the_same(other: str, reason: str) -> None:
+    program = """
+import torch
+from apex import amp
+from project import criterion, loader, make, model, optimizer
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+def train():
+    for x, y in loader:
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+
+
+"""
+    result = rewrite_files({"train.py": program + other})
+    told = [f.message for f in result["train.py"].findings if f.status == "manual"]
+    assert result["train.py"].after is None
+    assert any(reason in message for message in told), result["train.py"].findings
+
+
+def test_an_amp_that_no_import_reaches_is_told_as_before() -> None:
+    program = """
+        import torch
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                from apex import amp
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+            def train(self, loader, fp16):
+                for x in loader:
+                    loss = self.model(x).mean()
+                    if fp16:
+                        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                            scaled_loss.backward()
+                    else:
+                        loss.backward()
+                    self.optimizer.step()
+        """
+    result = rewrite_files({"train.py": program})["train.py"]
+    assert result.after is None
+    assert any("no import reaches" in f.message for f in result.findings)
+
+
+MAIN = """
+    import json
+    import torch
+    from apex import amp
+    from steps import train
+
+    if __name__ == "__main__":
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        print(json.dumps(train(model, optimizer, [torch.randn(8, 4) for _ in range(5)])))
+    """
+STEPS = """
+    def train(model, optimizer, loader):
+        dtypes, losses = [], []
+        for x in loader:
+            optimizer.zero_grad()
+            output = model(x)
+            dtypes.append(str(output.dtype))
+            loss = (output - 1).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return dtypes, losses
+    """
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_whether_a_file_is_the_one_that_is_run_is_no_switch(tmp_path: Path, dtype: str) -> None:
+    after = check_files({"main.py": MAIN, "steps.py": STEPS}, dtype=dtype, device="cpu")
+    assert "__name__" not in after["steps.py"]
+    dtypes, losses = run_files(tmp_path, after, "main.py")
+    assert set(dtypes) == {f"torch.{dtype}"}
+    assert losses[-1] < losses[0]
