@@ -117,3 +117,38 @@ def test_the_variable_of_a_comprehension_is_what_that_gives_it() -> None:
     assert values.constants(module.scope_of(comprehension), comprehension.elt) == {"a", "b"}
     printed = next(c for c in module.calls() if ast.unparse(c.func) == "print")
     assert values.constants(module.scope_of(printed), printed.args[0]) is None
+
+
+KEEPER = """
+    class Schedule:
+        def __init__(self, inner):
+            self.inner = inner
+    class Node:
+        def __init__(self, inner):
+            self.inner = inner
+    class Trainer:
+        def __init__(self, inner):
+            self.inner = inner
+            self.inner.inner = Other()
+        def go(self):
+            use(self.inner)
+    {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        ("Trainer(Schedule(Adam()))", {"Schedule(Adam())"}),  # another object's
+        ("Trainer(Trainer(Adam()))", {"Trainer(Adam())", "Adam()", "Other()"}),  # one of its own kind
+        ("Trainer(unknown)", {"?", "Other()"}),
+        ("Trainer(Schedule(Adam())); Trainer(Node(SGD()))", {"Schedule(Adam())", "Node(SGD())"}),
+    ],
+)
+def test_whose_attribute_is_given_a_value(made: str, found: set[str]) -> None:
+    lines = "\n".join(f"    {line.strip()}" for line in made.split(";")).strip()
+    text = "\n" + KEEPER.format(made=lines)
+    module = Program({"train.py": program(text)}).modules["train.py"]
+    values = Values(Program({"train.py": module.text}, {"train.py": module}))
+    (call,) = (c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "use")
+    assert {"?" if o.kind == "unknown" else ast.unparse(o.node) for o in values.of(module, call.args[0])} == found

@@ -225,7 +225,7 @@ class Objects:
             if any(b.rpartition(".")[2] == "GradScaler" for b in bases):
                 return "scaler"
             # One that is no torch optimizer and has a step of its own is read, not believed.
-            named = may_optimize(cls.name) and "step" not in cls.methods
+            named = may_optimize(cls.name) and not self.values.program._method(cls, "step")
             return "optimizer" if named or any(map(may_optimize, bases)) else None
         name = self.values.program.dotted(origin.module.scope_of(node), node.func) or syntax.text(node.func)
         last = name.rpartition(".")[2]

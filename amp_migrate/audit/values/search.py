@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
+from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.passed import HANDED, Passed
-from amp_migrate.audit.values.records import Given
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
 FUNCTIONS = 40  # that one expression may be; of more, nothing is said
-TORCH = frozenset({"torch", "torch.nn", "torch.nn.functional"})  # no objects whose attributes a program gives
 
 # Methods that give the object itself back.
 SELF_RETURNING = frozenset(
@@ -49,6 +47,7 @@ class Search:
         self.sources = sources
         self.program = sources.program
         passed = self.passed = Passed(sources, self.value)
+        fields = self.fields = Fields(sources, self.value, self._exported)
         self._made: dict[tuple[ast.Call, str], ast.Attribute] = {}
         self._rules: dict[str, Callable[..., Step]] = {
             "expression": self._expression,
@@ -57,11 +56,12 @@ class Search:
             "turn": self._turn,
             "starred": self._starred,
             "imported": self._imported,
-            "attribute": self._attribute,
-            "field": self._field,
-            "unowned": self._unowned,
-            "recorded": self._recorded,
-            "anybody": self._anybody,
+            "attribute": fields.attribute,
+            "field": fields.field,
+            "own_field": fields.own_field,
+            "unowned": fields.unowned,
+            "recorded": fields.recorded,
+            "anybody": fields.anybody,
             "given_back": self._given_back,
             "returned": self._returned,
             "parameter": passed.parameter,
@@ -202,104 +202,6 @@ class Search:
         """What `from x import *` brings under a name."""
         return Step([p for home in self.sources.stars(module) for p in self._held(home, name, path)])
 
-    # -- fields ------------------------------------------------------------------------------------------------------
-
-    def _attribute(self, scope: Scope, expr: ast.Attribute, path: Path) -> Step:
-        """An attribute of what is no `self`: of the objects that are known; else of any that have one of the name."""
-        name = expr.attr
-        base = self.program.imported(scope, expr.value)
-        if base is not None and (exported := self._exported(scope.module, f"{base}.{name}", path)):
-            return Step(exported)
-        if base is not None and base in TORCH:
-            return Step([Origin(scope.module, expr, "unknown", path)])
-
-        def then(answers: list[Answer | None]) -> list[Part]:
-            of = answers[0] or frozenset()
-            unowned = Question("unowned", (scope.module, syntax.text(expr.value), name, path))
-            classes = self._classes(of)
-            if classes is not None:
-                return [unowned, *(Question("field", (cls, name, path, below)) for cls, below in classes)]
-            parts: list[Part] = [unowned, Question("anybody", (name, path))]
-            for cls in self._made_of(of):  # of some of those that are known
-                methods = (f for f in self.program._method(cls, name) if not f.node.decorator_list)
-                parts += [Origin(f.module, f.node, "function", path) for f in methods]
-            if given := self.sources.records.given(name):
-                known = self.sources.records.of_these(given, [(o.module, o.node) for o in of])
-                parts += self._filled(known, path) if known else [Question("recorded", (name, path))]
-            return parts
-
-        return Step([], None, [self.value(scope, expr.value, ())], then)
-
-    @kept  # many questions have one answer
-    def _classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:
-        """The classes of objects that come from there, and whether each may be one below it; None: not all are known."""
-        found: dict[tuple[Class, bool], None] = {}
-        for origin in answer:
-            if isinstance(origin.node, ast.ClassDef) and not origin.path:
-                found[origin.module.class_of[origin.node], True] = None
-            elif made := self.sources.classes(origin):
-                found.update(dict.fromkeys((cls, False) for cls in made))
-            elif origin.kind != "constant":
-                return None
-        return list(found) or None
-
-    @kept
-    def _made_of(self, answer: Answer) -> list[Class]:
-        """The classes of those objects that are seen to be made."""
-        return list(dict.fromkeys(cls for o in answer for cls in self.sources.classes(o)))
-
-    def _unowned(self, module: Module, holder: str, name: str, path: Path) -> Step:
-        """An attribute of objects outside of classes that may be one with what a file writes so: written alike (`args`), as
-        people do, or in another file."""
-        return Step(self._assigned(name, path, (), lambda s, e: s.module is not module or syntax.text(e) == holder))
-
-    def _recorded(self, name: str, path: Path) -> Step:
-        """A field of a record that is not seen to be made: what any call gives one of the name."""
-        return Step(self._filled(self.sources.records.given(name), path))
-
-    def _filled(self, given: Iterable[Given], path: Path) -> list[Part]:
-        return [self.value(g.module.scope_of(g.value), g.value, path) for g in given]
-
-    def _anybody(self, name: str, path: Path) -> Step:
-        """An attribute of objects of whatever class of the program."""
-        return Step(self._assigned(name, path, None, lambda *_: False))
-
-    def _field(self, owner: Class, name: str, path: Path, below: bool) -> Step:
-        """What an attribute is of objects of a class; `below`: or of the classes derived from it."""
-        family = self.program.family(owner) if below else self.program.family_up(owner)
-        parts = self._assigned(name, path, set(family), lambda *_: below)
-        parts += self._filled((g for g in self.sources.records.given(name) if g.cls in family), path)
-        if parts:
-            return Step(parts)
-        for function in self.program.methods(owner, name) if below else self.program._method(owner, name):
-            if any(isinstance(d, ast.Name) and d.id == "property" for d in function.node.decorator_list):
-                parts.append(Question("returned", (function, path)))
-            else:
-                parts.append(Origin(function.module, function.node, "function", path))
-        return Step(parts or [Question("name", (c.scope, name, path)) for c in family if name in c.scope.bindings])
-
-    def _assigned(
-        self, name: str, path: Path, family: Collection[Class] | None, unowned: Callable[[Scope, ast.expr], bool]
-    ) -> list[Part]:
-        """What is given to attributes of a name, or put into them: of `self` in a family of classes (None: in any), and of
-        other objects as `unowned` says."""
-        parts: list[Part] = []
-
-        def counts(scope: Scope, owner: Class | None, holder: ast.expr) -> bool:
-            return unowned(scope, holder) if owner is None else family is None or owner in family
-
-        for at in self.sources.stored(name):
-            if counts(at.scope, at.owner, at.holder):
-                if at.value is None:
-                    parts.append(Origin(at.scope.module, at.target or at.holder, "unknown", path))
-                else:
-                    parts.append(self.value(at.scope, at.value, (*at.item, *path)))
-        for scope, owner, put in self.sources.put(name) if path else ():
-            within = put.within(path)
-            if within is not None and isinstance(put.holder, ast.Attribute) and counts(scope, owner, put.holder.value):
-                parts.append(self.value(scope, put.value, within))
-        return parts
-
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def _call(self, scope: Scope, expr: ast.Call, path: Path) -> Step:
@@ -340,7 +242,7 @@ class Search:
     def _method_run(self, answers: list[Answer | None], name: str, own: Origin) -> list[Part]:
         """What a method gives back of objects that come from there; of what is not seen to have one, the call itself, and
         the functions that a mapping holds under what it is asked for."""
-        found = [self.program._method(cls, name) for cls, _ in self._classes(answers[0] or frozenset()) or ()]
+        found = [self.program._method(cls, name) for cls, _ in self.fields.classes(answers[0] or frozenset()) or ()]
         functions = tuple(dict.fromkeys(f for methods in found for f in methods))
         if all(found) and 0 < len(functions) <= FUNCTIONS:
             return [Question("given_back", (functions, own))]
