@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.writing.edits import Code, sliced
+from amp_migrate.writing.edits import Code
+from amp_migrate.writing.parts import sliced
 
 LINE = 110  # what a call joined to one line may take
 

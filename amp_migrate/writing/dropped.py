@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from amp_migrate.writing.edits import Edits
+from amp_migrate.writing.parameters import in_signature_order
 from amp_migrate.writing.parts import Position, after_parentheses, source_between
 
 # An item of a list in parentheses: its node, and what it ends with (the default of a parameter).
@@ -48,7 +49,8 @@ def dropped(edits: Edits, items: Sequence[Item], going: Collection[ast.AST]) -> 
         if leading and added:
             if last is not node or not all(isinstance(code, str) for _, code in added):
                 return None
-            done.replaced[node] = re.sub(r"^\s*,\s*|\s*,\s*$", "", "".join(str(code) for _, code in added))
+            texts = in_signature_order([str(code) for _, code in added])
+            done.replaced[node] = re.sub(r"^\s*,\s*|\s*,\s*$", "", "".join(texts))
             leading = False
             continue
         if not leading:

@@ -9,10 +9,22 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal
 
 from amp_migrate.reading.program.module import Module
-from amp_migrate.writing.parts import Position, after_parentheses, breaks_off, decorator_sign, open_brackets
+from amp_migrate.writing.parameters import Where, in_order
+from amp_migrate.writing.parts import (
+    Position,
+    after_parentheses,
+    between_parentheses,
+    breaks_off,
+    decorator_span,
+    end_of,
+    open_brackets,
+    sliced,
+    start_of,
+)
+from amp_migrate.writing.watched import Watched
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
@@ -24,32 +36,6 @@ def joined(parts: Iterable[ast.expr], between: str) -> tuple[str | ast.expr | as
     for part in parts:
         code += [between, part] if code else [part]
     return tuple(code)
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class _Watched(dict[K, V]):
-    """A mapping that counts how often it was asked to change, or for a value to be changed."""
-
-    version = 0
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.version += 1
-        super().__setitem__(key, value)
-
-    def setdefault(self, key: K, default: V) -> V:
-        self.version += 1
-        return super().setdefault(key, default)
-
-    def pop(self, *args: Any) -> Any:
-        self.version += 1
-        return super().pop(*args)
-
-    def update(self, *args: Any, **kwargs: V) -> None:
-        self.version += 1
-        super().update(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -78,12 +64,12 @@ class Edits:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.expressions: _Watched[ast.AST, Code] = _Watched()
-        self.insertions: _Watched[ast.AST, list[tuple[Literal["before", "after"], Code]]] = _Watched()
-        self.cuts: _Watched[ast.AST, tuple[Position, Position]] = _Watched()  # items of lists that go, with a comma
-        self.statements: _Watched[ast.stmt, StatementEdit] = _Watched()
-        self.before: _Watched[ast.stmt, list[Code]] = _Watched()
-        self.after: _Watched[ast.stmt, list[Code]] = _Watched()
+        self.expressions: Watched[ast.AST, Code] = Watched()
+        self.insertions: Watched[ast.AST, list[tuple[Where, Code]]] = Watched()
+        self.cuts: Watched[ast.AST, tuple[Position, Position]] = Watched()  # items of lists that go, with a comma
+        self.statements: Watched[ast.stmt, StatementEdit] = Watched()
+        self.before: Watched[ast.stmt, list[Code]] = Watched()
+        self.after: Watched[ast.stmt, list[Code]] = Watched()
         self.comments: dict[ast.stmt, list[str]] = {}  # lines to stand above a statement
         self.moves: dict[ast.stmt, ast.stmt] = {}
         self.conditions: dict[ast.stmt, str] = {}  # moved statement -> what it then stands under
@@ -158,9 +144,10 @@ class Edits:
         else:
             self.delete(stmt)
 
-    def insert(self, where: Literal["before", "after"], anchor: ast.AST, code: Code) -> None:
-        """Put text directly before or after an expression, argument or parameter; or, given the empty `args` of a
-        function, between its parentheses."""
+    def insert(self, where: Where, anchor: ast.AST, code: Code) -> None:
+        """Put text directly before or after an expression, argument or parameter; or between the parentheses of a call, or of
+        a function given its `args`, that hold nothing else. What is added to others, as parameters are
+        (`writing/parameters.py`), begins with its comma, also where it comes first."""
         self.insertions.setdefault(anchor, []).append((where, code))
 
     def insert_before(self, stmt: ast.stmt, *codes: Code) -> None:
@@ -331,7 +318,7 @@ class Edits:
 
     def start(self, node: ast.AST) -> tuple[int, int]:
         """Where the text of a node begins: line and byte column."""
-        return start(self.module.lines, node)
+        return start_of(self.module.lines, node)
 
     def quoted(self, node: ast.AST, before: str = "") -> str:
         """The same, to stand anywhere after some text: an assignment in an expression needs its parentheses in most
@@ -345,7 +332,7 @@ class Edits:
         """The source of a node with the edits inside it carried out."""
         if not ignore_self and node in self.expressions:
             return self.render(self.expressions[node])
-        return self.text_between(self.start(node), _end(node), [node], skip=node if ignore_self else None)
+        return self.text_between(self.start(node), end_of(node), [node], skip=node if ignore_self else None)
 
     def text_between(
         self, start: tuple[int, int], end: tuple[int, int], roots: Sequence[ast.AST], skip: ast.AST | None = None
@@ -357,15 +344,17 @@ class Edits:
             node = stack.pop()
             if node in self.cuts:
                 spans.append((*self.cuts[node], ""))
-            for where, code in self.insertions.get(node, ()):
-                if isinstance(node, ast.arguments):
-                    at = self._between_parentheses(node)
+            for where, text in self._inserted(node):
+                if where == "within":
+                    at = between_parentheses(self.module, node)
                 else:
                     at = self.start(node) if where == "before" else after_parentheses(self.module, node)
-                spans.append((at, at, self._as_quoted(node, self.render(code))))
+                spans.append((at, at, self._as_quoted(node, text)))
             if node in self.expressions and node is not skip:
                 text = self._as_quoted(node, self.render(self.expressions[node]))
-                spans.append((*(self._decorator(node) if not text else (self.start(node), _end(node))), text))
+                spans.append(
+                    (*(decorator_span(self.module, node) if not text else (self.start(node), end_of(node))), text)
+                )
                 continue
             stack.extend(ast.iter_child_nodes(node))
         lines = self.module.lines
@@ -381,50 +370,19 @@ class Edits:
         out.append(sliced(lines, at, end))
         return b"".join(out).decode()
 
+    def _inserted(self, node: ast.AST) -> list[tuple[Where, str]]:
+        """The texts that go beside a node or into it."""
+        given = [(where, self.render(code)) for where, code in self.insertions.get(node, ())]
+        return in_order(self.module, node, given) if given else given
+
     def _as_quoted(self, node: ast.AST, text: str) -> str:
         """Code with the other quotes where it goes into an f-string that its own would end: before Python 3.12 they do."""
         if "'" not in text and '"' not in text:
             return text
         for around in self.module.ancestors(node):
             if isinstance(around, ast.JoinedStr):
-                mark = sliced(self.module.lines, self.start(around), _end(around)).decode().lstrip("rRfF")
+                mark = sliced(self.module.lines, self.start(around), end_of(around)).decode().lstrip("rRfF")
                 quote, other = mark[:1], {"'": '"', '"': "'"}.get(mark[:1], "")
                 if mark[:3] != 3 * quote and other and other not in text:
                     text = text.replace(quote, other)
         return text
-
-    def _between_parentheses(self, arguments: ast.arguments) -> tuple[int, int]:
-        """The position after the opening parenthesis of a function's header."""
-        function = self.module.parents[arguments]
-        assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)), "a lambda has no parentheses"
-        line, column = function.lineno, function.col_offset
-        while b"(" not in self.module.lines[line - 1][column:]:
-            line, column = line + 1, 0
-        return line, self.module.lines[line - 1].index(b"(", column) + 1
-
-    def _decorator(self, node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
-        """From the sign of a decorator to what follows: the next one, or the definition."""
-        holder = self.module.parents[node]
-        assert isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)), "a decorator"
-        after = holder.decorator_list[holder.decorator_list.index(node) + 1 :]  # type: ignore[arg-type]
-        begin = decorator_sign(self.module.lines, cast(ast.expr, node))
-        end = decorator_sign(self.module.lines, after[0]) if after else (holder.lineno, holder.col_offset)
-        return begin, end
-
-
-def start(lines: Sequence[bytes], node: ast.AST) -> tuple[int, int]:
-    """Line and byte column of a node; of what has decorators, those of the first one's sign."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
-        return decorator_sign(lines, node.decorator_list[0])
-    return node.lineno, node.col_offset  # type: ignore[attr-defined]
-
-
-def _end(node: ast.AST) -> tuple[int, int]:
-    return node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
-
-
-def sliced(lines: Sequence[bytes], start: tuple[int, int], end: tuple[int, int]) -> bytes:
-    """What stands between two places of a file."""
-    if start[0] == end[0]:
-        return lines[start[0] - 1][start[1] : end[1]]
-    return b"".join([lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]])

@@ -105,3 +105,44 @@ def decorator_sign(lines: Sequence[bytes], decorator: ast.expr) -> tuple[int, in
     while b"@" not in before and line > 1:
         line, before = line - 1, lines[line - 2]
     return line, max(before.rfind(b"@"), 0)
+
+
+def decorator_span(module: Module, decorator: ast.AST) -> tuple[Position, Position]:
+    """From the sign of a decorator to what follows: the next one, or the definition."""
+    holder = module.parents[decorator]
+    assert isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)), "a decorator"
+    after = holder.decorator_list[holder.decorator_list.index(decorator) + 1 :]  # type: ignore[arg-type]
+    begin = decorator_sign(module.lines, cast(ast.expr, decorator))
+    return begin, decorator_sign(module.lines, after[0]) if after else (holder.lineno, holder.col_offset)
+
+
+def between_parentheses(module: Module, node: ast.AST) -> Position:
+    """The position before the closing parenthesis of a call, or after the opening one of a function with these `args`."""
+    if isinstance(node, ast.Call):
+        line, column = end_of(node)
+        return line, column - 1
+    function = module.parents[node]
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)), "a lambda has no parentheses"
+    line, column = function.lineno, function.col_offset
+    while b"(" not in module.lines[line - 1][column:]:
+        line, column = line + 1, 0
+    return line, module.lines[line - 1].index(b"(", column) + 1
+
+
+def start_of(lines: Sequence[bytes], node: ast.AST) -> Position:
+    """Line and byte column of a node; of what has decorators, those of the first one's sign."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
+        return decorator_sign(lines, node.decorator_list[0])
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]
+
+
+def end_of(node: ast.AST) -> Position:
+    """Line and byte column after the last character of a node."""
+    return node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+
+
+def sliced(lines: Sequence[bytes], start: Position, end: Position) -> bytes:
+    """What stands between two places of a file."""
+    if start[0] == end[0]:
+        return lines[start[0] - 1][start[1] : end[1]]
+    return b"".join([lines[start[0] - 1][start[1] :], *lines[start[0] : end[0] - 1], lines[end[0] - 1][: end[1]]])

@@ -77,6 +77,51 @@ def test_the_scaler_is_passed_whatever_the_signature_and_the_call(shape: str) ->
     assert "scaler.step(opt)" in after
 
 
+# A loss scale that is a number or dynamic at run time is a parameter of its own, beside that of the scaler.
+AT_RUN_TIME = INITIALIZE.replace('"O1")', '"O1", loss_scale="dynamic" if scale is None else scale)')
+SHAPES_OF_TWO = {
+    **SHAPES,
+    "defaults before the rest": ("net, opt=None, batches=None, *more", "run(model, optimizer, loader)"),
+    "no optimizer given": ("net, opt=None, batches=loader, **kw", "run(model, opt=optimizer, more=3)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale"),
+    [*((shape, 64.0) for shape in SHAPES_OF_TWO), ("positional", None), ("no optimizer given", None)],
+)
+def test_two_parameters_of_one_signature_stand_beside_each_other(shape: str, scale: float | None) -> None:
+    signature, call = SHAPES_OF_TWO[shape]
+    source = f"scale = getattr(loader, 'scale', {scale})\n{program(signature, call).replace(INITIALIZE, AT_RUN_TIME)}"
+    if "*batches" in signature:
+        source = source.replace("for x, y in batches:", "for x, y in list(batches):")
+    if shape == "the rest, by name":
+        source = source.replace("in batches:", 'in kw["batches"]:')
+    after = check_trained(source)
+    assert "scaler.step(opt)" in after
+    assert "scaler.update(loss_scale)" in after
+
+
+def test_a_signature_and_a_call_without_anything_take_two() -> None:
+    source = f"""
+scale = getattr(loader, "scale", 64.0)
+net, opt, batches = model, optimizer, loader
+
+
+def run():{BODY}
+
+def main():
+    global net, opt
+    net, opt = amp.initialize(net, opt, opt_level="O1", loss_scale="dynamic" if scale is None else scale)
+    run()
+
+
+main()
+"""
+    after = check_trained(source)
+    assert "scaler.update(loss_scale)" in after
+
+
 HANDED_ON = {
     "by name": ("**kw", "run(**kw)", "launch(net=model, opt=optimizer, batches=loader)"),
     "by position": ("*given", "run(*given)", "launch(model, optimizer, loader)"),

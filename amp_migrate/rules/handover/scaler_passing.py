@@ -135,7 +135,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         elif arguments:
             edits.insert("after", arguments[-1], f", {text}")
         else:
-            edits.insert("after", function.node.args, text)  # between the parentheses of its header
+            edits.insert("within", function.node.args, f", {text}")
     else:
         edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{text}")
     for where, call in thread.calls:
@@ -243,7 +243,7 @@ def add_keyword(m: Migration, module: Module, call: ast.Call, name: str, value: 
     argument = f"{name}={value}"
     anchors = [*call.args, *call.keywords]
     if not anchors:
-        m.edit(module).replace(call, (call.func, f"({argument})"))
+        m.edit(module).insert("within", call, f", {argument}")
     elif call.keywords and call.keywords[-1].arg is None:
         m.edit(module).insert("before", call.keywords[-1], f"{argument}, ")
     else:
@@ -344,7 +344,7 @@ def _by_name(m: Migration, function: Function, parameter: str) -> None:
         message = f"{function.name} takes nothing by name: give it a parameter for the scaler by hand"
         raise Blocked(function.module, function.node, "AMP213", "GradScaler", message)
     else:
-        edits.insert("after", a, f"*, {parameter}, " if a.kwarg is not None else f"*, {parameter}")
+        edits.insert("within", a, f", *, {parameter}")
 
 
 def _argument(m: Migration, plan: ScalerPlan, module: Module, call: ast.Call, position: int, thread: Thread) -> None:
