@@ -248,7 +248,7 @@ class Unit:
             for node, optimizer, kept in (*steps, *((s.call, s.optimizer, s.kept) for s in spoken)):
                 if node not in left and not self._of_sibling(module, optimizer):
                     found.append(Step(module, node, optimizer, module.statement(node), kept=kept))
-        within = made_by_wrappers(self.project, found)
+        within = made_by_wrappers(self.project, found, self.optimizer_slots, self.reach)
         return sorted((s for s in found if s not in within), key=lambda s: (s.module.display, s.call.lineno))
 
     def _is_mine(self, occurrences: Occurrences, step: Spoken) -> bool:
