@@ -23,7 +23,16 @@ from amp_migrate.rules.older import handle as legacy_handle
 from amp_migrate.rules.parts import carried_out as native_parts
 from amp_migrate.rules.regions import autocast, batches, bce, captured, float_operations, op_lists, outputs
 from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
-from amp_migrate.rules.setup import amp_switch, announced, dynamic, initialize, old_torch, settle, until_configured
+from amp_migrate.rules.setup import (
+    amp_switch,
+    announced,
+    dynamic,
+    initialize,
+    old_torch,
+    settle,
+    unread,
+    until_configured,
+)
 from amp_migrate.rules.state import asked
 from amp_migrate.rules.state import save as state
 from amp_migrate.rules.stepping import (
@@ -83,6 +92,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.folds,
     legacy_handle.apply,
     scaler_passing.apply,
+    unread.apply,
     process_wide.apply,
     from_users.apply,
     announced.apply,

@@ -17,7 +17,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.threads import Threads
 from amp_migrate.reading.switch.elsewhere import visible
-from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
+from amp_migrate.reading.units.unit import Blocked, Init, NeverOn, Unit
 from amp_migrate.reading.values.bound import bound_before
 from amp_migrate.reading.values.sources import Sources
 
@@ -32,6 +32,8 @@ class ScalerPlan(Threads):
         self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
         self.never: Callable[[Module, ast.AST], bool] | None = None  # where a switch is off in any case, and left out
         self.created: list[Home] = []  # the homes whose creation is written
+        self.unread: list[Home] = []  # those whose creation was taken back, since nothing reads what it makes
+        self.served: dict[Init, Home] = {}  # the earlier home whose scaler serves where a call stood
         self.reads: dict[
             Scope, list[tuple[Module, ast.AST]]
         ] = {}  # by the scope of the home, where its variable is read

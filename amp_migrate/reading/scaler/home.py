@@ -32,6 +32,7 @@ class Home:
     inside: list[ast.If] = field(default_factory=list)  # the branches between the two
     own: Flag | None = None  # what enables it there
     stays: bool = False  # under its condition, where that does not hold, the object keeps the scaler that it has
+    lines: list[str] = field(default_factory=list)  # what creates it, as it was written
 
 
 def only_inside(init: Init, branches: list[ast.If], node: ast.AST) -> bool:

@@ -13,9 +13,13 @@ import re
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import is_none, single_assignment
+from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import imported
+from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.scaler.home import Home
+from amp_migrate.reading.switch.flags import flag_around
 from amp_migrate.reading.units.calls import LEVELS
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import static_scale
@@ -81,8 +85,37 @@ def _without_default(m: Migration, init: Init) -> str:
             names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             given = {k.arg for k in call.keywords if k.arg != "default" or not is_none(k.value)}
             if option == level.attr and names and names[-1].startswith("-"):
-                return "" if given & {"default", "required", "action", None} else names[-1]
+                left_out = given.isdisjoint({"default", "required", "action", None}) and _comes_with_none(
+                    m, init, level
+                )
+                return names[-1] if left_out else ""
     return ""
+
+
+def _comes_with_none(m: Migration, init: Init, level: ast.expr) -> bool:
+    """Whether a run comes to the call where its level is None, as far as the tests around it tell."""
+    scope, values, given = init.site.scope, m.project.once(Values), ast.unparse(level)
+
+    def told(test: ast.expr) -> bool | None:
+        return values.truth(scope.module, scope.module.imagine(ast.unparse(test), scope))
+
+    for part in flag_around(m.project, init).parts or ():
+        test = ast.parse(part, mode="eval")
+        _WithNone(given).visit(test)
+        if truth(test.body, told) is False:
+            return False
+    return True
+
+
+class _WithNone(ast.NodeTransformer):
+    """Put None in place of an expression."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        found = isinstance(node, ast.expr) and ast.unparse(node) == self.text
+        return ast.Constant(None) if found else super().visit(node)
 
 
 def placed(m: Migration, init: Init) -> str:
@@ -96,17 +129,28 @@ def placed(m: Migration, init: Init) -> str:
         off = init.scale.off if isinstance(init, LegacyInit) else static_scale(init) == 1.0
         return REPLACED + (" that is off: its loss was not scaled" if off else "")
     if here:
-        places = sorted({(h.scope.module.display, h.anchor.lineno) for h in here})
-        return f"taken out: the GradScaler is created by what calls this ({_places(init, places)})"
-    if m.created:
-        places = sorted({(h.init.module.display, h.init.call.lineno) for h in m.created})
-        message = f"taken out: the GradScaler in place of the call at {_places(init, places)} serves here too"
+        callers = sorted({(h.scope.module.display, h.anchor.lineno) for h in here})
+        return f"taken out: the GradScaler is created by what calls this ({_lines(init, callers)})"
+    own = [h for plan in m.scalers for h in plan.homes if h.init is init]
+    serving = [plan.served[init] for plan in m.scalers if init in plan.served]
+    if m.created and (not own or any(h in m.created for h in serving)):
+        message = (
+            f"taken out: the GradScaler in place of the call at {_places(init, serving or m.created)} serves here too"
+        )
         again = any(init in plan.again for plan in m.scalers)
         return message + "; Apex raised here, where an optimizer that it had prepared came once more" * again
+    if m.created:
+        scaling = f"what scales a loss has the one in place of the call at {_places(init, m.created)}"
+        return f"taken out: nothing would read a GradScaler made here; {scaling}"
     return "taken out: nothing is trained with what it prepares, so there is no GradScaler"
 
 
-def _places(init: Init, places: list[tuple[str, int]]) -> str:
+def _places(init: Init, homes: list[Home]) -> str:
+    """The calls in whose place scalers stand."""
+    return _lines(init, sorted({(h.init.module.display, h.init.call.lineno) for h in homes}))
+
+
+def _lines(init: Init, places: list[tuple[str, int]]) -> str:
     own = init.module.display
     return ", ".join(f"line {line}" if path == own else f"{path}:{line}" for path, line in places[:4])
 
@@ -188,10 +232,16 @@ def _levels(m: Migration, init: Init) -> None:
 
 
 def _documented(m: Migration, init: Init) -> frozenset[str]:
-    """The levels that a program speaks of, where its level is a setting for people to change."""
-    level = init.arguments.get("opt_level")
-    if level is None or m.project.once(Values).fixed(init.module, level) is not None:
+    """The levels that a program speaks of, where its level is a setting for people to change; all of them where it is the
+    default of a parameter that others may give."""
+    level, values = init.arguments.get("opt_level"), m.project.once(Values)
+    if level is None or values.fixed(init.module, level) is not None:
         return frozenset()
+    for value in values.may_be(init.module, level):
+        holder = value.module.parents.get(value.node)
+        taken_by = m.project.functions.get(value.module.parents[holder]) if isinstance(holder, ast.arguments) else None
+        if taken_by is not None and is_public(m.project, taken_by):
+            return LEVELS
     return frozenset(name for module in m.unit.reach for name in LEVEL.findall(module.text))
 
 

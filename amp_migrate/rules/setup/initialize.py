@@ -152,9 +152,13 @@ def apply(m: Migration) -> None:
     _complete(m)
     for plan in m.scalers if m.scales else ():
         for home in plan.homes if not isinstance(plan, FromUsers) else ():
-            if not home.idle and not any(_served(other, home) for other in plan.created):
-                _create(m, plan, home)
-                plan.created.append(home)
+            if home.idle:
+                continue
+            if (earlier := next((other for other in plan.created if _served(other, home)), None)) is not None:
+                plan.served[home.init] = earlier
+                continue
+            _create(m, plan, home)
+            plan.created.append(home)
         m.created += plan.created
     for init in m.unit.inits:
         if not isinstance(init, LegacyInit):
@@ -243,7 +247,8 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
         m.edit(module).splice(switch, "body")
     # Where its settings are not reached, a scaler that does nothing stands for it, and a scale to give it.
     held = [f"{variable(m, home, scale)} = None"] if isinstance(scale, ast.expr) else []
-    m.create(home, [*before, line], [*held, f"{target} = {m.scaler_off(module, home.scope)}"])
+    home.lines = [*before, line]
+    m.create(home, home.lines, [*held, f"{target} = {m.scaler_off(module, home.scope)}"])
 
 
 # -- removal ---------------------------------------------------------------------------------------------------------
