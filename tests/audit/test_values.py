@@ -50,14 +50,18 @@ def test_what_a_call_gives_a_parameter(call: str, found: set[str]) -> None:
     [
         ("return model", {"Net()"}),
         ("return model if strict else Other()", {"Net()", "Old()", "Other()"}),
-        ("model = Other()\n        return model", {"Net()", "Old()", "Other()"}),  # not by the order of statements
+        ("model = Other()\n        return model", {"Net()", "Other()"}),  # not by the order of statements
+        ("model = Wrapped(model)\n        return model", {"Net()", "Wrapped(model)"}),
+        ("model, _ = split(model)\n        return model", {"Net()", "Old()", "split(model)"}),
+        ("model = model.cuda()\n        return model", {"Net()"}),
+        ("if strict:\n            model = torch.nn.DataParallel(model)\n        return model.train()", {"Net()"}),
         ("if strict: return Other()\n        return model", {"Net()", "Other()"}),
         ("return rebuilt(model)", {"Net()", "Old()"}),
     ],
 )
 def test_what_a_function_hands_back_is_what_that_call_gave_it(body: str, found: set[str]) -> None:
     helper = f"def load(path, model, strict=True):\n        {body}\n    def rebuilt(net): return net.cuda()"
-    text = f"\n    {helper}\n    old = load('a', Old())\n    new = load('b', model=Net(), strict=False)\n    run(new)\n"
+    text = f"\n    import torch\n    {helper}\n    old = load('a', Old())\n    new = load('b', model=Net(), strict=False)\n    run(new)\n"
     assert origins(text, "model") == found
 
 

@@ -23,7 +23,7 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE
-from amp_migrate.audit.values.search import SELF_RETURNING
+from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains, leaves
 from amp_migrate.audit.ways.installed import imports_apex

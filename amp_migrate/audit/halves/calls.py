@@ -207,7 +207,7 @@ class Calls(Operations):
         partial = self.of_partial(expr, scope) if not found and not functions and halves else None
         if partial is not None:
             return join([self.run_in(f, expr, [UNKNOWN] * first + given, named, {}) for f, first in partial[:ALIKE]])
-        if functions and halves and isinstance(expr.func, ast.Name) and self.halves.layers(scope, expr.func):
+        if functions and halves and isinstance(expr.func, ast.Name) and self.halves.layers.all(scope, expr.func):
             return None  # a function on one way, a layer or an object on another
         if len(functions) != len(found or functions) or not functions:
             return None if not found else UNKNOWN
@@ -324,7 +324,7 @@ class Calls(Operations):
             value = join([self.library(expr, n, n.rpartition(".")[2], given, {}) for n in names])
             self.early = False
             return value
-        layers = self.halves.layers(scope, expr.func)[:ALIKE]
+        layers = self.halves.layers.all(scope, expr.func)[:ALIKE]
         if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
             given_by = [
                 self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, given)

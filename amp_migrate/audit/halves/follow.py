@@ -9,6 +9,7 @@ from functools import cached_property
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
 from amp_migrate.audit.halves.given import Given, given_to, told_apart
+from amp_migrate.audit.halves.layers import Layers
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
     ENCODED,
@@ -37,8 +38,8 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import HEADLESS, Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.within import given_itself, within_given
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.values.origins import in_order
 
 DEPTH = 5
 MOST = 2000  # functions followed for one migration, from whichever call
@@ -73,6 +74,7 @@ class Halves:
         self.below = False  # while what a forward runs is followed
         self._followed = 0
         self._weights = Weights(self.values)
+        self.layers = Layers(self.values)
         self._held: dict[tuple[Class, str], Value] = {}
         self._missed: set[tuple[Class, str]] = set()  # attributes that were read before anything was found in them
 
@@ -281,7 +283,7 @@ class Halves:
             found.append(self._output(f, given_to(self.program, f, forward.scope, forward.call), env))
         if not found and forward.method == "generate":
             return INTEGER  # tokens
-        layer = self.layer(forward.scope, forward.model) if not found else None
+        layer = self.layers.one(forward.scope, forward.model) if not found else None
         if layer in known.HALF_LAYERS or (layer in known.ENCODERS and forward.method is None):
             found = [HALF if layer in known.HALF_LAYERS else ENCODED]
         if not found and forward.method in HEADLESS:
@@ -297,12 +299,14 @@ class Halves:
         return self._as_apex(value, came, self.gave_floats(forward.module) and patched)
 
     def _is_layer(self, forward: Forward) -> bool:
-        """Whether a network runs a part of its own, whose forward Apex patched for no level."""
+        """Whether what runs is a part of a network, whose forward Apex patched for no level: one that its object has, or one
+        that an initialized model holds, wherever it is handed to."""
         model = forward.model
         owner = self.program.is_self(forward.scope, model.value) if isinstance(model, ast.Attribute) else None
+        run = self.both.after.forwards.identities(forward)
         if owner is None or not self.program.is_network(owner):
-            return False
-        return not self.both.after.forwards.identities(forward) & self.both.initialized
+            return within_given(self.both, run) and not given_itself(self.both, run)
+        return not run & self.both.initialized
 
     def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
         items = tuple(self._as_apex(i, str(origin), floats) for i in value.items) if value.items is not None else None
@@ -350,89 +354,6 @@ class Halves:
                         for function in cls.methods[name]:
                             self._output(function)
         self.unseen = False
-
-    def layer(self, scope: Scope, func: ast.expr) -> str | Class | None:
-        """What a callable is: `Linear` of torch.nn, or a class of the program; None where it may be several."""
-        found = self.layers(scope, func)
-        return found[0] if len(found) == 1 else None
-
-    def layers(self, scope: Scope, func: ast.expr) -> list[str | Class]:
-        """What a callable may be; empty where that is not seen."""
-        if isinstance(func, ast.Call):
-            name = self._layer_name(self.program.dotted(scope, func.func), scope, func)
-            own = [d for d in self.program.definitions(scope, func.func, guess=False) if isinstance(d, Class)]
-            return [name] if name is not None else [*own]
-        if isinstance(func, ast.Attribute) and func.attr == "forward" and syntax.text(func.value).startswith("super("):
-            cls = self.program.class_around(scope)
-            return self._bases(cls) if cls is not None else []
-        found: list[str | Class] = []
-        for origin in in_order(self.values.origins(scope, func)):
-            if origin.kind == "function" or (isinstance(origin.node, ast.Constant) and origin.node.value is None):
-                continue
-            if not isinstance(origin.node, ast.Call):
-                return []
-            made = self._made(origin.module.scope_of(origin.node), origin.node)
-            if not made:
-                return []
-            found += made
-        return list(dict.fromkeys(found))
-
-    def _made(self, there: Scope, call: ast.Call, depth: int = 0) -> list[str | Class]:
-        """What a call makes: a layer of torch's, a class of the program that has a forward; what a Sequential ends in."""
-        classes = [d for d in self.program.definitions(there, call.func, guess=False) if isinstance(d, Class)]
-        name = self._layer_name(self.program.dotted(there, call.func), there, call)
-        if name is not None and not classes:
-            return [name]
-        found: list[str | Class] = []
-        if not classes and isinstance(
-            call.func, ast.Name
-        ):  # block(inplanes, planes), norm_layer(planes), of a parameter
-            for origin in in_order(self.values.origins(there, call.func)):
-                kind, scope = origin.node, origin.module.scope_of(origin.node)
-                if isinstance(kind, ast.Call) and kind.args and last_name(kind.func) == "partial":
-                    kind = kind.args[0]
-                if isinstance(kind, ast.ClassDef):
-                    classes.append(origin.module.class_of[kind])
-                elif isinstance(kind, ast.Constant) and kind.value is None:
-                    continue
-                elif isinstance(kind, ast.expr) and (
-                    name := self._layer_name(self.program.dotted(scope, kind), scope, call)
-                ):
-                    found.append(name)
-                else:
-                    return []
-        for cls in classes:
-            found += [cls] if self.program._method(cls, "forward") else self._bases(cls) or [cls]
-        if found or depth > 2 or self.program.dotted(there, call.func) != "torch.nn.Sequential" or not call.args:
-            return found
-        last = call.args[-1]
-        if not isinstance(last, ast.Starred):
-            return self._made(there, last, depth + 1) if isinstance(last, ast.Call) else []
-        for origin in in_order(self.values.origins(there, last.value, (None,))):  # nn.Sequential(*layers): any of them
-            node = origin.node
-            if isinstance(node, ast.List) and not node.elts:
-                continue  # what it starts with
-            made = self._made(origin.module.scope_of(node), node, depth + 1) if isinstance(node, ast.Call) else []
-            if not made or origin.path:
-                return []
-            found += made
-        return found
-
-    def _bases(self, cls: Class) -> list[str | Class]:
-        """The layer of torch.nn that a class is made from."""
-        names = [n.rpartition(".")[2] for n in self.program.external_bases(cls)]
-        found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS | known.ENCODERS]
-        return found[:1]
-
-    def _layer_name(self, name: str | None, scope: Scope, call: ast.Call) -> str | None:
-        if name is None or not name.startswith("torch.nn."):
-            made = (name or "").removesuffix(".from_pretrained").split(".")
-            return made[-1] if made[0] in known.ENCODING and made[-1] in known.ENCODERS else None
-        last = name.rpartition(".")[2]
-        if last == "Sequential" and call.args and isinstance(call.args[-1], ast.Call):
-            inner = self.program.dotted(scope, call.args[-1].func)
-            return self._layer_name(inner, scope, call.args[-1])
-        return None if last == "Sequential" else last
 
 
 def _tokens(value: Value) -> Value:

@@ -15,6 +15,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.sites.within import given_itself, within_given
 from amp_migrate.audit.values.names import OPTIONS, last_name
 
 if TYPE_CHECKING:
@@ -251,9 +252,7 @@ def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
         return True  # what a function is given that only code out of sight calls, or an object that it was handed on to
     if any(_copied(both, i) for i in found):
         return True  # a copy of one, which was half as that was
-    makers = {_made(i) for i in both.initialized}
-    now = {_made(i, both) for i in found}
-    return bool(makers & now - {None})
+    return given_itself(both, found) or within_given(both, found)
 
 
 def _copied(both: Mixed, identity: Identity) -> bool:
@@ -269,14 +268,6 @@ def _made_here(both: Mixed, module: Module, model: ast.expr) -> bool:
     return bool(found) and all(
         isinstance(i[0], ast.Call) and i[-1] is module and module.function_around(i[0]) is function for i in found
     )
-
-
-def _made(identity: Identity, both: Mixed | None = None) -> tuple[str, int] | None:
-    """Where, before, the object of an identity is made (`both`: of one after)."""
-    node, module = identity[0], identity[-1]
-    if not isinstance(node, ast.Call) or not isinstance(module, Module):
-        return None
-    return module.path, both.review.line(module, node) if both is not None else module.statement(node).lineno
 
 
 def copied_since(both: Mixed, module: Module, call: ast.AST) -> bool:

@@ -16,7 +16,7 @@ from amp_migrate.audit.program.module import Class, Module, Scope
 from amp_migrate.audit.program.targets import attributes, given_to
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.setups import Identity, identities
-from amp_migrate.audit.values.search import SELF_RETURNING
+from amp_migrate.audit.values.same import SELF_RETURNING
 
 Place = tuple[Identity, tuple[str, ...]]
 # "weights": one of them, or a sequence of them; "states": a dictionary of them; "groups": those of an optimizer.

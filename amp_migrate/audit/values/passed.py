@@ -9,6 +9,7 @@ from functools import cached_property
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.same import itself
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 # Items of items of what goes into a function or comes out of it: recursion picks items of items without an end, and of each
@@ -64,23 +65,37 @@ class Passed:
         return Step([*parts, *hidden], itself, hidden, lambda answers: usual if any(map(_nothing, answers)) else [])
 
     def given_back(self, function: Function, own: Origin) -> list[Part]:
-        """What a function gives back to the call of an origin: a parameter that it returns as it came is what that call gave
-        it, and not what others do."""
+        """What a function gives back to the call of an origin: a parameter that it returns, as it came or as what behaves as it
+        does, is what that call gave it, and not what others do."""
         call, module = own.node, own.module
-        returned = self.sources.returns(function)
-        back = {v for v in returned if isinstance(v, ast.Name) and _as_it_came(function, v.id)}
+        back = [self._back(function, value) for value in self.sources.returns(function)]
+        names = {name for name, _ in back if name}
         filled = None
-        if back and isinstance(call, ast.Call) and len(own.path) <= HANDED:
+        if names and isinstance(call, ast.Call) and len(own.path) <= HANDED:
             filled = self.program.arguments(function, call, bound=self.sources.bound(function, module, call))
-        if filled is None or not {v.id for v in back} <= filled.keys():
+        if filled is None or not names <= filled.keys():
             return [Question("returned", (function, own.path))]
         there, scope = function.module, module.scope_of(call)
-        return [
-            self.value(scope, filled[v.id], own.path)
-            if isinstance(v, ast.Name) and v in back
-            else self.value(there.scope_of(v), v, own.path)
-            for v in returned
-        ]
+        given = [self.value(scope, filled[name], own.path) for name, _ in back if name]
+        return given + [self.value(there.scope_of(v), v, own.path) for _, others in back for v in others]
+
+    def _back(self, function: Function, value: ast.expr) -> tuple[str, list[ast.expr]]:
+        """The parameter that a function returns with a value, and what else that may be."""
+        returned = itself(self.program, function.scope, value)
+        bound = function.scope.bindings.get(returned.id, []) if isinstance(returned, ast.Name) else []
+        if not isinstance(returned, ast.Name) or not any(n in function.parameters[function.bound :] for n in bound):
+            return "", [value]
+        others: list[ast.expr] = []
+        for node in bound:
+            assigned = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
+            if isinstance(node, ast.arg):
+                continue
+            if assigned is None:
+                return "", [value]
+            same = itself(self.program, function.scope, assigned)
+            if not isinstance(same, ast.Name) or same.id != returned.id:
+                others.append(assigned)
+        return returned.id, others
 
     @cached_property
     def _decorated(self) -> dict[Function, list[Origin]]:
@@ -143,12 +158,6 @@ class Passed:
                 elif isinstance(last, ast.Starred):
                     parts.append(self.value(scope, last.value, (own + first - star, *path[1:])))
         return parts
-
-
-def _as_it_came(function: Function, name: str) -> bool:
-    """Whether a name in a function is one of its parameters, which it gives nothing else."""
-    bound = function.scope.bindings.get(name, [])
-    return len(bound) == 1 and bound[0] in function.parameters[function.bound :]
 
 
 def _first_star(call: ast.Call) -> int:

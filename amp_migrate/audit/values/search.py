@@ -12,32 +12,14 @@ from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.passed import HANDED, Passed
+from amp_migrate.audit.values.same import initialized, passed_on
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
 FUNCTIONS = 40  # that one expression may be; of more, nothing is said
 
-# Methods that give the object itself back.
-SELF_RETURNING = frozenset(
-    "to cuda cpu half float double train eval requires_grad_ type apply share_memory bfloat16".split()
-)
 TAKING = frozenset({"get", "setdefault", "pop"})
-# Calls that give one of their arguments back, or what behaves as it does: the position.
 HOLDING = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})  # and give back, by item
-PASSING = {
-    "torch.nn.DataParallel": 0,
-    "torch.nn.parallel.DataParallel": 0,
-    "torch.nn.parallel.DistributedDataParallel": 0,
-    "apex.parallel.DistributedDataParallel": 0,
-    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": 0,
-    "apex.parallel.convert_syncbn_model": 0,
-    "torch.compile": 0,
-    "torch.jit.script": 0,
-    "apex.parallel.LARC": 0,
-    "apex.parallel.LARC.LARC": 0,
-    "apex.fp16_utils.network_to_half": 0,
-    "apex.fp16_utils.convert_network": 0,
-}
 
 
 class Search:
@@ -208,18 +190,16 @@ class Search:
         name, func = self.program.dotted(scope, expr.func), expr.func
         own = Origin(scope.module, expr, "call", path)
         if name == "apex.amp.initialize":
-            return Step([self._initialize(scope, expr, path)])
-        position = PASSING.get(name or "")
-        if position is not None and len(expr.args) > position:
-            return Step([self.value(scope, expr.args[position], path)])
+            back = initialized(expr, path)
+            return Step([self.value(scope, *back) if back is not None else own])
+        if (given := passed_on(expr, name)) is not None:
+            return Step([self.value(scope, given, path)])
         if path and name in HOLDING and not expr.args:
             return Step([])  # but what is put into it
         if path and name == "torch.nn.Sequential":
             return Step(self._sequence(scope, expr.args, path), own)
         if path and name in HOLDING:
             return Step([self.value(scope, expr.args[0], path)])
-        if isinstance(func, ast.Attribute) and func.attr in SELF_RETURNING and name is None:
-            return Step([self.value(scope, func.value, path)])
         if isinstance(func, ast.Name) and func.id == "getattr" and len(expr.args) >= 2:
             return self._by_name(scope, expr, path)
         if path and isinstance(path[0], str) and isinstance(func, ast.Name) and func.id == "dict":
@@ -296,18 +276,6 @@ class Search:
 
         own = Origin(scope.module, call, "call", path)
         return Step([], own, [self.value(scope, call.args[1], ())], then)
-
-    def _initialize(self, scope: Scope, expr: ast.Call, path: Path) -> Part:
-        """`amp.initialize` gives back what it is given: the models, or models and optimizers."""
-        given = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("models", "optimizers"))]
-        optimizers = len(expr.args) > 1 or any(k.arg == "optimizers" for k in expr.keywords)
-        if not given:
-            return Origin(scope.module, expr, "unknown", path)
-        if not optimizers:
-            return self.value(scope, given[0], path)
-        if path and isinstance(path[0], int) and 0 <= path[0] < 2 and len(given) > path[0]:
-            return self.value(scope, given[path[0]], path[1:])
-        return Origin(scope.module, expr, "call", path)
 
 
 def _text(origin: Origin) -> str | None:

@@ -16,7 +16,8 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later, targets
 from amp_migrate.audit.values.names import OPTIONS
-from amp_migrate.audit.values.search import PASSING, SELF_RETURNING, TAKING
+from amp_migrate.audit.values.same import PASSING, SELF_RETURNING
+from amp_migrate.audit.values.search import TAKING
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, may_follow
 

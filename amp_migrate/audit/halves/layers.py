@@ -1,0 +1,103 @@
+"""Which layer, of torch's or of the program, a callable is."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Scope
+from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.origins import in_order
+from amp_migrate.audit.values.values import Values
+
+
+class Layers:
+    """What the callables of a program are, as far as it is seen how they are made."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.program = values.program
+
+    def one(self, scope: Scope, func: ast.expr) -> str | Class | None:
+        """What a callable is: `Linear` of torch.nn, or a class of the program; None where it may be several."""
+        found = self.all(scope, func)
+        return found[0] if len(found) == 1 else None
+
+    def all(self, scope: Scope, func: ast.expr) -> list[str | Class]:
+        """What a callable may be; empty where that is not seen."""
+        if isinstance(func, ast.Call):
+            name = self._layer_name(self.program.dotted(scope, func.func), scope, func)
+            own = [d for d in self.program.definitions(scope, func.func, guess=False) if isinstance(d, Class)]
+            return [name] if name is not None else [*own]
+        if isinstance(func, ast.Attribute) and func.attr == "forward" and syntax.text(func.value).startswith("super("):
+            cls = self.program.class_around(scope)
+            return self._bases(cls) if cls is not None else []
+        found: list[str | Class] = []
+        for origin in in_order(self.values.origins(scope, func)):
+            if origin.kind == "function" or (isinstance(origin.node, ast.Constant) and origin.node.value is None):
+                continue
+            if not isinstance(origin.node, ast.Call):
+                return []
+            made = self._made(origin.module.scope_of(origin.node), origin.node)
+            if not made:
+                return []
+            found += made
+        return list(dict.fromkeys(found))
+
+    def _made(self, there: Scope, call: ast.Call, depth: int = 0) -> list[str | Class]:
+        """What a call makes: a layer of torch's, a class of the program that has a forward; what a Sequential ends in."""
+        classes = [d for d in self.program.definitions(there, call.func, guess=False) if isinstance(d, Class)]
+        name = self._layer_name(self.program.dotted(there, call.func), there, call)
+        if name is not None and not classes:
+            return [name]
+        found: list[str | Class] = []
+        if not classes and isinstance(
+            call.func, ast.Name
+        ):  # block(inplanes, planes), norm_layer(planes), of a parameter
+            for origin in in_order(self.values.origins(there, call.func)):
+                kind, scope = origin.node, origin.module.scope_of(origin.node)
+                if isinstance(kind, ast.Call) and kind.args and last_name(kind.func) == "partial":
+                    kind = kind.args[0]
+                if isinstance(kind, ast.ClassDef):
+                    classes.append(origin.module.class_of[kind])
+                elif isinstance(kind, ast.Constant) and kind.value is None:
+                    continue
+                elif isinstance(kind, ast.expr) and (
+                    name := self._layer_name(self.program.dotted(scope, kind), scope, call)
+                ):
+                    found.append(name)
+                else:
+                    return []
+        for cls in classes:
+            found += [cls] if self.program._method(cls, "forward") else self._bases(cls) or [cls]
+        if found or depth > 2 or self.program.dotted(there, call.func) != "torch.nn.Sequential" or not call.args:
+            return found
+        last = call.args[-1]
+        if not isinstance(last, ast.Starred):
+            return self._made(there, last, depth + 1) if isinstance(last, ast.Call) else []
+        for origin in in_order(self.values.origins(there, last.value, (None,))):  # nn.Sequential(*layers): any of them
+            node = origin.node
+            if isinstance(node, ast.List) and not node.elts:
+                continue  # what it starts with
+            made = self._made(origin.module.scope_of(node), node, depth + 1) if isinstance(node, ast.Call) else []
+            if not made or origin.path:
+                return []
+            found += made
+        return found
+
+    def _bases(self, cls: Class) -> list[str | Class]:
+        """The layer of torch.nn that a class is made from."""
+        names = [n.rpartition(".")[2] for n in self.program.external_bases(cls)]
+        found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS | known.ENCODERS]
+        return found[:1]
+
+    def _layer_name(self, name: str | None, scope: Scope, call: ast.Call) -> str | None:
+        if name is None or not name.startswith("torch.nn."):
+            made = (name or "").removesuffix(".from_pretrained").split(".")
+            return made[-1] if made[0] in known.ENCODING and made[-1] in known.ENCODERS else None
+        last = name.rpartition(".")[2]
+        if last == "Sequential" and call.args and isinstance(call.args[-1], ast.Call):
+            inner = self.program.dotted(scope, call.args[-1].func)
+            return self._layer_name(inner, scope, call.args[-1])
+        return None if last == "Sequential" else last

@@ -1,0 +1,76 @@
+"""Networks that a model which Apex was given holds in its attributes: `self.netD = define_D(...)`, and what those hold."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.targets import assignments
+from amp_migrate.audit.sites.setups import Identity
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
+
+MOST = 400  # classes that are looked at
+Made = tuple[str, int]  # the file and line, before, of the statement that makes an object
+
+
+def made_at(identity: Identity, both: Mixed | None = None) -> Made | None:
+    """Where, before, the object of an identity is made (`both`: of one after)."""
+    node, module = identity[0], identity[-1]
+    if not isinstance(node, ast.Call) or not isinstance(module, Module):
+        return None
+    return module.path, both.review.line(module, node) if both is not None else module.statement(node).lineno
+
+
+def within_given(both: Mixed, now: Iterable[Identity]) -> bool:
+    """Whether some object, of the program after, is one that a model which Apex was given holds."""
+    return not {made_at(i, both) for i in now}.isdisjoint(_held(both))
+
+
+def given_itself(both: Mixed, now: Iterable[Identity]) -> bool:
+    """Whether some object, of the program after, is made where one is made that Apex was given."""
+    return bool({made_at(i) for i in both.initialized} & {made_at(i, both) for i in now} - {None})
+
+
+@kept
+def _held(both: Mixed) -> frozenset[Made]:
+    """Where the networks are made that initialized models hold."""
+    program, values = both.review.before, both.review.values_before
+    found: set[Made] = set()
+    todo = [cls for identity in both.initialized for cls in _classes(both, identity)]
+    for cls in todo[:MOST]:
+        for module, target, value in _attributes(cls, program.family_up(cls)):
+            nested = ((module, call) for call in syntax.every(value, ast.Call))
+            origins = values.origins(module.scope_of(target), value)
+            for where, node in (*nested, *((o.module, o.node) for o in origins)):
+                made = _classes(both, (node, where))
+                if made and isinstance(node, ast.Call):
+                    found.add((where.path, where.statement(node).lineno))
+                    todo += [c for c in made if c not in todo and len(todo) < MOST]
+    return frozenset(found)
+
+
+def _classes(both: Mixed, identity: Identity) -> list[Class]:
+    """The networks of the program that a call makes."""
+    node, module = identity[0], identity[-1]
+    if not isinstance(node, ast.Call) or not isinstance(module, Module):
+        return []
+    made = both.review.before.definitions(module.scope_of(node), node.func, guess=False)
+    return [d for d in made if isinstance(d, Class) and both.review.before.is_network(d)]
+
+
+def _attributes(cls: Class, family: list[Class]) -> Iterator[tuple[Module, ast.Attribute, ast.expr]]:
+    """What the methods of a class, and of those it is made from, assign to attributes of their object."""
+    for one in {cls: None, **dict.fromkeys(family)}:
+        own = {f.parameters[0].arg for fs in one.methods.values() for f in fs if f.bound and f.parameters}
+        for target, value, path in assignments(one.module):
+            held = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in own
+            around = one.module.function_around(target) if held else None
+            if isinstance(target, ast.Attribute) and value is not None and not path:
+                if around is not None and around.owner is one:
+                    yield one.module, target, value

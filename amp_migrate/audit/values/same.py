@@ -1,0 +1,57 @@
+"""Calls that give back what they are given, or what behaves as it does: `model.cuda()`, `DataParallel(model)`."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit.program.module import Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.targets import Path
+
+# Methods that give the object itself back.
+SELF_RETURNING = frozenset(
+    "to cuda cpu half float double train eval requires_grad_ type apply share_memory bfloat16".split()
+)
+# Calls that give one of their arguments back, or what behaves as it does: the position.
+PASSING = {
+    "torch.nn.DataParallel": 0,
+    "torch.nn.parallel.DataParallel": 0,
+    "torch.nn.parallel.DistributedDataParallel": 0,
+    "apex.parallel.DistributedDataParallel": 0,
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": 0,
+    "apex.parallel.convert_syncbn_model": 0,
+    "torch.compile": 0,
+    "torch.jit.script": 0,
+    "apex.parallel.LARC": 0,
+    "apex.parallel.LARC.LARC": 0,
+    "apex.fp16_utils.network_to_half": 0,
+    "apex.fp16_utils.convert_network": 0,
+}
+
+
+def passed_on(call: ast.Call, name: str | None) -> ast.expr | None:
+    """What a call of a full name (None: of what is no import) gives back; None where it gives something else."""
+    position, func = PASSING.get(name or ""), call.func
+    if position is not None and len(call.args) > position:
+        return call.args[position]
+    if isinstance(func, ast.Attribute) and func.attr in SELF_RETURNING and name is None:
+        return func.value
+    return None
+
+
+def initialized(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
+    """What `amp.initialize` gives back: what it is given, the models, or models and optimizers."""
+    given = [*call.args, *(k.value for k in call.keywords if k.arg in ("models", "optimizers"))]
+    optimizers = len(call.args) > 1 or any(k.arg == "optimizers" for k in call.keywords)
+    if given and not optimizers:
+        return given[0], path
+    if path and isinstance(path[0], int) and 0 <= path[0] < 2 and len(given) > path[0]:
+        return given[path[0]], path[1:]
+    return None
+
+
+def itself(program: Program, scope: Scope, expr: ast.expr) -> ast.expr:
+    """What an expression gives back, through such calls."""
+    while isinstance(expr, ast.Call) and (given := passed_on(expr, program.dotted(scope, expr.func))) is not None:
+        expr = given
+    return expr
