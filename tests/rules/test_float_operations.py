@@ -234,3 +234,23 @@ def test_what_whole_numbers_have_too_is_told_and_not_cast(counted: str) -> None:
     result = rewrite(UNSEEN + source)
     assert f"return {counted}" in (result.after or "")
     assert [f.review for f in found(result, "AMP535")] == ["review"]
+
+
+@pytest.mark.parametrize(
+    ("made", "cast"),
+    [
+        ("(rows > 0).to(torch.float)", False),
+        ("(rows > 0).type(torch.float32)", False),
+        ("torch.ones(4, 1)", False),
+        ("rows.to(rows.device)", True),
+    ],
+)
+def test_what_is_made_float32_beside_what_a_model_gives_is_not_cast(made: str, cast: bool) -> None:
+    two = f"window = {made}\n    return F.softmax(rows, 1).sum() / window.mean(0).exp()"
+    source = ELSEWHERE.replace("return F.softmax(rows, 1).sum()", two)
+    source = source.replace("GIVEN", "output = model(x)").replace("USED", "scores({'rows': [output[0]]})")
+    result = rewrite(UNSEEN + source)
+    assert "F.softmax(rows.float(), 1).sum()" in (result.after or "")
+    assert ("window.float().mean(" in (result.after or "")) is cast
+    said = [f.message for f in result.findings if f.code == "AMP522"]
+    assert any("from window" in message for message in said) is cast

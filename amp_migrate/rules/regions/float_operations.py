@@ -14,7 +14,8 @@ from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.values.operations import FUNCTIONAL_IN_APEX, TORCH_IN_APEX
+from amp_migrate.reading.values.operations import FLOAT_TYPES, FUNCTIONAL_IN_APEX, TORCH_IN_APEX
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
@@ -99,7 +100,8 @@ def where_seen(m: Migration) -> None:
         lines = m.mended_lines(module, "AMP522")
         for call, _ in module.calls if lines else ():
             given = _computed_from(module, call, promised=True) if call.lineno in lines else []
-            value = next((v for v in given if isinstance(v, CASTABLE) and v not in m.edit(module).insertions), None)
+            open_ = (v for v in given if isinstance(v, CASTABLE) and v not in m.edit(module).insertions)
+            value = next((v for v in open_ if not _is_float32(module, v)), None)
             if value is not None and called_name(call) not in COUNTING:
                 m.edit(module).insert("after", value, ".float()")
                 message = f"{called_name(call)} computes from {module.source(value)} in float32, as it did under Apex"
@@ -141,7 +143,7 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     last = called.rpartition(".")[2]
     if last in UNPATCHED and all(i.levels <= {"O0", "O1"} for i in m.unit.inits):
         return
-    cast = halves if promised else [v for v in values if not _is_float32(module, v, half)]
+    cast = halves if promised else [v for v in values if not _is_float32(module, v)]
     cast = [v for v in cast if v not in m.edit(module).insertions]
     if not cast or not all(isinstance(v, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)) for v in cast):
         return
@@ -158,23 +160,26 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     m.output.note(module, node, "AMP522", called, message, "as-is" if promised else "look")
 
 
-def _is_float32(module: Module, value: ast.expr, half: HalfValues) -> bool:
+def _is_float32(module: Module, value: ast.expr) -> bool:
     """Whether a tensor is seen to be made float32."""
     if isinstance(value, ast.Name):
-        bound = half.reaching(value)
-        return bool(bound) and all(isinstance(b, ast.Assign) and _is_float32(module, b.value, half) for b in bound)
+        scope = module.scope_of(value).lookup(value.id)
+        bound = list(map(module.statement, reaching(scope, value))) if scope is not None else []
+        return bool(bound) and all(isinstance(b, ast.Assign) and _is_float32(module, b.value) for b in bound)
     if isinstance(value, ast.Call):
         name = module.qualify(value.func) or ""
         if name in MADE:
             return not any(k.arg in ("dtype", None) for k in value.keywords)
         if name.startswith("torch.") and name.rpartition(".")[2] in KEEPING and value.args:
-            return _is_float32(module, value.args[0], half)
+            return _is_float32(module, value.args[0])
         if isinstance(value.func, ast.Attribute) and not name:
-            kept = value.func.attr in KEEPING | {"t", "cuda"}
-            return value.func.attr == "float" or (kept and _is_float32(module, value.func.value, half))
+            asked = {module.qualify(given) for given in (*value.args, *(k.value for k in value.keywords))}
+            if value.func.attr == "float" or (value.func.attr in ("to", "type") and not asked.isdisjoint(FLOAT_TYPES)):
+                return True
+            return value.func.attr in KEEPING | {"cuda", "mean", "sum"} and _is_float32(module, value.func.value)
     if isinstance(value, ast.Attribute):
-        return value.attr in ("T", "mT", "data") and _is_float32(module, value.value, half)
-    return isinstance(value, ast.Subscript) and _is_float32(module, value.value, half)
+        return value.attr in ("T", "mT", "data") and _is_float32(module, value.value)
+    return isinstance(value, ast.Subscript) and _is_float32(module, value.value)
 
 
 def _only_differentiated(module: Module, call: ast.Call) -> bool:
