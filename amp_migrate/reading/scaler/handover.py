@@ -17,6 +17,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.threads import Threads
 from amp_migrate.reading.switch.elsewhere import visible
+from amp_migrate.reading.switch.said_by import said_by
 from amp_migrate.reading.units.unit import Blocked, Init, NeverOn, Unit
 from amp_migrate.reading.values.bound import bound_before
 from amp_migrate.reading.values.sources import Sources
@@ -219,7 +220,10 @@ class ScalerPlan(Threads):
 
     def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
         """An expression that is valid in one scope as it reads in another: `trainer.config` is `self.config` in the
-        methods of the trainer that carries the scaler. None where it cannot be read there."""
+        methods of the trainer that carries the scaler, and a global of the script what a function is given for it. None where
+        it cannot be read there."""
+        if (own := said_by(self.project, text, home, there)) is not None:
+            return own
         if visible(self.project, text, home, there):
             return text
         carriers = {h.carrier for h in self.homes if h.carrier}
