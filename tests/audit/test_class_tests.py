@@ -63,6 +63,25 @@ def test_a_test_of_torchs_class_that_was_false_of_apexs_is_told(test: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("test", "body", "drawn"),
+    [
+        ("if isinstance(module, (nn.Linear, nn.LayerNorm))", DRAWN, True),
+        ("if isinstance(module, nn.LayerNorm) and module.bias is not None", DRAWN, True),
+        ("if isinstance(module, nn.LayerNorm)", "nn.init.xavier_uniform_(module.weight)", True),
+        ("if isinstance(module, nn.LayerNorm)", "module.bias.data.normal_(0, 0.02)", False),
+        ("if isinstance(module, nn.LayerNorm)", "module.weight.data.mul_(2)", False),
+        ("if not isinstance(module, nn.LayerNorm)", DRAWN, False),
+        ("if type(module) is not nn.LayerNorm", DRAWN, False),
+    ],
+)
+def test_a_weight_that_is_drawn_anew_is_said_to_be(test: str, body: str, drawn: bool) -> None:
+    (doubt,) = found(test, body)
+    told = f"its weight, 1 as it is made, is drawn anew ({body}). Take torch's LayerNorm out of the test"
+    assert (told in doubt.message) is drawn
+    assert ("See that what follows is meant for it" in doubt.message) is not drawn
+
+
+@pytest.mark.parametrize(
     ("test", "now"),
     [
         ("if isinstance(module, nn.Linear)", None),

@@ -61,7 +61,8 @@ def test_what_a_call_gives_a_parameter(call: str, found: set[str]) -> None:
 )
 def test_what_a_function_hands_back_is_what_that_call_gave_it(body: str, found: set[str]) -> None:
     helper = f"def load(path, model, strict=True):\n        {body}\n    def rebuilt(net): return net.cuda()"
-    text = f"\n    import torch\n    {helper}\n    old = load('a', Old())\n    new = load('b', model=Net(), strict=False)\n    run(new)\n"
+    calls = "old = load('a', Old())\n    new = load('b', model=Net(), strict=False)\n    run(new)\n"
+    text = f"\n    import torch\n    {helper}\n    {calls}"
     assert origins(text, "model") == found
 
 

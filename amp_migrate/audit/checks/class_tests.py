@@ -10,6 +10,8 @@ weights to 1 and biases to 0, which they are. Not proved: that such an object co
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -47,6 +49,7 @@ TORCH = {
     "FusedSGD": ("SGD",),
     "FusedAdagrad": ("Adagrad",),
 }
+DRAWING = re.compile(r"^(?:(?:trunc_)?normal_?|uniform_?|(?:xavier|kaiming)_\w+|orthogonal_?|sparse_)$")
 MADE_BY = {"convert_syncbn_model": "SyncBatchNorm", "convert_sync_batchnorm": "SyncBatchNorm"}
 
 
@@ -128,10 +131,11 @@ def _asked(
         if true_now and not true_was and not _as_made(module, node) and not _before_converted(review, module, node, r):
             verdict: Verdict = "review" if r.torch.endswith("Norm") else "look"
             place = f"(line {r.line} of {r.module.path})"
-            message = (
-                f"{text}: Apex's {r.apex} was no {r.torch} of torch, which takes its place {place}: this is true of it now. "
-                "See that what follows is meant for it"
-            )
+            message = f"{text}: Apex's {r.apex} was no {r.torch} of torch, which takes its place {place}: this is true of it now"
+            if verdict == "review" and (drawn := _drawn(module, node)) is not None:
+                message += f", and its weight, 1 as it is made, is drawn anew ({drawn}). Take torch's {r.torch} out of the test"
+            else:
+                message += ". See that what follows is meant for it"
             doubt = Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, verdict)
             yield replace(doubt, alike=message.replace(text, "", 1).replace(place, "", 1))
             return
@@ -223,6 +227,20 @@ def _as_made(module: Module, node: ast.expr) -> bool:
             return False
         child = at
     return False
+
+
+def _drawn(module: Module, node: ast.expr) -> str | None:
+    """How what a test leads to draws a weight, if it does."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.IsNot, ast.NotEq, ast.NotIn)):
+        return None
+    for child, at in itertools.pairwise((node, *module.ancestors(node))):
+        if isinstance(at, ast.If):
+            calls = (c for s in at.body for c in syntax.every(s, ast.Call)) if at.test is child else ()
+            drawing = (c for c in calls if DRAWING.search(syntax.last(c.func)) and "weight" in syntax.text(c))
+            return next((syntax.text(c) for c in drawing), None)
+        if not isinstance(at, ast.BoolOp):
+            return None
+    return None
 
 
 def _sets_defaults(stmt: ast.stmt) -> bool:
