@@ -18,9 +18,9 @@ from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
-from amp_migrate.audit.ways.chains import Chain, Step, comes_after
+from amp_migrate.audit.ways.chains import Chain, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
-from amp_migrate.audit.ways.latest import another, perhaps_another
+from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
 from amp_migrate.audit.ways.options import refused
 from amp_migrate.audit.ways.predicates import Place
 
@@ -57,43 +57,6 @@ _Way = tuple[SetUp, Chain, bool]  # a way to a set-up; whether only O1 reached w
 class Mixed(Prepared):
     """What ran in mixed precision on both sides of one migration."""
 
-    # -- places on both sides ----------------------------------------------------------------------------------------
-
-    def now(self, module: Module, call: ast.Call) -> tuple[Module, ast.Call] | None:
-        """A call of the program before, as it stands after."""
-        change = self.review.changes.get(module.path)
-        if change is None:
-            return module, call
-        stmt = change.back.get(module.statement(call))
-        found = self.counterpart_in(stmt, call) if stmt is not None else None
-        return (change.after, found) if found is not None else None
-
-    def was(self, module: Module, node: ast.AST) -> tuple[Module, ast.AST] | None:
-        """A call, or a function handed on, of the program after, as it stood before."""
-        change = self.review.changes.get(module.path)
-        if change is None:
-            return module, node
-        stmt = change.was(module.statement(node))
-        if stmt is None:
-            return None
-        if isinstance(node, ast.Call):
-            found: ast.AST | None = self.counterpart_in(stmt, node)
-        else:
-            text = syntax.text(node)
-            found = next((n for n in syntax.own_line(stmt) if isinstance(n, ast.expr) and syntax.text(n) == text), None)
-        return (change.before, found) if found is not None else None
-
-    def chain_before(self, chain: Chain) -> Chain | None:
-        """A way through the program after, as it went before; None where a step of it is new."""
-        steps = []
-        for step in chain.steps:
-            found = self.was(step.module, step.node)
-            if found is None:
-                return None
-            module, node = found
-            steps.append(Step(module, module.function_around(node), node, step.value))
-        return Chain(tuple(steps))
-
     # -- before ------------------------------------------------------------------------------------------------------
 
     def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
@@ -111,6 +74,7 @@ class Mixed(Prepared):
             fresh = given and other
             direct = given and not (fresh and not setup.patches)
             if not setup.patches and not direct:
+                sure = sure and not (fresh and as_saved(self.review.before, chain))
                 continue
             perhaps = given and not setup.surely_patches and perhaps_another(self.review.before, setup, ways, chain)
             made = self._constructed(ways, chain) if direct else None

@@ -18,7 +18,7 @@ from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
 from amp_migrate.audit.values.names import handed_on
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chains
+from amp_migrate.audit.ways.chains import Chain, Chains, Step
 from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.predicates import Predicates
 
@@ -220,6 +220,43 @@ class Prepared:
                 elif isinstance(node, ast.arg):
                     found.add(node.arg)
         return found
+
+    # -- places on both sides ----------------------------------------------------------------------------------------
+
+    def now(self, module: Module, call: ast.Call) -> tuple[Module, ast.Call] | None:
+        """A call of the program before, as it stands after."""
+        change = self.review.changes.get(module.path)
+        if change is None:
+            return module, call
+        stmt = change.back.get(module.statement(call))
+        found = self.counterpart_in(stmt, call) if stmt is not None else None
+        return (change.after, found) if found is not None else None
+
+    def was(self, module: Module, node: ast.AST) -> tuple[Module, ast.AST] | None:
+        """A call, or a function handed on, of the program after, as it stood before."""
+        change = self.review.changes.get(module.path)
+        if change is None:
+            return module, node
+        stmt = change.was(module.statement(node))
+        if stmt is None:
+            return None
+        if isinstance(node, ast.Call):
+            found: ast.AST | None = self.counterpart_in(stmt, node)
+        else:
+            text = syntax.text(node)
+            found = next((n for n in syntax.own_line(stmt) if isinstance(n, ast.expr) and syntax.text(n) == text), None)
+        return (change.before, found) if found is not None else None
+
+    def chain_before(self, chain: Chain) -> Chain | None:
+        """A way through the program after, as it went before; None where a step of it is new."""
+        steps = []
+        for step in chain.steps:
+            found = self.was(step.module, step.node)
+            if found is None:
+                return None
+            module, node = found
+            steps.append(Step(module, module.function_around(node), node, step.value))
+        return Chain(tuple(steps))
 
     def counterpart_in(self, stmt: ast.stmt, call: ast.Call) -> ast.Call | None:
         """A call in a statement that calls the same."""

@@ -117,6 +117,8 @@ def found(code: str, level: str) -> list[str]:
         ("keeper = Loading(loader, model)\n    keeper.all()", "self.model"),
         ("test(model, loader)\n    test(early, loader)", "net"),
         ("keeper = Keeper(loader, Net())\n    test(keeper.model, loader)\n    test(model, loader)", "net"),
+        ("model = Net.load('best.pt')\n    test(model, loader)", "net"),
+        ("model = Net()\n    model.load_state_dict(torch.load('best.pt'))\n    test(model, loader)", "net"),
         ("tester = Keeper(loader, early)\n    tester.test()", "self.model"),
     ],
 )
@@ -137,6 +139,9 @@ def test_another_object_than_o2_was_given(code: str, called: str) -> None:
         "test(model, loader)",
         "keeper = Keeper(loader, model)\n    test(keeper.model, loader)",
         "keeper = Keeper(loader, torch.nn.DataParallel(model))\n    keeper.test()",
+        "model = torch.load('best.pt')\n    test(model, loader)",  # as half as it was when it was saved
+        "if loader:\n        model = torch.load('best.pt')\n    else:\n        model = Net()\n    test(model, loader)",
+        "model = torch.load('best.pt').cuda()\n    Keeper(loader, model).test()\n    test(model, loader)",
     ],
 )
 def test_the_object_that_was_given(code: str) -> None:

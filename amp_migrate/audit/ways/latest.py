@@ -34,6 +34,16 @@ def perhaps_another(program: Program, setup: SetUp, ways: Iterable[Chain], chain
     return any(_is_another(program, setup, ways, [value]) for value in anew)
 
 
+def as_saved(program: Program, chain: Chain) -> bool:
+    """Whether a way may run a whole model that was read from a file: its weights are half if they were when it was saved."""
+    for scope, value in _ran(program, chain):
+        while isinstance(value, ast.Call) and isinstance(func := value.func, ast.Attribute) and func.attr in MOVING:
+            value = func.value
+        if isinstance(value, ast.Call) and program.dotted(scope, value.func) == "torch.load":
+            return True
+    return False
+
+
 def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple[Scope, ast.expr]]:
     """What the call at the end of a way runs, `model(x)`, or a part of, `model.encoder(x)`."""
     call = chain.place.node
