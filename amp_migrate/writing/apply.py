@@ -27,6 +27,7 @@ from amp_migrate.writing.lines import (
     lead,
     surviving,
     unled,
+    without_stale,
 )
 from amp_migrate.writing.pieces import Piece, in_pieces
 from amp_migrate.writing.statements import Statements, one_line
@@ -289,6 +290,8 @@ class _Writer(Statements):
         edit = self.edits.statements.get(stmt)
         if edit is None:
             new, carried = self.inside(stmt, old)
+            if new and stmt in self.touched:
+                new[0] = without_stale(new[0])
             if new and isinstance(stmt, ast.If) and self._were_two(stmt):
                 one = branch_of_equals(new[0])
                 return self._unnested(stmt, one, new[0]) if one is not None else (new, carried)
@@ -319,7 +322,7 @@ class _Writer(Statements):
         new = [s for code in edit.codes for s in self.emitted.statements(code)]
         if not new:
             return []
-        new[0] = new[0].with_changes(leading_lines=[*old.leading_lines, *new[0].leading_lines])
+        new[0] = without_stale(new[0].with_changes(leading_lines=[*old.leading_lines, *new[0].leading_lines]))
         if isinstance(old, cst.SimpleStatementLine) and isinstance(new[-1], cst.SimpleStatementLine):
             new[-1] = new[-1].with_changes(trailing_whitespace=old.trailing_whitespace)
         return new

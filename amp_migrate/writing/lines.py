@@ -14,6 +14,12 @@ ABOUT_APEX = re.compile(
 
 NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
 
+# What a comment says of Apex that is not so of what has taken its place, and where code comes from, which stays so.
+STALE = re.compile(
+    r"\bapex\b|\bamp\.(?:initialize|scale_loss|master_params)\b|delay_(?:allreduce|unscale)", re.IGNORECASE
+)
+CREDITS = re.compile(r"https?:|\b(?:adapted|borrowed|copied|copyright|from|license|modified|taken)\b", re.IGNORECASE)
+
 
 def lead(node: Statement, lines: Sequence[cst.EmptyLine]) -> Statement:
     return node.with_changes(leading_lines=join_lines(lines, list(node.leading_lines)))
@@ -71,6 +77,15 @@ def surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APE
     ):
         kept = kept[: len(kept) - len(_comment_run(kept))]
     return kept
+
+
+def without_stale(node: Statement) -> Statement:
+    """A changed statement without the comments directly above it that speak of Apex; a definition keeps those above it."""
+    run = [x.comment.value for x in _comment_run(node.leading_lines) if x.comment is not None]
+    stale = any(map(STALE.search, run)) and not any(map(CREDITS.search, run))
+    if not stale or isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        return node
+    return node.with_changes(leading_lines=list(node.leading_lines)[: len(node.leading_lines) - len(run)])
 
 
 def attached(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:

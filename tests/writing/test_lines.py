@@ -36,3 +36,37 @@ def test_a_comment_about_other_things_or_further_up_stays(comment: str) -> None:
     edits = edits_of(f"x = 0\n{comment}\na = 1\nb = 2\n")
     edits.delete(statement(edits, len(f"x = 0\n{comment}\n".splitlines()) + 1))
     check(edits, f"x = 0\n{comment}\nb = 2\n")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["# delay_allreduce waits\n    # for the last gradient", "# This must be done after amp.initialize", "# APEX"],
+)
+def test_a_comment_that_speaks_of_apex_goes_from_above_what_has_changed(comment: str) -> None:
+    edits = edits_of(
+        f"x = 0\n{comment.replace('    ', '')}\nif x:\n    {comment}\n    y = DDP(x)\n    {comment}\n    z = x\n"
+    )
+    edits.replace(statement(edits, 4 + 2 * comment.count("\n") + 1).value, "parallel(x)")  # type: ignore[attr-defined]
+    check(edits, f"x = 0\nif x:\n    y = parallel(x)\n    {comment}\n    z = x\n")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# the parallel one",
+        "# adapted from apex/examples",
+        "# see https://nvidia.github.io/apex/parallel.html",
+        "# delay_allreduce waits\n\n",
+        "# an apexlike thing",
+    ],
+)
+def test_a_comment_on_other_things_further_up_or_on_where_code_comes_from_stays(comment: str) -> None:
+    edits = edits_of(f"x = 0\n{comment}\ny = DDP(x)\n")
+    edits.replace(statement(edits, comment.count("\n") + 3).value, "parallel(x)")  # type: ignore[attr-defined]
+    check(edits, f"x = 0\n{comment}\ny = parallel(x)\n")
+
+
+def test_a_comment_above_a_definition_in_which_something_changes_stays() -> None:
+    edits = edits_of("x = 0\n# for apex\ndef f(x):\n    y = DDP(x)\n")
+    edits.replace(statement(edits, 4).value, "parallel(x)")  # type: ignore[attr-defined]
+    check(edits, "x = 0\n# for apex\ndef f(x):\n    y = parallel(x)\n")
