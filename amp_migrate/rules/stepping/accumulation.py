@@ -173,7 +173,8 @@ def _several(m: Migration, loss: Loss, scope: Scope, own: list[ast.stmt]) -> str
                 for one in own
                 if p is one or (_turn(scope.module, p) is _turn(scope.module, one) and not _apart(m, scope, p, one))
             }
-    if len(stmts) < 2:
+    stmts = {p for p in stmts if any(p is not other and not _apart(m, scope, p, other) for other in stmts)}
+    if not stmts:  # of one, or of several branches
         return ""
     lines = sorted(p.lineno for p in stmts)
     text = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
