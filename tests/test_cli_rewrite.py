@@ -210,7 +210,14 @@ class TestExitCode2:
         assert Path("bad.py").read_bytes() == content
         assert Path("good.py").read_text() == "NEW = 'apex'\n"
 
-    @pytest.mark.parametrize(("content", "level"), [(b"x = (\n", "look"), (b"print 'x'\n", "as-is")])
+    @pytest.mark.parametrize(
+        ("content", "level"),
+        [
+            (b"x = (\n", "look"),
+            (b"print 'x'\n", "as-is"),
+            (b"# from the base to the apex\ny = 1  # Apex\nprint 'x'\n", "as-is"),
+        ],
+    )
     def test_a_broken_file_without_apex_is_told_as_such(self, content: bytes, level: str) -> None:
         write_tree(Path(), {"bad.py": content, "good.py": SITE})
         exit_code, report = run_json("rewrite", ".")
@@ -225,6 +232,8 @@ class TestExitCode2:
         [
             (b"from apex import amp\nx = (\n", "; what it has of Apex stays as it is"),
             (b"from torch.cuda.amp import autocast\nx = (\n", ", line 2"),
+            (b"# apex\nimport apex  # of NVIDIA\nprint 'x'\n", "; what it has of Apex stays as it is"),
+            (b"x = '#', load('apex')\nprint 'x'\n", "; what it has of Apex stays as it is"),
         ],
     )
     def test_a_broken_file_with_apex_keeps_it(self, content: bytes, wanted: str) -> None:

@@ -276,11 +276,17 @@ def _weighed(problem: Finding, data: bytes, path: Path) -> Finding:
     """What keeps a file from being read, which is no loss where nothing in it has to do with Apex."""
     if problem.code not in (SYNTAX, PYTHON_2):
         return problem
-    if _code_mentions(data, path):
+    if _code_mentions(data, path) and not all(map(_in_a_comment, filter(mentions, data.splitlines()))):
         named = b"apex" in data.lower()
         return replace(problem, message=f"{problem.message}{STAYS}") if named else problem
     level: Review = "as-is" if problem.code == PYTHON_2 else "look"
     return replace(problem, review=level, message=f"{problem.message}; it names nothing of Apex")
+
+
+def _in_a_comment(line: bytes) -> bool:
+    """Whether only the comment of a line can hold Apex: the heart has one, too."""
+    code, sign, _ = line.partition(b"#")
+    return bool(sign) and not mentions(code) and not (b'"' in code or b"'" in code)
 
 
 def _parsed(files: Sequence[Found], jobs: int) -> Iterator[tuple[Found, SourceFile | None, Finding | None]]:
