@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.halves.calls import Calls
-from amp_migrate.audit.halves.given import comes_out
+from amp_migrate.audit.halves.expressions import Expressions
 from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import (
-    INTEGER,
     MASKED,
     NOTHING,
     NUMBER,
@@ -17,17 +15,14 @@ from amp_migrate.audit.halves.tensors import (
     Value,
     join,
     keyed,
-    narrowed,
     promoted,
     ways,
 )
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import COMPREHENSIONS, Function
-from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.ways.chains import leaves
 
 
-class Body(Calls):
+class Body(Expressions):
     """One run through a body."""
 
     def result(self) -> Value:
@@ -125,11 +120,6 @@ class Body(Calls):
         elif isinstance(stmt, ast.Assert):
             self.of(stmt.test)
 
-    def comes_out(self, test: ast.expr) -> bool | None:
-        """How a test comes out in the call that is followed: at its opt level, with what that gives the parameters."""
-        truth = self.halves.at_level(test)
-        return comes_out(test, self.given, self.bound) if truth is None else truth
-
     def branches(self, yes: list[ast.stmt], no: list[ast.stmt]) -> None:
         before = dict(self.env)
         self.block(yes)
@@ -174,6 +164,7 @@ class Body(Calls):
             text = syntax.text(target.value)
             if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
                 old = self.of(target.value)
+                old = old.dictionary or old
                 if old.keys or old in (UNKNOWN, NOTHING):
                     entries = dict(zip(old.keys, old.items or (), strict=True))
                     if value.followed or value.now in ("int", "float") or entries:
@@ -187,261 +178,13 @@ class Body(Calls):
                 return  # a number says nothing of what it is written into
             self.store(text, join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value)
 
-    # -- expressions -------------------------------------------------------------------------------------------------
-
-    def of(self, expr: ast.expr | None) -> Value:
-        kind = type(expr)
-        if kind is ast.Name:
-            name: str = expr.id  # type: ignore[union-attr]
-            value = self.named(name)
-            return self.halves.variable(self.module.scope_of(expr), name) if value == UNKNOWN else value  # type: ignore[arg-type]
-        if kind is ast.Attribute:
-            return self.attribute(expr)  # type: ignore[arg-type]
-        if kind is ast.Call:
-            return self.call(expr)  # type: ignore[arg-type]
-        if expr is None or kind is ast.Lambda:
-            return UNKNOWN
-        if type(expr) is ast.Constant:
-            if expr.value is None:
-                return NOTHING
-            return NUMBER if isinstance(expr.value, (int, float)) else UNKNOWN
-        if isinstance(expr, ast.Subscript):
-            return self.subscript(expr)
-        if isinstance(expr, ast.BinOp):
-            return self.binary(expr)
-        if isinstance(expr, ast.UnaryOp):
-            value = self.of(expr.operand)
-            return UNKNOWN if isinstance(expr.op, ast.Not) else value
-        if isinstance(expr, ast.Compare):
-            parts = [self.of(part) for part in (expr.left, *expr.comparators)]
-            along = any(isinstance(p, ast.Call) and has_axis(p) for p in (expr.left, *expr.comparators))
-            return INTEGER._replace(mask=along or any(p.half or p.now == "float" for p in parts))
-        if isinstance(expr, ast.BoolOp):
-            return join([self.of(v) for v in expr.values])
-        if isinstance(expr, ast.IfExp):
-            self.of(expr.test)
-            truth = self.comes_out(expr.test)
-            return join([self.of(v) for v, yes in ((expr.body, True), (expr.orelse, False)) if truth is not (not yes)])
-        if isinstance(expr, (ast.Tuple, ast.List)):
-            items = tuple(self.of(e) for e in expr.elts)
-            if any(isinstance(e, ast.Starred) for e in expr.elts):
-                return join(items)
-            if not items:
-                return NOTHING
-            whole = join(items)
-            return whole.holding(items)
-        if isinstance(expr, ast.Dict):
-            return self.dictionary([(k, self.of(v)) for k, v in zip(expr.keys, expr.values, strict=True)])
-        if isinstance(expr, COMPREHENSIONS):
-            return self.comprehension(expr)
-        if isinstance(expr, ast.NamedExpr):
-            value = self.of(expr.value)
-            self.bind(expr.target, value)
-            return value
-        if isinstance(expr, (ast.Starred, ast.Await)):
-            return self.of(expr.value)
-        if isinstance(expr, (ast.JoinedStr, ast.FormattedValue)):
-            for child in syntax.children(expr):
-                if isinstance(child, ast.expr):
-                    self.of(child)
-        return UNKNOWN
-
-    def named(self, name: str) -> Value:
-        """What a name holds: a dictionary whose entries were filled one by one holds each of them."""
-        value = self.env.get(name, UNKNOWN)
-        if value.followed:
-            return value
-        if name not in self.keyed:
-            return value
-        start = f"{name}["
-        entries = [v for k, v in self.env.items() if k.startswith(start)]
-        return Value("?", "?", tuple(entries)) if any(v.followed for v in entries) else value
-
-    def attribute(self, expr: ast.Attribute) -> Value:
-        text = syntax.text(expr)
-        if text in self.env:
-            return self.env[text]
-        value = self.of(expr.value)
-        if expr.attr in ("shape", "device", "dtype", "loss", "grad", "is_cuda", "requires_grad"):
-            return UNKNOWN
-        if value.keys:
-            return value.under(expr.attr)
-        if expr.attr in ("values", "indices") and value.items is not None and len(value.items) == 2:
-            return value.items[expr.attr == "indices"]  # of `x.max(1)`
-        if (
-            value == UNKNOWN
-            and (owner := self.halves.program.is_self(self.module.scope_of(expr), expr.value)) is not None
-        ):
-            if self.halves.program.is_network(owner):
-                return self.halves.weight(self.module.scope_of(expr), expr, owner)
-            held = self.halves.held(owner, expr.attr)
-            return held if held.followed else self.halves.field(owner, expr.attr)
-        return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
-
-    def subscript(self, expr: ast.Subscript) -> Value:
-        if isinstance(expr.value, ast.Name) and isinstance(expr.slice, ast.Constant):
-            if (entry := self.env.get(syntax.text(expr))) is not None:
-                return entry
-            if not (value := self.env.get(expr.value.id, UNKNOWN)).followed and self.named(expr.value.id).items:
-                return value  # another entry
-        value = self.of(expr.value)
-        self.of(expr.slice)
-        index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
-        if value.keys and isinstance(index, str):
-            return UNKNOWN if "loss" in index else value.under(index)
-        if value.keys and isinstance(index, int):
-            return value.at(index)
-        if isinstance(expr.slice, ast.UnaryOp) and isinstance(expr.slice.operand, ast.Constant):
-            inner = expr.slice.operand.value
-            index = -inner if isinstance(inner, int) and isinstance(expr.slice.op, ast.USub) else None
-        if (
-            value.items is not None
-            and isinstance(index, int)
-            and not value.keys
-            and -len(value.items) <= index < len(value.items)
-        ):
-            return value.items[index]
-        if value.items is not None and isinstance(expr.slice, ast.Slice) and not value.keys:
-            return self.part(value, expr.slice)
-        if value.items is not None:
-            return value.entry()
-        if isinstance(index, str) and "loss" in index:
-            return UNKNOWN
-        return value
-
-    @staticmethod
-    def dictionary(found: list[tuple[ast.expr | None, Value]]) -> Value:
-        """`{"logits": out, **others}`."""
-        entries: dict[str, Value] = {}
-        for key, value in found:
-            if key is None and (value.keys or value in (UNKNOWN, NOTHING)):
-                entries |= dict(zip(value.keys, value.items or (), strict=True))
-            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                entries[key.value] = value
-            else:
-                return Value("?", "?", tuple(v for _, v in found)).entry().holding(None)
-        return keyed(entries)
-
-    @staticmethod
-    def part(value: Value, part: ast.Slice) -> Value:
-        """`outputs[:2]`, `outputs[1:]`."""
-        bounds = [part.lower, part.upper, part.step]
-        known = [b.value if isinstance(b, ast.Constant) else None for b in bounds]
-        if value.items is None or any(
-            b is not None and not isinstance(k, int) for b, k in zip(bounds, known, strict=True)
-        ):
-            return value
-        items = value.items[slice(*[k if isinstance(k, int) else None for k in known])]
-        return value.holding(items) if items else UNKNOWN
-
-    def binary(self, expr: ast.BinOp) -> Value:
-        left, right = (
-            NUMBER if value == UNKNOWN and (_number(side) or self.setting(side)) else value
-            for side, value in ((expr.left, self.of(expr.left)), (expr.right, self.of(expr.right)))
-        )
-        if isinstance(expr.op, ast.MatMult):
-            return self.operation(expr, "matmul", [left, right], True)
-        if isinstance(expr.op, ast.Pow):
-            return self.operation(expr, "pow", [left, right], True)
-        if isinstance(expr.op, ast.Add) and (left.items or right.items) and NUMBER not in (left, right):
-            items = (*(left.items or (left,)), *(right.items or (right,)))
-            return Value("?", "?", items)
-        origin = left.origin or right.origin
-        now, was = promoted(left.now, right.now), promoted(left.was, right.was)
-        reduced, kept = left.reduced or right.reduced, left.kept or right.kept
-        one, other = (left, right) if left.single else (right, left)
-        if one.single and one.now == "float" and other.half:
-            now = other.now
-            if self.inside and not self.halves.below and self.halves.patches(self.module):
-                self.tell("single", expr, other, "")
-        single = one.single and (other.single or other.now == "number")
-        own = narrowed((left, right))
-        return Value(was, now, None, reduced, left.host or right.host, origin, kept, single=single, narrowed=own)
-
-    def setting(self, expr: ast.expr) -> bool:
-        """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made
-        with: `self.margin`, of `margin=0.2`."""
-        program = self.halves.program
-        if isinstance(expr, ast.Name):
-            origins = self.halves.values.origins(self.module.scope_of(expr), expr)
-            return bool(origins) and all(not o.path and _is_number(o.node) for o in origins)
-        owner = program.is_self(self.module.scope_of(expr), expr.value) if isinstance(expr, ast.Attribute) else None
-        if owner is None or not isinstance(expr, ast.Attribute):
-            return False
-        given = [
-            (module.function_around(target), value)
-            for module, target, value, _ in self.halves.values.fields(expr.attr)
-            if program.is_self(module.scope_of(target), target.value) in program.family_up(owner)
-        ]
-        return bool(given) and all(f is not None and value is not None and _plain(f, value) for f, value in given)
-
-    def turn(self, iterated: ast.expr) -> Value:
-        """What a turn of a loop over something has: of a dictionary, a key."""
-        value = self.of(iterated)
-        return UNKNOWN if value.keys else value.entry()
-
-    def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-        saved = dict(self.env)
-        each = expr.value if isinstance(expr, ast.DictComp) else expr.elt
-        first = self.of(expr.generators[0].iter)
-        first = UNKNOWN if first.keys else first
-        if len(expr.generators) == 1 and first.items and not expr.generators[0].ifs:
-            items = []
-            for item in first.items:
-                self.bind(expr.generators[0].target, item)
-                items.append(self.of(each))
-            self.env = saved
-            whole = Value("?", "?", tuple(items))
-            return whole.entry().holding(whole.items)
-        self.bind(expr.generators[0].target, first.entry())
-        for generator in expr.generators[1:]:
-            self.bind(generator.target, self.turn(generator.iter))
-        for test in (t for g in expr.generators for t in g.ifs):
-            self.of(test)
-        value = self.of(each)
-        self.env = saved
-        return Value(value.was, value.now, (value,), value.reduced, value.host, value.origin) if value.items else value
-
 
 def _whole(expr: ast.expr) -> ast.expr:
     """What an entry of an entry belongs to: `rows` of `rows[0][i]`."""
     return _whole(expr.value) if isinstance(expr, ast.Subscript) else expr
 
 
-def _plain(function: Function, value: ast.expr) -> bool:
-    """Whether a function assigns a number: one that is written there, or a parameter that is one by default."""
-    if isinstance(value, ast.Name):
-        value = function.defaults.get(value.id) or value
-    if isinstance(value, ast.BinOp):
-        return _plain(function, value.left) and _plain(function, value.right)
-    if isinstance(value, (ast.Attribute, ast.Call)):
-        return syntax.text(value).startswith("math.")
-    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
-
-
 def _one_number(expr: ast.expr) -> bool:
     """Whether an expression is a whole reduced to one number, which fills whatever it is given: `x.mean()`."""
     called = expr.func.attr if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) else ""
     return called in ("mean", "sum", "max", "min", "norm", "item", "prod", "std", "var") and not has_axis(expr)
-
-
-def _is_number(node: ast.AST) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, (int, float))
-    if isinstance(node, (ast.AnnAssign, ast.arg)):
-        return node.annotation is not None and syntax.text(node.annotation) in ("int", "float")
-    return isinstance(node, ast.expr) and _number(node)
-
-
-def _number(expr: ast.expr) -> bool:
-    """Whether an expression is a number of Python's, as far as its name says: an option, a length, a constant."""
-    if isinstance(expr, ast.Call):
-        return syntax.text(expr.func) in ("len", "int", "float", "max", "min") or syntax.text(expr.func).startswith(
-            "math."
-        )
-    if isinstance(expr, ast.Subscript):
-        return isinstance(expr.slice, ast.Constant) and isinstance(expr.slice.value, str) and _number(expr.value)
-    parts = syntax.text(expr).split(".")
-    if isinstance(expr, ast.Name):
-        return expr.id.isupper() or expr.id in OPTIONS
-    return isinstance(expr, ast.Attribute) and any(p in OPTIONS for p in parts[:2])

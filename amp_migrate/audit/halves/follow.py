@@ -315,7 +315,8 @@ class Halves:
         # What is a float now was one, whichever: O2 and O3 cast what a model gives.
         cast = value.was in HALVES or (value.was == "?" and value.now in ("float", *HALVES))
         was: Dtype = "float" if floats and cast else value.was
-        return value._replace(was=was, items=items, origin=origin)
+        keyed = self._as_apex(value.dictionary, origin, floats) if value.dictionary is not None else None
+        return value._replace(was=was, items=items, origin=origin, dictionary=keyed)
 
     def _output(
         self, function: Function, given: Mapping[str, Given] | None = None, env: Mapping[str, Value] | None = None

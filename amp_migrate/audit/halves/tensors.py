@@ -40,6 +40,7 @@ class Value(NamedTuple):
     single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
     narrowed: bool = False  # made half by the program itself, as under Apex: its gradient was half there, too
     keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
+    dictionary: Value | None = None  # what it is on some ways, where others give something else: what has keys is that
 
     @property
     def half(self) -> bool:
@@ -147,10 +148,14 @@ def _by_key(one: Value, other: Value) -> Value:
 
 
 def ways(values: Iterable[Value]) -> list[Value]:
-    """What several ways give: `{"loss": loss}` on one of them, in training, says nothing of what another gives."""
+    """What several ways give: `{"loss": loss}` on one of them, in training, says nothing of what another gives, but under
+    its keys."""
     found = list(values)
-    apart = any(v.keys for v in found) and any(not v.keys and v != NOTHING for v in found)
-    return [v.entry() if v.keys and apart else v for v in found]
+    keyed = [v for v in found if v.keys]
+    if not keyed or all(v.keys or v == NOTHING for v in found):
+        return found
+    whole = join(v.entry() if v.keys else v for v in found)
+    return [whole._replace(dictionary=join(keyed))]
 
 
 def _join(one: Dtype, other: Dtype) -> Dtype:
