@@ -25,6 +25,7 @@ from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.half_values import is_upcast
 
@@ -232,24 +233,27 @@ def _levels(m: Migration, init: Init) -> None:
 
 
 def _documented(m: Migration, init: Init) -> frozenset[str]:
-    """The levels that a program speaks of, where its level is a setting for people to change; all of them where it is the
-    default of a parameter that others may give."""
+    """The levels that a program speaks of, where its level is a setting for people to change; all of them where it is a
+    parameter that others may give."""
     level, values = init.arguments.get("opt_level"), m.project.once(Values)
     if level is None or values.fixed(init.module, level) is not None:
         return frozenset()
-    for value in values.may_be(init.module, level):
-        holder = value.module.parents.get(value.node)
-        taken_by = m.project.functions.get(value.module.parents[holder]) if isinstance(holder, ast.arguments) else None
-        if taken_by is not None and is_public(m.project, taken_by):
-            return LEVELS
+    owner = init.site.scope.lookup(level.id) if isinstance(level, ast.Name) else None
+    taken_by = m.project.functions.get(owner.node) if owner is not None else None
+    if taken_by is not None and ast.unparse(level) in taken_by.defaults and is_public(m.project, taken_by):
+        return LEVELS
     return frozenset(name for module in m.unit.reach for name in LEVEL.findall(module.text))
 
 
 def _gives_half(m: Migration) -> bool:
-    """Whether some model may give half in a region."""
+    """Whether some model may give half in a region: not where its output is cast, or is seen to be a loss, a softmax."""
     calls = [(s, c) for s in m.regions.scopes() for c, inner in s.module.calls if inner is s]
     forwards = [(s.module, c) for s, c in calls if m.regions.is_forward(s.module, c)]
-    return not forwards or any(not is_upcast(m, module, call) for module, call in forwards)
+    dtypes = m.project.once(Dtypes)
+    return not forwards or any(
+        not is_upcast(m, module, call) and dtypes.of(module, call) in ("half", "either", "unknown")
+        for module, call in forwards
+    )
 
 
 def _overridden(m: Migration, init: Init) -> None:
