@@ -87,9 +87,10 @@ class Body(Expressions):
             self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
         elif isinstance(stmt, (ast.For, ast.AsyncFor)):
             runs = self.halves.is_stack(self.module, stmt.iter)
+            turn = self.turn(stmt.iter)  # asked for once, whatever its names hold later
             for _ in range(2):
                 before, bound = dict(self.env), len(self.bound)
-                self.bind(stmt.target, self.turn(stmt.iter))
+                self.bind(stmt.target, turn)
                 self.block(stmt.body)
                 if not runs:
                     self.merge(before, self.env)
