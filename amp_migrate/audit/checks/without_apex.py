@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.calls.derived import other_eps
-from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.checks.settings_gone import read_still, settings
+from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
@@ -157,7 +158,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
                 if installed.catches_import(handler):
                     yield from _fallback(review, change, stmt, handler)
                     known = {t for s in (*stmt.body, *stmt.orelse) for t, _ in _gives(s)}  # flags of Apex itself
-                    yield from _settings(
+                    yield from settings(
                         review, change, [s for s in handler.body if known.isdisjoint(t for t, _ in _gives(s))]
                     )
     flags = flags_of(review, change)
@@ -167,7 +168,7 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
             if not without and there and leaves(stmt.body):
                 without = change.before.following(stmt)
             yield from _branch(review, change, stmt, without, with_)
-            yield from _settings(review, change, without)
+            yield from settings(review, change, without)
             if there:
                 yield from _parts_for_all(review, change, stmt)
 
@@ -196,57 +197,13 @@ def _answers(review: Review, change: Change) -> Iterator[Doubt]:
                 new = _given_now(change, stmt, syntax.text(target))
                 was_off = isinstance(old.value, ast.Constant) and old.value.value in (False, None)
                 is_on = isinstance(new, ast.Constant) and new.value is True
-                if was_off and is_on and _read_still(review, change, target):
+                if was_off and is_on and read_still(review, change, target):
                     message = (
                         f"{syntax.text(target)} was {syntax.text(old.value)} on a machine without Apex and is True on every machine "
                         "now: what still asks it, or a function that answers with it, takes Apex for installed. See that each means "
                         "mixed precision by it, or delete it"
                     )
                     yield Doubt(change.before.path, old.lineno, "AMP133", syntax.text(target), message, "look")
-
-
-def _settings(review: Review, change: Change, without: list[ast.stmt]) -> Iterator[Doubt]:
-    """What was set for want of Apex, is read still, and is set no more: `args.opt_level = "O0"`, `fp16 = False`."""
-    for old in (n for s in without for n in syntax.walk(s)):
-        if (
-            not isinstance(old, ast.Assign)
-            or change.back.get(old) is not None
-            or not isinstance(old.value, ast.Constant)
-        ):
-            continue
-        for target in old.targets:
-            if old.value.value is not None and _read_still(review, change, target):
-                message = (
-                    f"a machine without Apex had {syntax.text(target)} = {syntax.text(old.value)} from here on; nothing sets "
-                    "it now, so that mixed precision is on there too where it is asked for"
-                )
-                usual = _usual(change, old, target)
-                if usual:
-                    message += ", which is the default, also without CUDA: what refuses float16 there raises"
-                verdict: Verdict = "review" if usual else "look"
-                yield Doubt(change.path, old.lineno, "AMP133", syntax.text(target), message, verdict)
-                return
-
-
-def _usual(change: Change, stmt: ast.stmt, target: ast.expr) -> bool:
-    """Whether what is switched off is a parameter that calls leave on: `def make(data, fp16=True)`."""
-    function = change.before.function_around(stmt)
-    if function is None or not isinstance(target, ast.Name):
-        return False
-    given = function.defaults.get(target.id)
-    return isinstance(given, ast.Constant) and given.value is True
-
-
-def _read_still(review: Review, change: Change, target: ast.expr) -> bool:
-    """Whether the program still reads what a statement that went had set."""
-    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", None)
-    modules = review.after.having(name) if isinstance(target, ast.Attribute) and name is not None else [change.after]
-    for module in modules if name is not None else ():
-        for node in syntax.walk(module.tree):
-            if isinstance(node, type(target)) and isinstance(getattr(node, "ctx", None), ast.Load):
-                if (syntax.last(node)) == name:
-                    return True
-    return False
 
 
 def _replaced(change: Change, stmt: ast.Try) -> bool:
