@@ -18,7 +18,7 @@ from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
 from amp_migrate.audit.values.names import handed_on
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, may_follow
 from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.predicates import Predicates
 
@@ -121,11 +121,25 @@ class Prepared:
     def _objects(self, module: Module, expr: ast.expr) -> Iterator[Identity]:
         """What a model may be, and what holds it: `model` of `model.bottom` runs it."""
         scope = module.scope_of(expr)
-        yield from identities(self.review.values_before, scope, expr)
+        found = identities(self.review.values_before, scope, expr)
+        yield from found - self._later(module, expr) if isinstance(expr, ast.Name) else found
         if isinstance(expr, ast.Attribute) and not self.review.before.is_self(scope, expr.value):
             if isinstance(expr.value, (ast.Name, ast.Attribute)):
                 held = identities(self.review.values_before, scope, expr.value)
                 yield from (i for i in held if isinstance(i[0], ast.Call))
+
+    def _later(self, module: Module, name: ast.Name) -> frozenset[Identity]:
+        """What a name is only given once the place where it stands is behind: `model = Wrapped(model)` below a set-up."""
+        scope, own = module.scope_of(name).binder(name.id), module.statement(name)
+        bound = [n for n in scope.bindings[name.id] if n is not own] if scope is not None else []
+        if scope is not module.scope_of(name) or not all(isinstance(n, ast.Assign) for n in bound):
+            return frozenset()
+        early, late = set[Identity](), set[Identity]()
+        for node in bound:
+            assert isinstance(node, ast.Assign)
+            there = early if may_follow(module, node, own) else late
+            there |= identities(self.review.values_before, scope, node.value)
+        return frozenset(late - early) if early else frozenset()
 
     @cached_property
     def initialized(self) -> frozenset[Identity]:

@@ -91,3 +91,87 @@ def test_what_stands_beside_it_was_not(level: str) -> None:
     more = "loss = loss + collector.judge(critic, x)"
     (found,) = told("critic = Critic(8).cuda()", more, "AMP531", level)
     assert found.startswith("critic was not given to amp.initialize: O2 and O3 left it in float32")
+
+
+CREATE = """
+    import torch
+    from apex import amp
+    from nets import Flow, Net
+
+
+    class Parallel(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *given):
+            return self.inner(*given)
+
+
+    def wrap(model):
+        model = Parallel(model)
+        return model
+
+
+    def create(train):
+        model = Net().cuda()
+        if train:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            {before}
+            model, optimizer = amp.initialize({given}, optimizer, opt_level="O2")
+            model = wrap(model)
+            {after}
+            return model, flow, optimizer
+        return model
+    """
+NETS = """
+    import torch
+
+
+    class Flow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Conv2d(3, 3, 3)
+
+        def forward(self, x):
+            return self.body(x)
+
+
+    class Net(Flow):
+        def forward(self, x, flow):
+            return self.body(x) + flow
+    """
+TRAIN = """
+    from apex import amp
+    from create import create
+    from project import loader
+
+    model, flow, optimizer = create(True)
+    flow.eval()
+    for x in loader:
+        optimizer.zero_grad()
+        moved = flow(x)
+        loss = model(x, moved).float().pow(2).sum()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "after", "told"),
+    [
+        ("", "model", "flow = wrap(Flow().cuda())", 1),
+        ("flow = Flow().cuda()", "model", "flow = wrap(flow)", 1),
+        ("flow = Flow().cuda()", "[model, flow]", "model, flow = model", 0),
+        ("", "model", "flow = model.inner", 0),
+    ],
+)
+def test_what_is_made_or_wrapped_below_the_set_up_was_not_given_to_it(
+    before: str, given: str, after: str, told: int
+) -> None:
+    create = CREATE.format(before=before, given=given, after=after)
+    results = rewrite_files({"create.py": create, "nets.py": NETS, "train.py": TRAIN})
+    assert "torch.autocast" in (results["train.py"].after or "")
+    found = [f.message for f in results["train.py"].findings if f.code == "AMP531"]
+    assert [m.startswith("flow was not given to amp.initialize") for m in found] == [True] * told

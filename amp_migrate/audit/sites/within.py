@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.setups import Identity
 
@@ -29,12 +30,19 @@ def made_at(identity: Identity, both: Mixed | None = None) -> Made | None:
 
 def within_given(both: Mixed, now: Iterable[Identity]) -> bool:
     """Whether some object, of the program after, is one that a model which Apex was given holds."""
-    return not {made_at(i, both) for i in now}.isdisjoint(_held(both))
+    return not _made(both, now).isdisjoint(_held(both))
 
 
 def given_itself(both: Mixed, now: Iterable[Identity]) -> bool:
     """Whether some object, of the program after, is made where one is made that Apex was given."""
-    return bool({made_at(i) for i in both.initialized} & {made_at(i, both) for i in now} - {None})
+    return not _made(both, now).isdisjoint(made_at(i) for i in both.initialized)
+
+
+def _made(both: Mixed, now: Iterable[Identity]) -> set[Made]:
+    """Where, before, objects of the program after are made; a network has no items: `return model` beside `return model, other`
+    gives no second."""
+    whole = (i for i in now if not (i[1] and _classes(both.review.after, i)))
+    return {made for i in whole if (made := made_at(i, both)) is not None}
 
 
 @kept
@@ -42,26 +50,26 @@ def _held(both: Mixed) -> frozenset[Made]:
     """Where the networks are made that initialized models hold."""
     program, values = both.review.before, both.review.values_before
     found: set[Made] = set()
-    todo = [cls for identity in both.initialized for cls in _classes(both, identity)]
+    todo = [cls for identity in both.initialized for cls in _classes(program, identity)]
     for cls in todo[:MOST]:
         for module, target, value in _attributes(cls, program.family_up(cls)):
             nested = ((module, call) for call in syntax.every(value, ast.Call))
             origins = values.origins(module.scope_of(target), value)
             for where, node in (*nested, *((o.module, o.node) for o in origins)):
-                made = _classes(both, (node, where))
+                made = _classes(program, (node, where))
                 if made and isinstance(node, ast.Call):
                     found.add((where.path, where.statement(node).lineno))
                     todo += [c for c in made if c not in todo and len(todo) < MOST]
     return frozenset(found)
 
 
-def _classes(both: Mixed, identity: Identity) -> list[Class]:
+def _classes(program: Program, identity: Identity) -> list[Class]:
     """The networks of the program that a call makes."""
     node, module = identity[0], identity[-1]
     if not isinstance(node, ast.Call) or not isinstance(module, Module):
         return []
-    made = both.review.before.definitions(module.scope_of(node), node.func, guess=False)
-    return [d for d in made if isinstance(d, Class) and both.review.before.is_network(d)]
+    made = program.definitions(module.scope_of(node), node.func, guess=False)
+    return [d for d in made if isinstance(d, Class) and program.is_network(d)]
 
 
 def _attributes(cls: Class, family: list[Class]) -> Iterator[tuple[Module, ast.Attribute, ast.expr]]:
