@@ -40,9 +40,8 @@ def _product(name: str) -> Callable[..., Tensor]:
     out_of_place = getattr(_aten, name).out
 
     def kernel(*operands: Tensor, **options: Any) -> Tensor:
-        first = operands[0]
-        if first.dtype is not _half:
-            return out_of_place(*operands, **options, out=first.new_empty(0))  # type: ignore[no-any-return]
+        if any(operand.dtype is not _half for operand in operands):  # torch's own kernel refuses those that differ
+            return out_of_place(*operands, **options, out=operands[0].new_empty(0))  # type: ignore[no-any-return]
         wide = [_float(operand) for operand in operands]
         return _to(out_of_place(*wide, **options, out=wide[0].new_empty(0)), _half)
 

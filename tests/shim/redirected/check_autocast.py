@@ -44,6 +44,24 @@ def test_recurrent_layers_run_in_half_like_cudnn(make: Any) -> None:
     assert layer.weight_ih_l0.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: nn.Linear(4, 2).cuda()(x),
+        lambda x: nn.Linear(4, 2, bias=False).cuda()(x),
+        lambda x: nn.Linear(4, 2).cuda()(x[None]),
+        lambda x: nn.Conv1d(3, 2, 1).cuda()(x[None]),
+        lambda x: x @ torch.ones(4, 2, device="cuda"),
+        lambda x: torch.addmm(torch.ones(2, device="cuda"), x, torch.ones(4, 2, device="cuda")),
+        lambda x: torch.baddbmm(torch.ones(1, 3, 2, device="cuda"), x[None], torch.ones(1, 4, 2, device="cuda")),
+        lambda x: torch.addmv(torch.ones(3, device="cuda"), x, torch.ones(4, device="cuda")),
+    ],
+)
+def test_float64_is_left_alone_and_so_refused_beside_half(run: Any) -> None:
+    with torch.autocast("cuda", dtype=torch.float16), pytest.raises(RuntimeError, match="(?i)double"):
+        run(torch.ones(3, 4, dtype=torch.float64, device="cuda"))
+
+
 def test_region_state_is_visible_to_the_program_and_ends() -> None:
     assert not torch.is_autocast_enabled()
     with torch.autocast("cuda"):
