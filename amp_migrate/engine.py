@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amp_migrate.audit.doubts import Doubt
     from amp_migrate.audit.review import Was
     from amp_migrate.held import Held
-    from amp_migrate.reading.program.module import Module
+    from amp_migrate.reading.program.module import Module, Scope
     from amp_migrate.reading.units.unit import Unit
     from amp_migrate.rules.migration import Output
 
@@ -138,15 +138,12 @@ def _decide(
     for number, unit in enumerate(units):
         if number % 10 == 0:
             tell(f"migrating {len(targets)} files, training {number + 1} of {len(units)}")
-        # Where a unit is set up its own switch holds, whatever other unit's model may get there too.
-        others = set_up - {i.site.scope for i in unit.inits}
         unit.handed, unit.uncast = held.handed.get(number, {}), held.uncast.get(number, {})
         unit.mended = held.mended
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue
-        taken = frozenset(output.regions.keys() | others)
-        for module, edits in carry_out(unit, targets, options, output, taken, loose).items():
+        for module, edits in carry_out(unit, targets, options, output, _taken(unit, set_up, output), loose).items():
             output.units.setdefault(module, {})[number] = edits
     own = [module for module in modules if module in targets]
     for rule in FILE_RULES:
@@ -170,6 +167,12 @@ def _decide(
             if (doubt := held.files.get(result.path)) is not None:
                 held.hold(result, doubt)
     return output, whole_units(results)
+
+
+def _taken(unit: Unit, set_up: set[Scope], output: Output) -> Callable[[Scope], bool]:
+    """What other units have decided. Where a unit is set up its own switch holds, whatever other unit's model may get there."""
+    own = {i.site.scope for i in unit.inits}
+    return lambda scope: scope in output.regions or (scope in set_up and scope not in own)
 
 
 @dataclass

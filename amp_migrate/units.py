@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from amp_migrate.findings import Cause
@@ -30,9 +30,14 @@ OUT_OF_REACH = ("AMP113", "AMP213")
 
 
 def carry_out(
-    unit: Unit, targets: set[Module], options: Options, output: Output, taken: frozenset[Scope], loose: Sequence[Site]
+    unit: Unit,
+    targets: set[Module],
+    options: Options,
+    output: Output,
+    taken: Callable[[Scope], bool],
+    loose: Sequence[Site],
 ) -> Mapping[Module, Edits]:
-    """Migrate one unit whole, or report why not; what it writes to which files."""
+    """Migrate one unit whole, or report why not; what it writes to which files. `taken`: what other units have decided."""
     if not targets & set(unit.modules):
         return {}
     twin = find_twin(unit)

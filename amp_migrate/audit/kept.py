@@ -21,17 +21,28 @@ def kept_meanwhile(first: Callable[[], object]) -> Callable[[Callable[P, R]], Ca
 
 
 def _kept(find: Callable[P, R], first: Callable[[], object] | None) -> Callable[P, R]:
+    name = f"{find.__module__}.{find.__qualname__}"  # under which the object has the answers
+
+    @functools.wraps(find)
+    def alone(of: Any) -> Any:
+        answers = of.__dict__
+        found = answers.get(name, answers)  # itself where there is no answer yet: one look
+        if found is answers:
+            if first is not None:
+                answers[name] = first()
+            found = answers[name] = find(of)  # type: ignore[call-arg]
+        return found
+
     @functools.wraps(find)
     def answer(of: Any, *about: Any) -> Any:
-        values = of.__dict__
-        if "kept answers" not in values:
-            values["kept answers"] = {}
-        known: dict[Any, Any] = values["kept answers"]
-        key = (find, *about) if about else find
-        if key not in known:
+        answers = of.__dict__.get(name)
+        if answers is None:
+            answers = of.__dict__[name] = {}
+        found = answers.get(about, answers)
+        if found is answers:
             if first is not None:
-                known[key] = first()
-            known[key] = find(of, *about)  # type: ignore[call-arg]
-        return known[key]
+                answers[about] = first()
+            found = answers[about] = find(of, *about)  # type: ignore[call-arg]
+        return found
 
-    return cast("Callable[P, R]", answer)
+    return cast("Callable[P, R]", alone if find.__code__.co_argcount == 1 else answer)

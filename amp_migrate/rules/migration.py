@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,7 @@ class Migration:
         self,
         unit: Unit,
         options: Options,
-        taken: frozenset[Scope] = frozenset(),
+        taken: Callable[[Scope], bool] = lambda _: False,
         whole: Unit | None = None,
         earlier: Output | None = None,
         last_home: LastHome | None = None,

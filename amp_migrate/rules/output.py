@@ -62,7 +62,9 @@ class Output:
         return self.wants(module, Finding(getattr(node, "lineno", 1), 1, code, "", "done", "as-is", ""))
 
     def edit(self, module: Module) -> Edits:
-        return self.edits.setdefault(module, Edits(module))
+        if module not in self.edits:
+            self.edits[module] = Edits(module)
+        return self.edits[module]
 
     def find(
         self,

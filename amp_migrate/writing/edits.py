@@ -214,8 +214,9 @@ class Edits:
         self.conditions.update(other.conditions)
         self.comments.update(other.comments)
         if other.wraps:
-            taken = {w.first for w in self.wraps} if self.wraps else set()
-            self.wraps += [w for w in other.wraps if w.first not in taken]
+            new = {w.first for w in other.wraps}
+            new.difference_update(w.first for w in self.wraps)
+            self.wraps += [w for w in other.wraps if w.first in new]
 
     # -- what they come to ---------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
-_KEPT = ("kept answers", *"_children _line _below _every _text _own_nodes _own_every _calls _one_by_one".split())
 _PLAIN = frozenset({"ctx", "id", "attr", "arg", "asname", "module", "level", "kind", "type_comment", "lineno", "tag"})
 _OPENING = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
 _DOTTED = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Subscript})
@@ -72,8 +71,8 @@ def _below(node: ast.AST) -> tuple[ast.AST, ...]:
 def copied(node: N) -> N:
     """A shallow copy of a node that is to be given other parts: without the answers that were kept on it."""
     made = copy.copy(node)
-    for name in _KEPT:
-        made.__dict__.pop(name, None)
+    for name in made.__dict__.keys() - {*node._fields, *node._attributes}:
+        del made.__dict__[name]
     return made
 
 

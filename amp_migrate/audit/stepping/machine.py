@@ -100,8 +100,7 @@ class Machine:
     _paired: dict[Ident, set[Ident]] = field(default_factory=dict)  # a scaler's optimizers
     _made: dict[str, dict[str, set[Ident]]] = field(default_factory=dict)  # by role and by a place where one is made
     _alone: set[Ident] = field(default_factory=set)  # optimizers without a scaler of their own
-    _met: tuple[int, int] = (0, 0)  # optimizers and scalers, when they were last looked at
-    _shared: bool = False  # whether one of them stands for several objects
+    _shared: set[str] = field(default_factory=set)  # the roles in which one was met that stands for several objects
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -158,7 +157,7 @@ class Machine:
 
     def scaled_by(self, scalers: Collection[Ident]) -> list[Ident]:
         """The optimizers that one of some scalers is for, in order."""
-        if self.objects.loops or self._several():
+        if self.objects.loops or self._shared:
             return [o for o in sorted(self.optimizers) if not self.scalers_of(o).isdisjoint(scalers)]
         found = {o for s in scalers for o in self._paired.get(s, ())}
         if not self.scalers.isdisjoint(scalers):  # whoever has none of its own may have any
@@ -168,17 +167,10 @@ class Machine:
     def _is_managed(self, optimizer: Ident) -> bool:
         return any(place_made(p) in self.managed for p in parts(optimizer))
 
-    def _several(self) -> bool:
-        """Whether some name that was met stands for several objects."""
-        met = len(self.optimizers), len(self.scalers)
-        if met != self._met:
-            self._met = met
-            self._shared = any(len(parts(i)) > 1 for known in (self.optimizers, self.scalers) for i in known)
-        return self._shared
-
     def enter(self, met: Iterable[Ident]) -> None:
         """Only optimizers that were met on the ways from an entry have gradients in its runs."""
-        self.optimizers, self._met = set(), (0, 0)
+        self.optimizers = set()
+        self._shared.discard("optimizer")
         for optimizer in met:
             self.meet(optimizer)
         self.entered = frozenset(self.optimizers)
@@ -201,7 +193,10 @@ class Machine:
     def _know(self, ident: Ident, among: set[Ident], role: str) -> None:
         if ident not in among:
             among.add(ident)
-            for part in parts(ident):
+            several = parts(ident)
+            if len(several) > 1:
+                self._shared.add(role)
+            for part in several:
                 self._made.setdefault(role, {}).setdefault(part, set()).add(ident)
 
     # -- events ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Model forwards and the computation of the loss from them; not data loading, not 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -58,11 +59,11 @@ class RegionReader:
         self,
         unit: Unit,
         folds: dict[Module, Folds],
-        taken: frozenset[Scope] = frozenset(),
+        taken: Callable[[Scope], bool] = lambda _: False,
         helpers: frozenset[Function] = frozenset(),
     ) -> None:
         self.unit = unit
-        self.taken = taken  # scopes that another unit has decided
+        self.taken = taken  # whether a scope is one that another unit has decided
         self.project: Project = unit.project
         self.helpers = helpers  # functions that run a forward in the region of who calls them
         self.forwards = Forwards(unit, helpers)
@@ -80,11 +81,11 @@ class RegionReader:
 
     def scopes(self) -> list[Scope]:
         """Scopes that run a forward of the unit's models, or compute or scale one of its losses."""
-        return [s for s in self._wanted if s not in self.taken]
+        return [s for s in self._wanted if not self.taken(s)]
 
     def shared(self) -> list[Scope]:
         """The like of which another unit has decided the regions."""
-        return [s for s in self._wanted if s in self.taken]
+        return [s for s in self._wanted if self.taken(s)]
 
     @cached_property
     def _wanted(self) -> list[Scope]:
@@ -134,7 +135,7 @@ class RegionReader:
         """Whether a call stands in a region of the function around it, and in none of the program's own."""
         scope = module.scope_of(call)
         around = [call, *module.ancestors(call)]
-        if scope in self.taken or any(casts_itself(module, a) for a in around):
+        if self.taken(scope) or any(casts_itself(module, a) for a in around):
             return False
         return any(stmt in around for r in self.read(scope).found for stmt in statements(self.view(scope), r))
 
