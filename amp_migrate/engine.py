@@ -139,7 +139,7 @@ def _decide(
         if number % 10 == 0:
             tell(f"migrating {len(targets)} files, training {number + 1} of {len(units)}")
         unit.handed, unit.uncast = held.handed.get(number, {}), held.uncast.get(number, {})
-        unit.mended = held.mended
+        unit.mended, unit.run = held.mended, {place for place, on in held.run.items() if on}
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Held:
     """Migration units by number, sites of file rules by file and line, and whole files, each with the doubt about it; of
     units also the functions whose regions are handed the switch (with the reason; none where that is only wished for), and
-    those that get no region; and the places that a rule is to write otherwise, by file and line, with the codes of the doubts.
+    those that get no region; the places that a rule is to write otherwise, by file and line, with the codes of the doubts; and
+    the calls that run a model in half, by file, line and column, each with whether that is still tried.
 
     Where what a region reads has no value, and the function does not train, it is handed the switch; where what it was
     handed has none either, it goes without. Else a doubt is first about the unit that wrote nearest to it; where no unit
@@ -35,6 +36,7 @@ class Held:
     handed: dict[int, dict[Scope, str]] = field(default_factory=dict)
     uncast: dict[int, dict[Scope, str]] = field(default_factory=dict)
     mended: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    run: dict[tuple[str, int, int], bool] = field(default_factory=dict)
 
     def more(self, doubts: Iterable[Doubt], read: Read, output: Output) -> bool:
         """Hold back what is refuted; whether that is more than was held before."""
@@ -44,7 +46,7 @@ class Held:
             set()
         )  # what is tried for the first time: what else is said of it may go, too
         for doubt in doubts:
-            more |= self._cast(doubt, output)
+            more |= self._cast(doubt, output) | self._given_region(doubt)
             place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
             if doubt.remedy in now and doubt.code == "AMP535":
                 continue
@@ -52,7 +54,9 @@ class Held:
                 now.add(doubt.remedy)
                 more = True
             elif doubt.verdict == "refuse" and doubt.path in modules:
-                more |= self._hold(doubt, modules[doubt.path], output)
+                more |= self._without_region(doubt, modules[doubt.path]) or self._hold(
+                    doubt, modules[doubt.path], output
+                )
         return more
 
     def _cast(self, doubt: Doubt, output: Output) -> bool:
@@ -65,6 +69,20 @@ class Held:
         if not tried:
             self.mended.setdefault(place, set()).add(code)
         return not tried
+
+    def _given_region(self, doubt: Doubt) -> bool:
+        """Have forwards that lost half precision put in a region; once."""
+        new = [(doubt.path, *place) for place in doubt.lost if doubt.verdict == "review"]
+        new = [place for place in new if place not in self.run]
+        self.run.update(dict.fromkeys(new, True))
+        return bool(new)
+
+    def _without_region(self, doubt: Doubt, module: Module) -> bool:
+        """Leave the regions out again that the audit asked for in a function, where something is wrong there with them."""
+        first, last = _function_at(module, doubt.line)
+        tried = [p for p, on in self.run.items() if on and p[0] == doubt.path and first <= p[1] <= last]
+        self.run.update(dict.fromkeys(tried, False))
+        return bool(tried)
 
     def _mend(self, doubt: Doubt, module: Module, output: Output) -> bool:
         """Have a rule write otherwise what a doubt is about, which is tried once."""

@@ -17,7 +17,8 @@ class Doubt:
     `told_by` are codes of the rules that say the same: the doubt is dropped where one of them speaks in this file
     between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
     a rule may write otherwise, for the doubt to go; of a half value, `given` is where a forward gives it as a whole, and `by`
-    the code of the rule that casts it where it is used. `alike`: what of the message is said of other places as well.
+    the code of the rule that casts it where it is used. `lost`: the line and the column of each forward that has no region
+    now, in the file as it was. `alike`: what of the message is said of other places as well.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Doubt:
     alike: str = ""
     given: tuple[str, int] | None = None
     by: str = ""
+    lost: tuple[tuple[int, int], ...] = ()
 
     @property
     def refusal(self) -> str:

@@ -58,6 +58,7 @@ def without(unit: Unit, failure: Blocked) -> tuple[Unit, Left] | None:
         handed=unit.handed,
         uncast=unit.uncast,
         mended=unit.mended,
+        run=unit.run,
         left=unit.left | {s.call for s in steps},
     )
     return rest, Left(failure, (*losses, *steps, *sites))

@@ -84,6 +84,7 @@ def check(review: Review) -> Iterable[Doubt]:
 def _with_lines(doubts: list[Doubt]) -> Doubt:
     """One doubt for the calls of a function that are written alike, which names the others' lines."""
     first = min(doubts, key=lambda d: d.line)
+    first = replace(first, lost=tuple(sorted({place for d in doubts for place in d.lost})))
     lines = sorted({d.line for d in doubts} - {first.line})
     if not lines:
         return first
@@ -429,7 +430,10 @@ def _doubt(
     told = ("AMP502",) if kind == "lost" else ()
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
     doubt = replace(doubt, alike=message.replace(came, "", 1))
-    return doubt if kind == "lost" else replace(doubt, remedy=(doubt.path, doubt.line))
+    if kind == "gained":
+        return replace(doubt, remedy=(doubt.path, doubt.line))
+    bare = around is None and forward.module.path == doubt.path
+    return replace(doubt, lost=((forward.call.lineno, forward.call.col_offset),)) if bare else doubt
 
 
 def way(both: Mixed, chain: Chain) -> str:

@@ -113,8 +113,17 @@ class RegionReader:
                 for m, c in self.project.calls.get(function, ())
                 if self._hands_model(function, m, c)
             }
+        paths = {path for path, *_ in self.unit.run}
+        told = {
+            scope
+            for module in self.unit.cast
+            if module.display in paths
+            for call, scope in module.calls
+            if self.forwards.told(module, call)
+        }
+        wanted |= dict.fromkeys(sorted(told, key=lambda s: (s.module.display, getattr(s.node, "lineno", 0))))
         wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}
-        return [s for s in wanted if not s.is_class and not self.forwards.in_network(s)]
+        return [s for s in wanted if not s.is_class and (s in told or not self.forwards.in_network(s))]
 
     def _hands_model(self, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call gives a function one of the unit's models, if it is given its model at all."""

@@ -55,6 +55,7 @@ class Unit:
     mended: Mapping[tuple[str, int], Collection[str]] = field(
         default_factory=dict
     )  # by file and line, what the audit wants written otherwise, and the codes of its doubts
+    run: Collection[tuple[str, int, int]] = ()  # by file, line and column, calls that the audit knows to run a model
 
     def forget(self) -> None:
         """Drop what was derived: the unit has grown."""

@@ -100,7 +100,7 @@ def apply(m: Migration) -> None:
             except Blocked as failure:
                 if scope in m.unit.handed:
                     _uncast(m, scope, WRONG.format(m.unit.handed[scope]))
-                if m.set_up.never(scope) or scope in m.unit.handed:
+                if m.set_up.never(scope) or scope in m.unit.handed or _only_told(m, scope, region):
                     m.float32.add(region.first)
                     continue
                 if not isinstance(failure, NeverOn) and _evaluates_by_method(m, scope, region):
@@ -190,6 +190,12 @@ def _calls(m: Migration, scope: Scope, region: Region) -> list[ast.Call]:
     nodes = [n for stmt in stmts for n in walk(stmt) if isinstance(n, ast.Call)]
     forwards = m.regions.forwards
     return [c for c in nodes if m.regions.is_forward(scope.module, c) or forwards.by_method(scope.module, c)]
+
+
+def _only_told(m: Migration, scope: Scope, region: Region) -> bool:
+    """Whether all that runs a model in a region is what the audit asked for."""
+    calls = _calls(m, scope, region)
+    return bool(calls) and all(m.regions.forwards.told(scope.module, call) for call in calls)
 
 
 def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
