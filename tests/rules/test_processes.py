@@ -231,6 +231,79 @@ def test_a_script_runs_no_network_of_a_file_that_it_does_not_load(loads: str) ->
             ),
         }
     )
-    computed = "bce_loss = nn.BCELoss()(torch.sigmoid(outputs).float(), targets.float())"
+    computed = "bce_loss = nn.BCELoss()(torch.sigmoid(outputs.float()), targets.float())"
     assert f'with torch.autocast("cuda", enabled=False):\n            {computed}\n' in texts["several.py"]
     assert "enabled=False" not in texts["single.py"]
+
+
+CLASSES = {
+    "losses.py": """
+        import torch
+
+        class Distance(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = 2.0
+
+            def forward(self, x):
+                return x * self.scale
+        """,
+    "tester.py": """
+        import torch
+        from losses import Distance
+
+        class Tester:
+            def __init__(self, model):
+                self.model = model
+
+            def test(self, loader):
+                return [Distance()(self.model(x)) for x in loader]
+
+            def evaluate(self, loader):
+                return [self.model(x).argmax(1) for x in loader]
+        """,
+    "trainer.py": """
+        import torch
+        from apex import amp
+
+        class Trainer:
+            def __init__(self, model):
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.model, self.optimizer = amp.initialize(model, self.optimizer, opt_level="O1")
+
+            def train(self, loader):
+                for x in loader:
+                    with amp.scale_loss(self.model(x).float().sum(), self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                    self.optimizer.step()
+        """,
+    "train.py": """
+        import torch
+        from tester import Tester
+        from trainer import Trainer
+
+        model = torch.nn.Linear(4, 2)
+        trainer = Trainer(model)
+        trainer.train([])
+        Tester(trainer.model).evaluate([])
+        """,
+    "predict.py": """
+        import torch
+        from tester import Tester
+
+        Tester(torch.nn.Linear(4, 2)).test([])
+        """,
+}
+
+
+def test_a_constructor_is_mentioned_by_its_class_alone() -> None:
+    """`super().__init__()` of a loss is no mention of the constructor that sets mixed precision up."""
+    text = check_files(CLASSES)["tester.py"]
+    assert text.count("torch.autocast(") == 1
+    assert "torch.autocast(" in text[text.index("def evaluate") :]
+
+
+def test_a_script_that_keeps_the_class_may_make_it() -> None:
+    kept = CLASSES["predict.py"].replace("Tester(torch", "KINDS = {'trainer': Trainer}\n        Tester(torch")
+    kept = kept.replace("from tester import Tester", "from tester import Tester\n        from trainer import Trainer")
+    assert check_files({**CLASSES, "predict.py": kept})["tester.py"].count("torch.autocast(") == 2

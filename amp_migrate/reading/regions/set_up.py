@@ -11,7 +11,7 @@ from functools import cached_property
 from amp_migrate.reading.conditions.chains import parting
 from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.gradients.walked import leaves
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
@@ -182,8 +182,9 @@ class SetUp:
 
     def _mentions(self, module: Module, function: Function, run: bool) -> bool:
         """Whether a file, which is `run` or only loaded, uses a function in a way that is no call in sight."""
-        named: list[ast.AST] = [*module.loads.get(function.name, ()), *module.named.get(function.name, ())]
-        for node in named:
+        if function.cls is not None and function.name == "__init__":
+            return any(self._makes(module, cls, run) for cls in function.cls.descendants())
+        for node in _named(module, function.name):
             if self.project.functions.get(module.scope_of(node).outermost.node) in self._leading:
                 continue
             if not run and when_run(module, node):
@@ -196,6 +197,20 @@ class SetUp:
             if not isinstance(call, ast.Call) or call.func is not node or not self.project.resolved.get(call):
                 return True
         return False
+
+    def _makes(self, module: Module, cls: ClassInfo, run: bool) -> bool:
+        """Whether a file, which is `run` or only loaded, uses a class other than in what leads to `initialize` anyway."""
+        return any(
+            cls.node in self.project.definitions(module, node)
+            for node in _named(module, cls.name)
+            if self.project.functions.get(module.scope_of(node).outermost.node) not in self._leading
+            and (run or not when_run(module, node))
+        )
+
+
+def _named(module: Module, name: str) -> list[ast.AST]:
+    """Where a file has a word, as a name or as an attribute."""
+    return [*module.loads.get(name, ()), *module.named.get(name, ())]
 
 
 def _either(module: Module, one: ast.AST, other: ast.AST) -> bool:
