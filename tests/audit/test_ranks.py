@@ -126,6 +126,19 @@ def test_which_line_says_that_a_parameter_gets_no_gradient(line: str, said: str)
         ("self.pool = torch.nn.Linear(2, 2)", "self.pool = torch.nn.Embedding(2, 2)", True),
         ("model = Net()\n", "model = Net()\n    model.pool(1)\n", False),
         ("model = Net()\n", "model = Net()\n    model.pool = None\n", True),
+        ("model = Net()\n", "model = Net()\n    other = Other()\n    other.run = lambda self: self.pool(1)\n", True),
+        ("model = Net()\n", "model = Net()\n    other = Other()\n    other.run = lambda: model.pool(1)\n", False),
+        (
+            "self.pool = torch.nn.Linear(2, 2)",
+            "kind = torch.nn.BatchNorm1d if size else Other\n            self.pool = kind(2)",
+            False,
+        ),
+        (
+            "self.pool = torch.nn.Linear(2, 2)",
+            "if size:\n                kind = Other\n            else:\n                kind = torch.nn.BatchNorm1d\n"
+            "            self.pool = kind(2)",
+            True,
+        ),
     ],
 )
 def test_which_layers_are_unused(old: str, new: str, wanted: bool) -> None:
@@ -160,6 +173,10 @@ ALONE = """
         ("if args.local_rank == 0 and epoch % 2 == 0: validate(loader, model)", True),
         ("if not args.distributed or args.local_rank == 0: validate(loader, model)", False),
         ("if is_main_process(): validate(loader, net=model)", True),
+        ("if args.local_rank in [-1, 0]: validate(loader, model)", True),
+        ("if args.local_rank in (0, -1) and epoch: validate(loader, model)", True),
+        ("if args.local_rank in [0, 1]: validate(loader, model)", False),
+        ("if args.local_rank not in [-1, 0]: validate(loader, model)", False),
         ("if args.local_rank == 0: validate(loader, model.module)", False),
         ("if args.local_rank == 0: print(epoch)", False),
         ("if args.local_rank != -1: validate(loader, model)", False),

@@ -127,6 +127,27 @@ def test_the_device_is_the_one_the_program_sets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("elsewhere", "given"), [('torch.device("cpu")', ""), ("torch.device(rank)", ", device_ids=[device]")]
+)
+def test_a_device_that_is_set_on_some_ways_alone(elsewhere: str, given: str) -> None:
+    """Torch's class refuses a CPU in `device_ids`; without them it wraps a model wherever that is."""
+    program = """
+        import torch
+        from apex.parallel import DistributedDataParallel as DDP
+
+        def main(rank, model):
+            if torch.cuda.is_available():
+                device = torch.device("cuda", rank)
+                torch.cuda.set_device(device)
+            else:
+                device = ELSEWHERE
+            return DDP(model.to(device))
+        """.replace("ELSEWHERE", elsewhere)
+    after = program.replace("apex.parallel", "torch.nn.parallel").replace("to(device))", f"to(device){given})")
+    check_rewrite(program, after)
+
+
+@pytest.mark.parametrize(
     "setting",
     [
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",  # would have to be computed again
@@ -684,6 +705,9 @@ def main(model, epochs, loader):
         ("for p in model.parameters():\n            p.requires_grad = False", False),  # nothing is trained
         ("for p in teacher.parameters():\n            p.requires_grad = False", False),
         ("model.module.encoder.requires_grad_(True)", False),
+        ("model.module.gate.requires_grad = False", True),
+        ("model.module.gate.requires_grad = True", False),
+        ("teacher.gate.requires_grad = False", False),
     ],
 )
 def test_a_part_that_is_frozen_once_the_model_is_wrapped(freeze: str, found: bool) -> None:

@@ -104,6 +104,7 @@ def _answered(doubt: Doubt) -> Doubt:
 
 ASKING = re.compile(r"\b(check|checks|if|whether|assert|ensure|make sure|any)\b")  # a comment that does not know
 
+_ALONE = re.compile(r"[\[({](-1, 0|0, -1)[\])}]")  # no process group, or its first rank
 RANK = re.compile(
     r"\brank\b|local_rank|global_rank|get_rank\(|is_main|is_master|is_rank_?(0|zero)|main_process|master_process"
 )
@@ -168,12 +169,14 @@ def _process_names(review: Review, module: Module) -> frozenset[str]:
 
 
 def _asks_for_rank_0(test: ast.expr, names: frozenset[str]) -> bool:
-    """`rank == 0`, `is_main_process()`, and these beside more; `local_rank != -1` and `not distributed or rank == 0` do
-    not say."""
+    """`rank == 0`, `local_rank in [-1, 0]`, `is_main_process()`, and these beside more; `local_rank != -1` and
+    `not distributed or rank == 0` do not say."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(_asks_for_rank_0(value, names) for value in test.values)
     if isinstance(test, ast.Compare):
-        if not isinstance(test.ops[0], ast.Eq) or syntax.text(test.comparators[0]) != "0":
+        asked = syntax.text(test.comparators[0])
+        one = isinstance(test.ops[0], ast.Eq) and asked == "0"
+        if not one and not (isinstance(test.ops[0], ast.In) and _ALONE.fullmatch(asked)):
             return False
         text = syntax.text(test.left)
         return bool(RANK.search(text)) or text.rpartition(".")[2] in names

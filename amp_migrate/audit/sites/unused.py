@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class
+from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.program import Program
 
 WITH_PARAMETERS = frozenset(
@@ -57,16 +57,19 @@ def unused(program: Program, cls: Class) -> Iterator[str]:
         return
     text_elsewhere = [m.text for m in program.modules.values()]
     for name in made:
-        if name not in used and not any(re.search(rf"\.{re.escape(name)}\b(?!\s*=[^=])", t) for t in text_elsewhere):
+        # `self.bn1` of a class that is none of its family is another's.
+        named = re.compile(rf"(?<!\bself)\.{re.escape(name)}\b(?!\s*=[^=])")
+        if name not in used and not any(named.search(t) for t in text_elsewhere):
             yield name
 
 
 def _has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
     """Whether what a call makes is a layer with parameters, or a network of the program that has one."""
     scope = cls.module.scope_of(call)
-    if _layer(program.dotted(scope, call.func)):
+    called = _may_be(cls.module, call.func)
+    if any(_layer(program.dotted(scope, kind)) for kind in called):
         return True
-    kinds = [d for d in program.definitions(scope, call.func, guess=False) if isinstance(d, Class)]
+    kinds = [d for k in called for d in program.definitions(scope, k, guess=False) if isinstance(d, Class)]
     return any(
         _layer(program.dotted(init.scope, inner.func))
         for kind in kinds
@@ -75,6 +78,15 @@ def _has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
         for init in part.methods.get("__init__", ())
         for inner in syntax.every(init.node, ast.Call)
     )
+
+
+def _may_be(module: Module, called: ast.expr) -> list[ast.expr]:
+    """What a local name of a class may stand for: `norm = nn.BatchNorm2d` in one branch, another in the other."""
+    scope = module.scope_of(called)
+    if not isinstance(called, ast.Name) or scope.binder(called.id) is not scope:
+        return [called]
+    bound = scope.bindings.get(called.id, ())
+    return [b.value for b in bound if isinstance(b, ast.Assign)] or [called]
 
 
 def _layer(dotted: str | None) -> bool:

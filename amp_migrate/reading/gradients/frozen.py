@@ -25,6 +25,9 @@ def frozen_after(module: Module, stmt: ast.stmt, model: str) -> ast.AST | None:
                 holder = ast.unparse(iterated.value)
                 if _is_part(holder, model) or (holder in (model, f"{model}.module") and _chooses(node)):
                     return node
+        if isinstance(node, ast.Assign) and _freezes(node):  # one parameter: `model.module.gate.requires_grad = False`
+            if any(_is_part(ast.unparse(t.value), model) for t in node.targets if isinstance(t, ast.Attribute)):
+                return node
     return None
 
 

@@ -18,6 +18,8 @@ def device_of(project: Project, site: Site) -> str | None:
     found.sort(key=lambda device: (device[0] is not site.module, device[0].scope_of(device[1]) is not site.scope))
     for module, value in found:
         text = module.source(value)
+        if _may_be_cpu(module, value, site):
+            continue  # what is told no device wraps a model wherever that is
         if visible(project, text, module.scope_of(value), site.scope) and _bound_before(module, value, site):
             return text
     return None
@@ -42,6 +44,18 @@ def _given_devices(site: Site) -> Iterator[tuple[Module, ast.expr]]:
             devices = next((k.value for k in node.keywords if k.arg == "device_ids"), None)
             if isinstance(devices, ast.List) and len(devices.elts) == 1 and _repeatable(devices.elts[0]):
                 yield site.module, devices.elts[0]
+
+
+def _may_be_cpu(module: Module, value: ast.expr, site: Site) -> bool:
+    """Whether a device is a GPU only in the branch that sets it: elsewhere the name holds `torch.device("cpu")`, which torch's
+    class refuses as one of `device_ids`."""
+    branch = next((a for a in module.ancestors(value) if isinstance(a, ast.If)), None)
+    if not isinstance(value, ast.Name) or branch is None or branch in site.module.ancestors(site.node):
+        return False
+    owner = module.scope_of(value).lookup(value.id)
+    given = (b for b in (owner.bindings[value.id] if owner is not None else ()))
+    values = (p.value for b in given if isinstance(p := module.parents.get(b), ast.Assign))
+    return any(isinstance(n, ast.Constant) and n.value == "cpu" for v in values for n in walk(v))
 
 
 def _repeatable(value: ast.expr) -> bool:

@@ -56,14 +56,16 @@ def apply(m: Migration) -> list[Blocked]:
 def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Call]]) -> list[Blocked]:
     """Hand the switch to calls of functions that take one by a name; the reasons why some cannot be reached."""
     unreached: list[Blocked] = []
-    others = m.regions.taken - m.earlier.regions.keys()  # where other programs are set up: theirs to hand over
     for function, module, call in calls:
         if not m.regions.forwards.has_forward(function):
             continue
         if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
             continue
         scope = module.scope_of(call)
-        if not m.live(module, call) or scope in others or m.set_up.never(scope):
+        elsewhere = (
+            m.regions.taken(scope) and scope not in m.earlier.regions
+        )  # another program is set up there: its to hand
+        if not m.live(module, call) or elsewhere or m.set_up.never(scope):
             continue
         try:
             enabled = m.evaluated(scope) or m.enabled_at(module, call)

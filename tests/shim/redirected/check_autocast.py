@@ -58,7 +58,7 @@ def test_recurrent_layers_run_in_half_like_cudnn(make: Any) -> None:
     ],
 )
 def test_float64_is_left_alone_and_so_refused_beside_half(run: Any) -> None:
-    with torch.autocast("cuda", dtype=torch.float16), pytest.raises(RuntimeError, match="(?i)double"):
+    with torch.autocast("cuda", dtype=torch.float16), pytest.raises(RuntimeError, match=r"(?i)double"):
         run(torch.ones(3, 4, dtype=torch.float64, device="cuda"))
 
 
