@@ -847,3 +847,23 @@ def test_what_another_process_sets_up_is_not_set_up_here(start: str, told_lines:
         after.replace("REGION", region),
     )
     assert [d.line for d in found if d.code == "AMP531"] == told_lines
+
+
+@pytest.mark.parametrize(
+    ("runs", "told_of"),
+    [
+        ("model.rag.question_encoder(x)", True),
+        ("model.rag.text_head(x, mask=None)", True),
+        ("model.rag.question_encoder()", False),  # asks for it
+        ("model.rag.tokenizer(x)", False),
+        ("tokenizer.question_encoder(x)", False),
+    ],
+)
+def test_a_part_of_a_model_out_of_sight_is_run_from_outside(runs: str, told_of: bool) -> None:
+    """What networks call their parts is a forward, also deep in a model whose class is not seen."""
+    made = "model = load().cuda()\ntokenizer = read()"
+    before = (HEAD + TRAIN + EVALUATE + MAIN).replace("model(x).argmax(1)", f"{runs}[0]")
+    after = (AFTER_HEAD + AFTER_TRAIN + EVALUATE + AFTER_MAIN).replace("model(x).argmax(1)", f"{runs}[0]")
+    before, after = (t.replace("model = torch.nn.Linear(4, 2).cuda()", made) for t in (before, after))
+    found = [d for d in doubts(before, after) if d.code == "AMP531" and d.message.startswith(runs.partition("(")[0])]
+    assert bool(found) is told_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,8 @@ RUNNING = HEADLESS | frozenset(
     "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
     "embed score log_prob reverse backbone head".split()
 )
+# What networks call their parts: `model.rag.question_encoder(ids)`.
+PARTS = re.compile(r"(?:^|_)(?:encoder|decoder|backbone|embeddings|classifier|head)$")
 # Methods that every nn.Module has, and that run nothing.
 PLAIN = frozenset(
     "train eval to cuda cpu half float double bfloat16 parameters named_parameters modules named_modules children "
@@ -109,6 +112,8 @@ class Forwards:
                 return [Forward(module, call, func.value, func.attr)]
             if self._layer(scope, func):
                 return []
+            if (whole := self._part_of(scope, func, call)) is not None:
+                return [Forward(module, call, whole, func.attr)]
             if self.values.fields(func.attr) or self.values.records.given(func.attr):
                 if not self._method_called(scope, func) and not self._idle_method(func.attr):
                     return [Forward(module, call, func, None)]
@@ -119,6 +124,15 @@ class Forwards:
         if isinstance(func, ast.Subscript):
             return [Forward(module, call, func, None)]
         return []
+
+    def _part_of(self, scope: Scope, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
+        """The network that a part is called of, from outside of it; None where a call is none of a part, by its name."""
+        whole = func.value
+        while isinstance(whole, ast.Attribute) and not identities(self.values, scope, whole):
+            whole = whole.value
+        called = PARTS.search(func.attr) and (call.args or call.keywords)
+        outside = isinstance(whole, (ast.Name, ast.Attribute)) and not self.program.is_self(scope, whole)
+        return whole if called and outside else None
 
     def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""
