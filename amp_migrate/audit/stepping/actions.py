@@ -27,6 +27,11 @@ def _divides(module: Module, node: ast.AST) -> bool:
     return any(n.attr in ("get_scale", "_scale") for n in syntax.every(text, ast.Attribute))
 
 
+def _bound_once(scope: Scope, loss: ast.expr) -> bool:
+    """Whether each name in a loss stands for one thing in all of a function."""
+    return all(len(scope.bindings.get(n.id, ())) < 2 for n in syntax.every(loss, ast.Name))
+
+
 class Actions(Losses):
     """Carries out actions; what a call runs is said by who follows the paths (`_call`)."""
 
@@ -101,7 +106,9 @@ class Actions(Losses):
             scaler, count = found
             self.machine.know(scaler)
             self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
-            return self.machine.backward(state, scaler, theirs=self._trained(scope, action.on))
+            theirs = self._trained(scope, action.on)
+            only = "requires_grad" not in scope.module.text and _bound_once(scope, action.on)
+            return self.machine.backward(state, scaler, theirs=theirs, only=only)
         given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None
         if given and "loss" not in syntax.text(action.on).lower():
             return self._unknown(state)  # engine.backward(loss)

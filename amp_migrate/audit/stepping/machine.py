@@ -34,6 +34,7 @@ class Grads(NamedTuple):
     stage: str = "?"  # "ready", "unscaled", "stepped": torch's OptState
     by: Ident = ""
     beside: bool = False  # whether a loss that was scaled for other optimizers reaches its parameters
+    sure: bool = False  # whether the scaled loss that gave them is seen to reach these parameters
 
 
 @dataclass(frozen=True)
@@ -210,14 +211,24 @@ class Machine:
             state = state.put({o: g._replace(stage="ready") for o, g in state.optimizers if g.by == scaler})
         return state
 
-    def backward(self, state: State, scaler: Ident | None, plain: str = PLAIN, theirs: Collection[Ident] = ()) -> State:
-        """`theirs`: optimizers that are seen to have what a backward reaches."""
+    def backward(
+        self,
+        state: State,
+        scaler: Ident | None,
+        plain: str = PLAIN,
+        theirs: Collection[Ident] = (),
+        *,
+        only: bool = False,
+    ) -> State:
+        """`theirs`: optimizers that are seen to have what a backward reaches; `only`: by this loss, and not by another of its
+        name, or with what is frozen at times."""
         changes: dict[Ident, Grads] = {}
         reached = sorted(self.optimizers) if scaler is None else self.scaled_by(self.targets(scaler, self.scalers))
         for optimizer in reached:
             now = state.of(optimizer)
+            sure = scaler is not None and (self.single or (only and optimizer in theirs))
             if scaler is not None:
-                held = SCALED
+                held = STALE if now.held == STALE and now.sure and sure else SCALED  # what is added is of another scale
                 if now.held == UNSCALED:
                     # What is added to unscaled gradients is scaled; of two optimizers it may be the other's.
                     held = MIXED if self.single and now.stage == "unscaled" else now.held
@@ -232,7 +243,7 @@ class Machine:
                     held = REACHED
                 elif held == SCALED and (surely or (self.single and plain == PLAIN)):
                     held = MIXED
-            changes[optimizer] = now._replace(held=held, passed="")
+            changes[optimizer] = now._replace(held=held, passed="", sure=sure or now.sure)
         # Without a scaler there are none: each of them has changed.
         changes |= {o: state.of(o)._replace(beside=True) for o in theirs if o not in changes}
         return state.put(changes)
@@ -313,7 +324,7 @@ class Machine:
         for optimizer in optimizers:
             self.meet(optimizer)
             for one in self.targets(optimizer, self.optimizers):
-                changes[one] = state.of(one)._replace(held=held, passed="", beside=False)
+                changes[one] = state.of(one)._replace(held=held, passed="", beside=False, sure=False)
         return state.put(changes)
 
     def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool) -> None:

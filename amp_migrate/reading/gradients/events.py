@@ -12,6 +12,7 @@ from amp_migrate.reading.gradients.states import (
     AGAIN,
     CLEAN,
     DONE,
+    OUTDATED,
     PLAIN,
     SCALED,
     STEPPED,
@@ -19,6 +20,7 @@ from amp_migrate.reading.gradients.states import (
     WAITING,
     State,
     join,
+    outdated,
     plain,
     scaled,
     some,
@@ -27,6 +29,7 @@ from amp_migrate.reading.gradients.states import (
     zeroed,
 )
 from amp_migrate.reading.gradients.walked import counted, evaluated, managed
+from amp_migrate.reading.gradients.zeroed import zeroed_by
 from amp_migrate.reading.program.definitions import Function, elements, unpacks
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
@@ -69,6 +72,7 @@ class Events:
         self.view = view
         self.placements = placements
         self.faults: dict[Fault, None] = {}
+        self._updates: dict[Fault, None] = {}  # after which gradients carry a scale of before: faults if they are used
         self.idle: dict[
             ast.Call, bool
         ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
@@ -117,9 +121,9 @@ class Events:
         name = part.func.attr if isinstance(part.func, ast.Attribute) else ""
         functions = self.project.resolved.get(part, [])
         if name == "zero_grad" and isinstance(part.func, ast.Attribute) and not functions:
-            keys = self.optimizers.keys(module, part.func.value, names)
+            keys, sure = zeroed_by(self.unit, module, part.func.value, names)
             kept = any(k.arg == "set_to_none" and ast.unparse(k.value) == "False" for k in part.keywords)
-            return zeroed(state, keys, PLAIN if kept else CLEAN)
+            return zeroed(state, keys, PLAIN if kept else CLEAN, sure=sure)
         if (
             name == "step" and part.args and not functions
         ):  # `scaler.step(optimizer)`: another back end ran, not this one
@@ -244,12 +248,14 @@ class Events:
         return state
 
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
+        self._used(state, keys)
         if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, node, "added to"))
         return scaled(state, keys)
 
     def _step(self, module: Module, step: Step, state: State, keys: Keys) -> None:
         """A step through the scaler: of gradients, and of the same gradients once."""
+        self._used(state, keys)
         one_of_many = any(isinstance(n, ast.Subscript) for n in walk(step.optimizer))
         if len(keys) != 1 or one_of_many or not keys <= self.optimizers.single:
             return
@@ -268,7 +274,13 @@ class Events:
         scope = self._stack[-1].scope if self._stack else module.root
         return any(self.reader.scaled(n) for n in self.view(scope).walk())
 
+    def _used(self, state: State, keys: Keys) -> None:
+        """Something adds to gradients, reads or steps them: they must not carry the scale of before an update."""
+        if any(OUTDATED in state[k] for k in keys):
+            self.faults.update(dict.fromkeys(self._updates))
+
     def _read(self, module: Module, node: ast.AST, state: State, keys: Keys) -> None:
+        self._used(state, keys)
         if any(SCALED in state[k] for k in keys):
             self.faults.setdefault(Fault(module, node, "read"))
 
@@ -281,6 +293,7 @@ class Events:
         home = step.home or step.module
         here = home.scope_of(step.optimizer) is module.scope_of(stmt)
         keys = self.optimizers.keys(home, step.optimizer, names if here else {})
+        self._used(state, keys)
         if len(keys) == 1 and any(UNSCALED in state[k] or state[k] <= WAITING for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
         root = step
@@ -291,9 +304,11 @@ class Events:
         return some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
 
     def _update(self, module: Module, stmt: ast.stmt, state: State) -> State:
-        if not self.unit.scaler_suffixes and any(SCALED in s or s == {UNSCALED} for s in state):
-            self.faults.setdefault(Fault(module, stmt, "updated between"))
-        return updated(state)
+        if self.unit.scaler_suffixes:
+            return updated(state)
+        if any(SCALED in s or s == {UNSCALED} for s in state):
+            self._updates.setdefault(Fault(module, stmt, "updated between"))
+        return outdated(state)
 
 
 def _each_alone(given: dict[str, Keys]) -> list[dict[str, Keys]]:

@@ -20,6 +20,7 @@ from amp_migrate.reading.gradients.matters import Matters
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.states import (
     CLEAN,
+    OUTDATED,
     SCALED,
     UNKNOWN,
     State,
@@ -81,9 +82,16 @@ class GradientPaths(Events):
         self._matters = Matters(self.reader, self._placed(), {*self._steps, *self._losses}, self._relevant)
         for module in sorted(own, key=lambda m: m.display):
             self._block(module, self.view(module.root), start(number, CLEAN), {})
-        for function in self._relevant:
-            if (function in in_play or function in between) and not self.project.calls.get(function):
-                self._function(function, start(number, SCALED if function in between else UNKNOWN), {})
+        entries = {
+            function: start(number, SCALED if function in between else UNKNOWN)
+            for function in self._relevant
+            if (function in in_play or function in between) and not self.project.calls.get(function)
+        }
+        left = join(self._function(function, state, {}) for function, state in entries.items())
+        if left is not None and any(OUTDATED in names for names in left):  # by then one of them may be called again
+            found = tuple(names & {OUTDATED} for names in left)
+            for function, state in entries.items():
+                self._function(function, join([state, found]) or state, {})
         for node, module in self.reader.divided.items():
             if not self._always_between(module, node, {*in_play, *between}, own):
                 self.faults.setdefault(Fault(module, node, "divided"))

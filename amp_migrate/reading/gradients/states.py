@@ -10,6 +10,7 @@ UNKNOWN = "unknown"  # where a function begins that nothing in sight calls
 CLEAN = "clean"  # there are none
 PLAIN = "plain"  # those of a backward that was not scaled
 SCALED, UNSCALED = "scaled", "unscaled"
+OUTDATED = "outdated"  # neither stepped nor cleared when the scale was updated: only to be cleared
 STEPPED = "stepped"  # and waiting for the update
 CLEARED = "cleared"  # the same, with the gradients gone
 DONE = "done"  # stepped and updated: they are still there
@@ -51,14 +52,22 @@ def _blurred(names: frozenset[str]) -> frozenset[str]:
     return names - _VAGUE | ({PLAIN} if names & _VAGUE else set())
 
 
-def zeroed(state: State, keys: Keys, left: str = CLEAN) -> State:
+def zeroed(state: State, keys: Keys, left: str = CLEAN, *, sure: bool = False) -> State:
     """After `zero_grad`, which may leave zeros; those that were unscaled or stepped still wait for the update."""
-    return some(state, keys, lambda s: frozenset(_ZEROED.get(name, left) for name in s))
+    return some(state, keys, lambda s: frozenset(_ZEROED.get(name, left) for name in s), sure=sure)
 
 
 def updated(state: State) -> State:
     """After an update."""
     return tuple(frozenset(_UPDATED.get(name, name) for name in s) for s in state)
+
+
+def outdated(state: State) -> State:
+    """After an update of the one scale that all gradients carry."""
+    left = {**_UPDATED, SCALED: OUTDATED}
+    return tuple(
+        frozenset((OUTDATED,)) if s == {UNSCALED} else frozenset(left.get(name, name) for name in s) for s in state
+    )
 
 
 def turned(state: State) -> State:

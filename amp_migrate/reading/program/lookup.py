@@ -156,7 +156,7 @@ class Lookup(Imports):
                 return found
             same = given_once(owner, node.id)  # `run = train`
             if isinstance(same, (ast.Name, ast.Attribute)) and node.id not in (owner.params if owner else ()):
-                return [d for d in self.definitions(module, same) if d in self.functions]
+                return [d for d in self.definitions(module, same) if d in self.functions or d in self.classes]
         name = module.taken(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)

@@ -29,9 +29,11 @@ DATA = re.compile(r"loader|dataset|data_?iter", re.IGNORECASE)
 @dataclass(frozen=True)
 class Pace:
     """How a step follows its backwards: one for each (`alone`), one for some of them, where `count` is above 1, or one
-    after all that `loop` runs. `several`: where one turn runs others, too, before the same step."""
+    after all that `loop` runs. `several`: where one turn runs others, too, before the same step. `every`: where a step follows
+    each of them in the same turn, of this optimizer or of another one of the loss."""
 
     alone: bool = False
+    every: bool = False
     count: str = ""
     loop: Node | None = None
     several: str = ""
@@ -69,6 +71,8 @@ def apply(m: Migration) -> None:
         if not m.live(loss.module, loss.with_stmt):
             continue
         rate = pace(m, loss)
+        if rate is not None and rate.every:
+            rate = None  # the update comes with that step
         each = "step" if rate is not None else "update" if _with_others(m, loss) else None
         if each is not None:
             message, review = _told(m, loss, rate or Pace(), each)
@@ -152,7 +156,7 @@ def pace(m: Migration, loss: Loss) -> Pace | None:
         ]
         found = [p for one, other in pairs if (p := _pace_here(m, scope, one, other)) is not None]
         if fewer := [p for p in found if not p.alone and p.loop is None]:
-            return replace(fewer[0], several=_several(m, loss, scope, starts))
+            return replace(fewer[0], several=_several(m, loss, scope, starts), every=any(p.every for p in found))
         if not any(p.alone for p in found):  # else a step after the loop takes what its last one left
             after = after or next(iter(found), None)
     return after
@@ -234,7 +238,7 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
     tests += [n.stmt.test for n in above if isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test)]
     counts = [_count(m, scope.module, test) for test in tests if test is not None]
     fewer = [c for c in counts if c is not None]
-    return Pace(count=fewer[0]) if fewer else None if loops else Pace(alone=True)
+    return Pace(count=fewer[0]) if fewer else None if loops else Pace(alone=True, every=True)
 
 
 def _count(m: Migration, module: Module, test: ast.expr) -> str | None:

@@ -111,8 +111,9 @@ FAULTS = {
     "read": "gradients are read here while they may still be scaled: no place for unscale_ serves every path to the step; "
     "read them in the function that steps, between the last backward and the step",
     "unscaled twice": "gradients may be unscaled twice before one step; read them once per step, after its last backward",
-    "updated between": "the scale would be updated here while the gradients of another optimizer still carry it: step all "
-    "the optimizers of an iteration one after the other, in one function",
+    "updated between": "the scale would be updated here while the gradients of another optimizer still carry it, and these are "
+    "used after it: step all the optimizers of an iteration one after the other, in one function, or clear what is not "
+    "stepped with before the next backward",
     "stepped twice": "the optimizer may be stepped twice before the scale is updated, which GradScaler refuses: step it once "
     "for each backward",
     "stepped again": "steps once more with gradients that were stepped with already: GradScaler would divide them by the "
