@@ -129,6 +129,25 @@ def train():
     assert any(reason in message for message in told), result["train.py"].findings
 
 
+@pytest.mark.parametrize(
+    ("handed", "refused"),
+    [
+        ("scaling(loss, optimizer)", True),
+        ("log(optimizer=optimizer)", True),
+        ("torch.optim.lr_scheduler.StepLR(optimizer, 1)", False),
+    ],
+)
+def test_an_optimizer_that_something_out_of_sight_may_scale_for(handed: str, refused: bool) -> None:
+    above = (
+        'from outside import log, scaling\n    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+        f"    if args.wrapped:\n        {handed}"
+    )
+    result = rewrite(LOOP.format(above=above, backward="loss.backward()"))
+    assert (result.after is None) is refused
+    told = [f.message for f in result.findings if f.status == "manual"]
+    assert any("outside, not among the files read" in message for message in told) is refused
+
+
 def test_an_amp_that_no_import_reaches_is_told_as_before() -> None:
     program = """
         import torch

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Opt levels that leave weights and optimizers as they are, and the arguments that would have them changed all the same.
 CASTING = frozenset(("O0", "O1"))
+PARTS_OF_AMP = ("apex.amp.master_params",)
 CHANGING = ("cast_model_type", "master_weights", "patch_torch_functions")
 
 
@@ -39,8 +40,8 @@ class PlainLoss:
 
 def plain_losses(unit: Unit) -> list[PlainLoss]:
     """The losses of the backwards before the steps of a unit, where all that Apex does for it is to cast: none where its opt
-    level may be one that changes weights, or where something in the program scales a loss."""
-    if unit.losses or not unit.steps or not all(_only_casts(init) for init in unit.inits):
+    level may be one that changes weights, or where something in the program scales a loss, or something out of sight may."""
+    if unit.losses or not unit.steps or not all(_only_casts(init) for init in unit.inits) or _handed_out_of_sight(unit):
         return []
     for module in unit.reach:
         if unit.project.may_name_apex(module):
@@ -72,10 +73,18 @@ def never_steps(unit: Unit) -> bool:
     given them but schedulers."""
     keepers = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, ClassInfo)}
     others = any(not is_cast(s) and not only_asks(s) and not _only_loads(s) for s in unit.sites)
-    if unit.steps or others or any(not is_scheduler(cls.name) for cls in keepers):
+    if unit.steps or others or any(not is_scheduler(cls.name) for cls in keepers) or _handed_out_of_sight(unit):
         return False
+    given_back = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, Function)}
+    return all(unit.project.calls.get(function) for function in given_back)
+
+
+def _handed_out_of_sight(unit: Unit) -> bool:
+    """Whether something out of sight is given an optimizer, and is no scheduler."""
     inits = {i.call for i in unit.inits}
-    for module in {s.holder.module for s in unit.optimizer_slots if isinstance(s.holder, Scope)}:
+    holders = (s.holder for s in unit.optimizer_slots)
+    modules = {h.module for h in holders if isinstance(h, (Scope, ClassInfo))}
+    for module in modules:
         for call, scope in module.calls:
             owner = scope.owner_class
             called = ast.unparse(call.func)
@@ -83,11 +92,12 @@ def never_steps(unit: Unit) -> bool:
                 continue
             if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
                 continue
+            if unit.project.qualify(module, call.func) in PARTS_OF_AMP:
+                continue
             given = {unit.project.slot(module, a) for a in _values(call)}
             if given & unit.optimizer_slots:
-                return False
-    given_back = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, Function)}
-    return all(unit.project.calls.get(function) for function in given_back)
+                return True
+    return False
 
 
 def is_scheduler(name: str) -> bool:

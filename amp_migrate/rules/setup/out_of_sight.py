@@ -100,10 +100,12 @@ def no_loss(m: Migration) -> str:
             )
         if found:
             return f"{stepped}, and how it comes to those that are ({found}) could not be followed"
+    takers = _takers(m)
+    if plain and not takers:
         return f"{stepped}, and not all its steps do; put the forward under torch.autocast in place of initialize"
-    if not found:
+    if not found and not plain:
         return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
-    if takers := _takers(m):
+    if takers:
         return (
             f"no amp.scale_loss is seen to be for this optimizer: it is handed to {takers}, not among the files read: add what "
             "defines that, or mend the import if there is no such file"
