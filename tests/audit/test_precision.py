@@ -834,7 +834,11 @@ main(torch.nn.Linear(4, 2), [])
 
 @pytest.mark.parametrize(
     ("start", "told_lines"),
-    [("Process(target=watch, args=(model, loader)).start()", []), ("watch(model, loader)", [7])],
+    [
+        ("Process(target=watch, args=(model, loader)).start()", []),
+        ("Thread(target=watch, args=(model, loader)).start()", [7]),
+        ("watch(model, loader)", [7]),
+    ],
 )
 def test_what_another_process_sets_up_is_not_set_up_here(start: str, told_lines: list[int]) -> None:
     before = BESIDE.replace("START", start)

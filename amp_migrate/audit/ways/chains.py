@@ -35,8 +35,9 @@ class Step:
     def begins_process(self) -> bool:
         """Whether the function is handed on for another process to run: `Process(target=work)`, `mp.spawn(work, ...)`."""
         taker = self.module.parents.get(self.node)
-        spawns = isinstance(taker, ast.Call) and last_name(taker.func) in ("spawn", "start_processes")
-        return self.value and (spawns or (isinstance(taker, ast.keyword) and taker.arg == "target"))
+        call = self.module.parents.get(taker) if isinstance(taker, ast.keyword) and taker.arg == "target" else taker
+        starts = isinstance(call, ast.Call) and last_name(call.func) in ("spawn", "start_processes", "Process")
+        return self.value and starts  # a thread shares this one
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,9 +137,8 @@ class Sources:
         if not function.scope.parent or not function.scope.parent.is_module:
             return False
         uses = [*((module, n) for n in module.loads.get(name, ())), *self.project.handed_on.readers(module, name)]
-        taking = [m.parents.get(n) for m, n in uses if _as_value(m, n)]
-        taking = [t for t in taking if not isinstance(t, (ast.Import, ast.ImportFrom))]
-        return bool(taking) and all(_starts_process(taker) for taker in taking)
+        taking = [(m, m.parents.get(n)) for m, n in uses if _as_value(m, n)]
+        return bool(taking) and all(_starts_process(m, taker) for m, taker in taking)
 
     def unused(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in a class of which the program makes no object, nor of one below it, or in a function of a
@@ -219,11 +218,10 @@ def _as_value(module: Module, use: ast.AST) -> bool:
     )
 
 
-def _starts_process(node: ast.AST | None) -> bool:
-    """Whether a call, or the keyword of one, is given what a new process is to run."""
-    return (isinstance(node, ast.Call) and _last(node.func) in ("spawn", "start_processes")) or (
-        isinstance(node, ast.keyword) and node.arg == "target"
-    )
+def _starts_process(module: Module, taker: ast.AST | None) -> bool:
+    """Whether a call, or the keyword of one, is given what a new process is to run: no thread, which shares this one."""
+    call = module.parents.get(taker) if isinstance(taker, ast.keyword) and taker.arg == "target" else taker
+    return isinstance(call, ast.Call) and _last(call.func) in ("spawn", "start_processes", "Process")
 
 
 def _last(node: ast.expr) -> str:
