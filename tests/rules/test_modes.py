@@ -359,9 +359,12 @@ def test_what_a_process_begins_with(training: bool, tmp_path: Path) -> None:
     assert run_files(tmp_path, {"main.py": text}, "main.py") == ([full, half, half] if training else [full, full])
 
 
-def test_a_function_that_something_else_may_run_again() -> None:
-    """What is handed on for whatever may come to an evaluation after a training."""
-    program = SPAWNED.replace("START", "launch(work, args)").replace("ARGUMENTS", "")
-    program = program.replace("from apex import amp", "from apex import amp\n    from somewhere import launch, Thread")
+@pytest.mark.parametrize("start", ["launch(work, args)", "Thread(target=work, args=(0, args)).start()"])
+def test_a_function_that_something_else_may_run_again(start: str) -> None:
+    """What is handed on for whatever may come to an evaluation after a training; a thread shares the process."""
+    program = SPAWNED.replace("START", start).replace("ARGUMENTS", "")
+    program = program.replace(
+        "from apex import amp", "from apex import amp\n    from somewhere import Thread, launch, Thread"
+    )
     text = check_files({"main.py": program}, device="cpu")["main.py"]
     assert 'torch.autocast("cpu", dtype=torch.float16, enabled=args.fp16)' in text[text.index("def evaluate") :]
