@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.held import Held
 from amp_migrate.rules.migration import Output
@@ -127,3 +129,37 @@ def test_a_file_beside_the_one_that_trains(tmp_path: Path) -> None:
     texts = check_files({**PROGRAM, "main.py": main, "attacks.py": attacks}, device="cpu")
     assert 'torch.autocast("cpu", dtype=torch.float16, enabled=' in texts["attacks.py"]
     assert run_files(tmp_path, texts, "main.py") == ["torch.float16"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return self.weights.sum() * 2.0", False),  # a sum of float32
+        ("return self.count(x.sum(), 2.0)", False),  # what is out of sight may be anything: told, not written
+        ("return x @ self.weights", True),
+        ("return self.first(x)", True),
+        ("return self.encode(x)", True),
+    ],
+)
+def test_a_region_is_for_products(body: str, told: bool) -> None:
+    """Only what O1 cast to half lost anything: a method that adds and scales float32 gets no region."""
+    network = PROGRAM["network.py"].replace("def penalty(self, x):", "def predict(self, x):")
+    start, end = network.index("return torch.nn.functional"), network.index("def bare")
+    network = f"{network[:start]}{body}\n\n        {network[end:]}"
+    network = network.replace("__init__(self):", "__init__(self, count=None):\n                self.count = count", 1)
+    network = network.replace(
+        "super().__init__()", "super().__init__()\n                self.weights = torch.ones(4, 4)"
+    )
+    files = {**with_call("bare(model).predict(x)"), "network.py": network}
+    after = rewrite_files(files, device="cpu")["main.py"].after
+    assert after is not None
+    assert after.count("torch.autocast(") == 1 + told
+
+
+def test_a_method_of_tensors_is_no_forward() -> None:
+    network = PROGRAM["network.py"].replace(
+        "self.last = torch", "self.sum = self.index = None\n                self.last = torch"
+    )
+    for runs in ("bare(model).last.weight.sum()", "bare(model).names.index(x)"):
+        results = rewrite_files({**with_call(runs), "network.py": network}, device="cpu")
+        assert not [f for r in results.values() for f in r.findings if f.code == "AMP531"]

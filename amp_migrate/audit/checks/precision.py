@@ -17,7 +17,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.float_methods import float_method
+from amp_migrate.audit.sites.float_methods import float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.networks import float_layer, named, others, own_runs, part_of_given, taken_in
@@ -432,7 +432,7 @@ def _doubt(
     doubt = replace(doubt, alike=message.replace(came, "", 1))
     if kind == "gained":
         return replace(doubt, remedy=(doubt.path, doubt.line))
-    bare = around is None and forward.module.path == doubt.path
+    bare = around is None and forward.module.path == doubt.path and runs_products(both, forward)
     return replace(doubt, lost=((forward.call.lineno, forward.call.col_offset),)) if bare else doubt
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.dtypes import FLOAT_BOTH, FLOAT_LAYERS, HALF_BOTH, INTEGERS, KEEPING, MAKING, SHAPES
@@ -19,14 +20,67 @@ if TYPE_CHECKING:
 # Methods of a tensor after which it is what it was, or float32, whatever comes in.
 PLAIN = FLOAT_BOTH | INTEGERS | KEEPING | MAKING | SHAPES | {"float", "double", "type"}
 
+REDUCING = frozenset("sum mean std var prod max min".split())  # methods of tensors; networks have fields of such names
+NETWORK = re.compile(r"(?:model|net|encoder|decoder|backbone|bert|head|generator|discriminator)\d*$", re.IGNORECASE)
+
 # Functions of torch's that compute products by themselves.
 INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell")
 
 
 def float_method(both: Mixed, forward: Forward) -> bool:
-    """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half."""
+    """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half; or one
+    that tensors and lists have."""
+    if _asks_tensor(forward.call):
+        return True
     runs = both.before.forwards.runs(forward)
     return bool(runs) and all(_floats(both, function, {*runs}) for function in runs)
+
+
+def runs_products(both: Mixed, forward: Forward) -> bool:
+    """Whether a call is seen to run what O1 cast to half: a network as a whole, or a method of the program's networks with a
+    product or a layer in it. Of what is out of sight its name says so."""
+    runs = both.before.forwards.runs(forward)
+    if forward.method is None or not runs:
+        return True
+    return any(_products(both, function, {*runs}) for function in runs)
+
+
+def _asks_tensor(call: ast.Call) -> bool:
+    """`mask.sum()`, `labels.index(name)`: methods of tensors and lists, which are called like fields of some network."""
+    name = last_name(call.func)
+    return isinstance(call.func, ast.Attribute) and (name in ("index", "count") or (name in REDUCING and not call.args))
+
+
+def _products(both: Mixed, function: Function, seen: set[Function]) -> bool:
+    program, module = both.before.program, function.module
+    values = both.review.values_before
+    for node in syntax.walk(function.node):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return True
+        if not isinstance(node, ast.Call):
+            continue
+        scope, name = module.scope_of(node), last_name(node.func)
+        if name in HALF_BOTH or (program.dotted(scope, node.func) or "").endswith(INSIDE):
+            return True
+        if name == "forward" or syntax.text(node.func) in ("self", "cls"):
+            return True
+        if isinstance(node.func, ast.Attribute) and program.is_self(scope, node.func.value) is not None:
+            made = [values.maker(o) for o in values.origins(scope, node.func)]
+            if NETWORK.search(node.func.attr) or any(m is not None and _is_network(both, m) for m in made):
+                return True
+        called = [f for f in program.callees(module, node) if f not in seen]
+        seen.update(called)
+        if any(_products(both, f, seen) for f in called):
+            return True
+    return False
+
+
+def _is_network(both: Mixed, maker: str) -> bool:
+    """Whether what is called by a full name makes a network that may have products in it: of torch's or of the program's."""
+    if maker.startswith("torch.nn."):
+        return maker.rpartition(".")[2] not in FLOAT_LAYERS
+    program = both.before.program
+    return any(f"{c.module.name}.{c.qualname}" == maker and program.is_network(c) for c in program.classes)
 
 
 def _floats(both: Mixed, function: Function, seen: set[Function]) -> bool:
