@@ -300,10 +300,12 @@ def _comments(change: Change) -> Iterator[Doubt]:
         return
     left = Counter(text for _, text in _comment_lines(change.after.text).values())
     gone: dict[int, int] = {}
-    for line, (column, text) in _comment_lines(change.before.text).items():
+    every = _comment_lines(change.before.text)
+    about = _about_apex(change.before, every)
+    for line, (column, text) in every.items():
         if left[text]:
             left[text] -= 1
-        elif not ABOUT.search(text) and not PRAGMA.match(text) and len(text.strip("# -=*")) > 3:
+        elif line not in about and not PRAGMA.match(text) and len(text.strip("# -=*")) > 3:
             gone[line] = column
     if not gone:
         return
@@ -319,6 +321,19 @@ def _comments(change: Change) -> Iterator[Doubt]:
             message = "a comment that is not about Apex is gone"
             yield Doubt(change.path, line, "AMP134", "comment", message, "review")
             return
+
+
+def _about_apex(module: Module, every: dict[int, tuple[int, str]]) -> set[int]:
+    """The lines of comments about Apex: what stands in one comment of several lines with a line that is."""
+    found: set[int] = set()
+    comment: list[int] = []
+    for line in sorted(every):
+        alone = module.lines[line - 1].lstrip().startswith("#")
+        comment = [*comment, line] if alone and comment[-1:] == [line - 1] else [line]
+        if ABOUT.search(every[line][1]) or comment[0] in found:
+            found.update(comment)
+        comment = comment if alone else []
+    return found
 
 
 def _with_hash(text: str) -> Counter[str]:
