@@ -18,6 +18,7 @@ NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
 STALE = re.compile(
     r"\bapex\b|\bamp\.(?:initialize|scale_loss|master_params)\b|delay_(?:allreduce|unscale)", re.IGNORECASE
 )
+ASIDE = re.compile(r"\((?:should|must|has to|needs to)\b[^()]*\)", re.IGNORECASE)  # goes by itself
 CREDITS = re.compile(r"https?:|\b(?:adapted|borrowed|copied|copyright|from|license|modified|taken)\b", re.IGNORECASE)
 
 
@@ -82,7 +83,7 @@ def surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APE
 def without_stale(node: Statement) -> Statement:
     """A changed statement without the comments directly above it that speak of Apex; a definition keeps those above it."""
     run = [x.comment.value for x in _comment_run(node.leading_lines) if x.comment is not None]
-    stale = any(map(STALE.search, run)) and not any(map(CREDITS.search, run))
+    stale = any(STALE.search(ASIDE.sub("", line)) for line in run) and not any(map(CREDITS.search, run))
     if not stale or isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         return node
     return node.with_changes(leading_lines=list(node.leading_lines)[: len(node.leading_lines) - len(run)])

@@ -55,6 +55,7 @@ def test_a_comment_that_speaks_of_apex_goes_from_above_what_has_changed(comment:
     [
         "# the parallel one",
         "# adapted from apex/examples",
+        "# several GPUs (should be after apex fp16 initialization)",
         "# see https://nvidia.github.io/apex/parallel.html",
         "# delay_allreduce waits\n\n",
         "# an apexlike thing",
