@@ -160,7 +160,12 @@ def _never_given(project: Project, inits: list[Init], loss: Loss) -> bool:
         return False
     if not inits:
         return False
-    named = {w for i in inits for n in walk(i.call) if (w := getattr(n, "attr", None) or getattr(n, "id", None))}
+    named = {
+        word
+        for i in inits
+        for n in walk(i.call)
+        if (word := getattr(n, "attr", None) or getattr(n, "id", None)) and not _of_others(project, i.module, n, slots)
+    }
     together = in_process(project, [loss.module])
     if not named.isdisjoint(s.name for s in slots) or not all(
         _followed(project, i) for i in inits if i.module in together
@@ -174,6 +179,16 @@ def _never_given(project: Project, inits: list[Init], loss: Loss) -> bool:
     ]
     return {project.slot(m, t) for s in slots for m, t, _ in project.once(Sources).stored(s.name)} >= slots and all(
         isinstance(value, ast.Call) and not project.resolved.get(value) for _, value in stores
+    )
+
+
+def _of_others(project: Project, module: Module, node: ast.AST, slots: Collection[Slot]) -> bool:
+    """Whether an expression is a field of objects that are of another class than all those with some fields."""
+    slot = project.slot(module, node) if isinstance(node, ast.Attribute) else None
+    return (
+        slot is not None
+        and isinstance(slot.holder, ClassInfo)
+        and all(isinstance(s.holder, ClassInfo) and not s.holder.shares_instances(slot.holder) for s in slots)
     )
 
 
@@ -226,6 +241,7 @@ def _attach(project: Project, units: _Units, rest: list[Site]) -> None:
             mine = _near_any(project, units, site)
         if not mine and only_asks(site):  # of no set-up in particular: with the first that imports tie to the file
             mine = [u for u in units if u.losses and site.module in u.tied][:1]
+        mine = [u for u in mine if not u.unready] or mine  # where nothing sets up, nothing is asked of Apex in earnest
         if mine:
             _merge(units, mine).sites.append(site)
         else:
