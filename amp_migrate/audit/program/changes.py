@@ -309,6 +309,10 @@ def head(stmt: ast.stmt) -> str:
     return syntax.text(stmt)
 
 
+# A function of which one call runs with autocast off is the same function: `torch.autocast("cuda", enabled=False)(f)(x)`.
+_APART = re.compile(r"\b[\w.]+\.autocast\([^()]*\)\(([\w.]+)\)(?=\()")
+
+
 def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator[tuple[ast.stmt, ast.stmt]]:
     """Pairs within a replaced stretch, in order: statements of one kind whose texts have most in common."""
     start = 0
@@ -317,7 +321,7 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator
         for i in range(start, len(old)):
             if type(old[i]) is not type(n):
                 continue
-            was, now = heads[old[i]], heads[n]
+            was, now = heads[old[i]], _APART.sub(r"\1", heads[n])
             call = was.removesuffix(")")
             if call != was and now.startswith(call if call.endswith("(") else f"{call}, "):
                 if not call.endswith("("):

@@ -78,7 +78,8 @@ CODES = (
         "register_half_function and its siblings go, or become casts at the calls",
         "amp.register_float_function",
         apex="Patches a function of another module for the whole process.",
-        native="Nothing where autocast's own list says the same; else the inputs are cast at each call in sight.",
+        native="Nothing where autocast's own list says the same; else the inputs are cast at each call in sight, and autocast is "
+        "off for a product of matrices that was to be float32.",
         why="einsum runs in float16 under autocast and softmax in float32 without being told; sigmoid is left in the "
         "dtype of its input.",
         links=(APEX, OPS),
@@ -87,6 +88,10 @@ CODES = (
             Example(
                 'amp.register_float_function(torch, "sigmoid")\n\n\ndef predict(x):\n    return torch.sigmoid(x)\n',
                 "def predict(x):\n    return torch.sigmoid(x.float())\n",
+            ),
+            Example(
+                'amp.register_float_function(torch, "bmm")\n\n\ndef scores(a, b):\n    return torch.bmm(a, b)\n',
+                'def scores(a, b):\n    return torch.autocast("cuda", enabled=False)(torch.bmm)(a.float(), b.float())\n',
             ),
         ),
     ),

@@ -21,6 +21,9 @@ TORCH = ("torch", "torch.nn.functional", "torch.Tensor")
 LAYERS = {"torch.sigmoid": "torch.nn.Sigmoid", "torch.tanh": "torch.nn.Tanh", "torch.relu": "torch.nn.ReLU"}
 # Functions of torch with more than one floating point tensor among their leading arguments.
 INPUTS = dict.fromkeys("atan2 cross dot dist where lerp minimum maximum fmod remainder".split(), 2)
+# Products of matrices, whose leading arguments are all tensors, and how many these are: what autocast makes half runs in
+# float32 only where it is off.
+PRODUCTS = {**dict.fromkeys("matmul mm bmm mv".split(), 2), **dict.fromkeys("addmm addmv addbmm baddbmm".split(), 3)}
 # What is registered so that the probabilities that go into a BCELoss are float32.
 FOR_BCE = ("sigmoid", "binary_cross_entropy")
 
@@ -80,6 +83,8 @@ def _convert(m: Migration, cast: Cast, target: ast.expr, name: str) -> Said:
     if base in TORCH:
         return convert_torch(m, cast, base, name)
     full = f"{base}.{name}"
+    if base == "torch.nn" and name[:1].isupper():
+        return Said(f"{full} is a class: what was cast is what its layers are made with, and no tensor")
     if _definition(m, cast, module, target, name):
         return Said(f"the inputs of {full} are cast in its body")
     _refuse_unless_plain(m, cast, full)
@@ -169,7 +174,8 @@ def _definition(m: Migration, cast: Cast, module: Module, target: ast.expr, name
 
 
 def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> Said:
-    if cast.to == "float" and name in NATIVE.halves:
+    apart = cast.to == "float" and name in NATIVE.halves
+    if apart and name not in PRODUCTS:
         raise cast.refuse(
             f"autocast runs {full} in lower precision: call it on float32 inputs where autocast is disabled"
         )
@@ -182,10 +188,15 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> Said:
         return Said(f"nothing in sight calls {full}; where a library does, it runs as autocast has it", "review")
     method = method_of(m, cast.to)
     for module, call, count in calls:
+        if apart and _in_float(m, module, call):
+            continue
         if len(call.args) < count or any(isinstance(a, ast.Starred) for a in call.args[:count]):
             raise cast.refuse(f"the inputs of {full} cannot be told apart: cast them at {module.display}:{call.lineno}")
         for value in call.args[:count]:
             _cast(m, module, value, method)
+        if apart:
+            off = m.off("autocast", module, module.scope_of(call))
+            m.edit(module).replace(call.func, f"{off}({module.source(call.func)})")
     for module, nodes in layers.items():
         _cast_inside(m, module, nodes, LAYERS[full], method)
     sites = [
@@ -193,15 +204,29 @@ def _at_calls(m: Migration, cast: Cast, full: str, name: str) -> Said:
         *((module, n) for module in layers for n in layers[module]),
     ]
     places = ", ".join(sorted({f"{module.display}:{node.lineno}" for module, node in sites}))
-    return Said(f"the input of {full} is cast at {places}; calls inside of libraries are not")
+    where = f"{places}, where autocast is off for it" if apart else places
+    return Said(f"the input of {full} is cast at {where}; calls inside of libraries are not")
+
+
+def _in_float(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether a call stands in a function that runs in float32 because Apex was told so of it."""
+    return any(
+        isinstance(holder, FUNCTION_NODES)
+        and any((m.project.qualify(module, d) or "") == "apex.amp.float_function" for d in holder.decorator_list)
+        for holder in module.ancestors(call)
+    )
 
 
 def _cast(m: Migration, module: Module, value: ast.expr, method: str) -> None:
     """`x` becomes `x.float()`, unless it is already that."""
-    done = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == method
-    if done:
-        return
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        given = [*value.args, *(k.value for k in value.keywords)]
+        typed = value.func.attr in ("to", "type") and [module.qualify(a) for a in given] == ["torch.float32"]
+        if value.func.attr == method or (typed and method == "float"):
+            return
     edits = m.edit(module)
+    if ("after", f".{method}()") in edits.insertions.get(value, ()):
+        return  # registered twice
     if not isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
         edits.insert("before", value, "(")
         edits.insert("after", value, ")")
@@ -228,7 +253,7 @@ def _calls(m: Migration, full: str) -> tuple[list[tuple[Module, ast.Call, int]],
             called = isinstance(parent, ast.Call) and parent.func is node
             if name == full:
                 if called and isinstance(parent, ast.Call):
-                    calls.append((module, parent, INPUTS.get(last, 1)))
+                    calls.append((module, parent, PRODUCTS.get(last) or INPUTS.get(last, 1)))
             elif called and isinstance(parent, ast.Call) and (seen := _layer_calls(m, module, parent)):
                 calls += ((module, call, 1) for call in seen)
             elif called or _passed_on(parent):
@@ -275,8 +300,10 @@ def _cast_inside(m: Migration, module: Module, layers: list[ast.expr], layer: st
 
 
 def _program(m: Migration) -> list[Module]:
-    """The unit's files and those that they import, directly or not."""
+    """The unit's files and those that they import, directly or not; where none of them sets up, all that imports tie to them."""
     by_name = m.project.by_name
+    if not m.unit.inits:
+        return [module for module in m.project.modules if module in m.unit.tied]
 
     def imported(module: Module) -> list[Module]:
         names = [name for _, target in module.imported for name in (target, target.rpartition(".")[0])]
