@@ -32,6 +32,22 @@ LEFT = "import torch\n\n\ndef inner(optimizer):\n"
             "    return isinstance(optimizer, torch.optim.SGD)\n",
         ),
         ("    return isinstance(optimizer, FP16_Optimizer)\n", "    return False\n"),
+        (
+            "    if type(optimizer) == FP16_Optimizer:\n        return optimizer.optimizer\n    return optimizer\n",
+            "    return optimizer\n",
+        ),
+        ("    return optimizer.__class__ is FP16_Optimizer\n", "    return False\n"),
+        (
+            "    if FP16_Optimizer is not type(optimizer):\n        return optimizer\n    else:\n        return 1\n",
+            "    return optimizer\n",
+        ),
+        ("    return optimizer and type(optimizer) != FP16_Optimizer\n", "    return optimizer\n"),
+        ("    return not optimizer or type(optimizer) is FP16_Optimizer\n", "    return not optimizer\n"),
+        (
+            "    return type(optimizer) in (torch.optim.SGD, FP16_Optimizer)\n",
+            "    return type(optimizer) in (torch.optim.SGD,)\n",
+        ),
+        ("    return type(optimizer) not in [FP16_Optimizer]\n", "    return True\n"),
     ],
 )
 def test_the_question_goes(before: str, after: str) -> None:
@@ -62,7 +78,7 @@ def test_a_try_that_only_asked_goes_with_its_import() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    ["class Own(FP16_Optimizer):\n    pass\n", "KINDS = [FP16_Optimizer]\n", "print(type(x) is FP16_Optimizer)\n"],
+    ["class Own(FP16_Optimizer):\n    pass\n", "KINDS = [FP16_Optimizer]\n", "print(kind is FP16_Optimizer)\n"],
 )
 def test_where_one_may_be_made_the_question_stays(other: str) -> None:
     source = f"{HEAD}    return isinstance(optimizer, FP16_Optimizer)\n\n\n{other}"

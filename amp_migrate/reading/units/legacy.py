@@ -133,13 +133,28 @@ def only_asked(sites: Sequence[Site]) -> list[Site]:
     return found if all(s.call is None and asks_class(s.module, s.node) is not None for s in found) else []
 
 
-def asks_class(module: Module, node: ast.AST) -> ast.Call | None:
-    """The `isinstance` that asks for a class, alone or among others."""
+def asks_class(module: Module, node: ast.AST) -> ast.Call | ast.Compare | None:
+    """The `isinstance` that asks for a class, alone or among others, or the comparison of a type with it."""
     above = module.parents.get(node)
-    asked = node if not isinstance(above, ast.Tuple) else above
-    call = module.parents.get(asked)
-    is_asked = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "isinstance"
-    return call if is_asked and isinstance(call, ast.Call) and call.args[1:] == [asked] else None
+    asked = node if not isinstance(above, (ast.Tuple, ast.List, ast.Set)) else above
+    question = module.parents.get(asked)
+    if isinstance(question, ast.Call):
+        named = isinstance(question.func, ast.Name) and question.func.id == "isinstance"
+        return question if named and question.args[1:] == [asked] else None
+    if not isinstance(question, ast.Compare) or len(question.ops) > 1:
+        return None
+    each = (ast.In, ast.NotIn) if asked is above else (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
+    other = question.comparators[0] if asked is question.left else question.left
+    if not isinstance(question.ops[0], each) or (asked is above and asked is question.left):
+        return None
+    return question if _is_type(other) else None
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether an expression is the class of something: `type(x)`, `x.__class__`."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1
+    return isinstance(node, ast.Attribute) and node.attr == "__class__"
 
 
 def _is_legacy_call(site: Site) -> bool:

@@ -1,4 +1,5 @@
-"""`isinstance(optimizer, FP16_Optimizer)` where a program makes none: never true, so it goes with what stands under it.
+"""`isinstance(optimizer, FP16_Optimizer)`, or a type compared with it, where a program makes none: never true, so it goes
+with what stands under it.
 
 Apex: https://nvidia.github.io/apex/fp16_utils.html
 """
@@ -15,8 +16,6 @@ from amp_migrate.reading.units.legacy import asks_class, only_asked
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import joined
 
-NEVER = "nothing here makes one, so this is never true"
-
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
     """Take the class out of what is asked for, or the question out of its test."""
@@ -30,20 +29,30 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
 
 
 def _answer(module: Module, site: Site, output: Output) -> None:
-    edits, call = output.edit(module), asks_class(module, site.node)
-    assert call is not None
-    among, test = call.args[1], module.parents.get(call)
-    if isinstance(among, ast.Tuple) and len(among.elts) > 1:
+    edits, question = output.edit(module), asks_class(module, site.node)
+    assert question is not None
+    among, test = module.parents[site.node], module.parents.get(question)
+    holds = isinstance(question, ast.Compare) and isinstance(question.ops[0], (ast.NotEq, ast.IsNot, ast.NotIn))
+    if isinstance(among, (ast.Tuple, ast.List, ast.Set)) and len(among.elts) > 1:
         others = [e for e in among.elts if e is not site.node]
-        code = others[:1] if len(others) == 1 else ["(", *joined(others, ", "), ")"]
-        edits.replace(among, tuple(code))
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        edits.replace(test, joined([v for v in test.values if v is not call], " or "))
+        alone = len(others) == 1 and isinstance(question, ast.Call)
+        edits.replace(
+            among, tuple(others[:1]) if alone else ("(", *joined(others, ", "), "," * (len(others) == 1) + ")")
+        )
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if holds else ast.Or):
+        edits.replace(test, joined([v for v in test.values if v is not question], " and " if holds else " or "))
     else:
-        whole = test if isinstance(test, ast.BoolOp) else call
+        whole = test if isinstance(test, ast.BoolOp) else question
         stmt = module.parents.get(whole)
         if isinstance(stmt, ast.If) and stmt.test is whole:
-            edits.fold(stmt, "orelse", about_apex=True)
+            edits.fold(stmt, "body" if holds else "orelse", about_apex=True)
         else:
-            edits.replace(whole, "False")
-    output.done(module, site.node, "AMP707", "FP16_Optimizer", NEVER, "look")
+            edits.replace(whole, str(holds))
+    output.done(
+        module,
+        site.node,
+        "AMP707",
+        "FP16_Optimizer",
+        f"nothing here makes one, so this is {'always' if holds else 'never'} true",
+        "look",
+    )
