@@ -491,6 +491,8 @@ def test_current_and_unrelated_names_stay(source: str) -> None:
 UNDECIDED = [
     "import torch\ntorch.cuda.amp.autocast(*args)\n",
     "import torch\nhelper(torch.cuda.amp)\n",
+    "import torch\nadd(module=torch.cuda.amp, name='GradScaler', value=torch.cuda.amp.GradScaler)\n",
+    "import torch\nadd(torch.cuda.amp, torch.cuda.amp.autocast)\n",
     "from torch.cuda import amp\nself.amp = amp\nwith amp.autocast():\n    pass\n",
     "import torch\ncontext = torch.cuda.amp.autocast\nwith context(flag):\n    pass\n",
     "import torch\nclass Region(torch.cuda.amp.autocast):\n    pass\n",

@@ -71,6 +71,9 @@ def refuse(project: Project, use: Use) -> Refused | None:
     call = _called(project, use)
     if call is not None:
         return _refuse_call(use, call)
+    if _beside_module(use):
+        reason = f"{use.construct} goes with the module that is passed on beside it: move both, or neither"
+        return Refused(use.node, reason)
     parent = use.parent
     if isinstance(parent, ast.Attribute) and parent.attr == "__init__":
         return Refused(use.node, "an __init__ called by name: its arguments move by one in torch.amp; write them out")
@@ -94,7 +97,21 @@ def _refuse_module(use: Use) -> Refused | None:
     parent = use.parent
     if isinstance(parent, ast.Compare) or _probed_name(use) in EXPORTS[use.device]:
         return None
-    return Refused(use.node, f"{use.construct} is passed on as a module: its calls are not in sight")
+    reason = (
+        f"{use.construct} is passed on as a module: what is looked up in it there, or replaced, is not in sight. The name still "
+        "works; what is replaced in it does not reach calls that are torch.amp's now"
+    )
+    return Refused(use.node, reason)
+
+
+def _beside_module(use: Use) -> bool:
+    """Whether a call is given the module, too: `Spec(module=torch.cuda.amp, name="GradScaler", value=...)`."""
+    parent = use.parent
+    call = use.module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call):
+        return False
+    given = (*call.args, *(k.value for k in call.keywords))
+    return any(a is not use.node and use.module.qualify(a) == f"torch.{use.device}.amp" for a in given)
 
 
 def _probed_name(use: Use) -> object:
