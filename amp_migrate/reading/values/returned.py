@@ -6,7 +6,6 @@ A model's forward may return a tensor, a list, a dict or an object that holds se
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
@@ -16,8 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, reached
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.calls import NONE
-from amp_migrate.reading.values.operations import KEEPING
-from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.values.handed_back import parameters_of
 from amp_migrate.reading.values.table import Answer, Path, Value
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
 
@@ -32,8 +30,6 @@ MAKERS = frozenset("cat stack zeros ones zeros_like ones_like einsum where exp s
 KEEPS = (FLOAT_METHODS | SHAPE_METHODS) - {"max", "min", "chunk", "split", "backward", "to", "cpu", "cuda", "select"}
 # torch and torch.nn.functional: what computes from a tensor given first.
 TAKES = frozenset(FLOAT_ARGUMENTS) | frozenset("argmax max min topk sort stft istft sum abs exp flatten".split())
-PLACES = re.compile(r"device|cuda|cpu|gpu|rank", re.IGNORECASE)  # what `.to` names that is no dtype
-DEPTH = 8  # bindings followed
 BUILDERS = frozenset("list dict tuple set zip sorted len int float str".split())
 
 
@@ -69,8 +65,9 @@ class Returns:
     def handed(
         self, module: Module, call: ast.Call, index: int, forwards: Iterable[Function] = (), length: int | None = None
     ) -> list[ast.expr] | None:
-        """The arguments that a call gets back at a place of several things, in the dtype it gave them: `y` of
-        `logits, y = model(x, y)`. None where that may be anything else. `length`: of how many things."""
+        """The arguments that a call gets back at a place of several things, or an item of which, in the dtype it gave them: `y`
+        of `logits, y = model(x, y)`, `batch` of `logits, y = run(model, batch)`. None where that may be anything else.
+        `length`: of how many things."""
         found: list[ast.expr] = []
         for function in list(self.functions(module, call)) or forwards:
             given = dict(self.project.arguments(function, call))
@@ -79,7 +76,7 @@ class Returns:
                     return None
                 if length not in (None, len(value.elts)) or not -len(value.elts) <= index < len(value.elts):
                     continue
-                names = _parameters(function, value.elts[index], DEPTH)
+                names = parameters_of(function, value.elts[index])
                 if not names or not names <= given.keys():
                     return None
                 found += [given[name] for name in sorted(names)]
@@ -215,27 +212,3 @@ class Returns:
         if name.startswith("torch.nn.") and name.count(".") == 2:  # torch.nn.Linear
             return "other" if last in SEVERAL else "unknown" if last in HOLDERS else "tensor"
         return None if self.project.resolved.get(made) else "unknown"
-
-
-def _parameters(function: Function, node: ast.expr, depth: int) -> set[str]:
-    """The parameters whose dtype a value has for sure: `y` of `y.to(self.device).view(-1)`; none where it may have another."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        moved = node.func.attr == "to" and all(PLACES.search(ast.unparse(a)) for a in node.args) and not node.keywords
-        if not moved and node.func.attr not in KEEPING:
-            return set()
-        node = node.func.value
-    if not isinstance(node, ast.Name) or not depth or function.module.scope_of(node) is not function.scope:
-        return set()
-    found: set[str] = set()
-    for binding in reaching(function.scope, node):
-        stmt = function.module.statement(binding)
-        if isinstance(binding, ast.arg):
-            names = {binding.arg}
-        elif isinstance(stmt, ast.Assign) and all(isinstance(t, ast.Name) for t in stmt.targets):
-            names = _parameters(function, stmt.value, depth - 1)
-        else:
-            names = set()
-        if not names:
-            return set()
-        found |= names
-    return found

@@ -348,11 +348,13 @@ def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:
 
 
 def _shows_floating(module: Module, node: ast.Name) -> bool:
-    """Whether a use is made of floating values alone: `softmax(x)`, a loss of it."""
+    """Whether a use is made of floating values alone: `softmax(x)`, a loss of it; what comes second in a loss are targets."""
     parent = module.parents.get(node)
     if isinstance(parent, ast.Attribute):
         return parent.attr in FLOATING
     if isinstance(parent, ast.Call) and node in parent.args:
         last = called_name(parent)
-        return last in ("softmax", "log_softmax", "sigmoid", "exp", "argmax") or is_loss(parent)
+        return last in ("softmax", "log_softmax", "sigmoid", "exp", "argmax") or (
+            is_loss(parent) and parent.args[0] is node
+        )
     return False
