@@ -164,3 +164,34 @@ def test_a_fault_of_the_programs_own_scaler_is_no_fault_of_the_migration() -> No
     for name in old:
         before, after = before.replace(name, old[name]), after.replace(name, new[name])
     assert not [d for d in doubts(before, after) if "unscale_ would be called twice" in d.message]
+
+
+FROZEN = (
+    "import torch\nfrom data import Net, loader, criterion\nhead = torch.nn.Linear(2, 2)\nhead.requires_grad_(False)\n"
+)
+FROZEN += "model = Net()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+FROZEN += "second = torch.optim.SGD(head.parameters(), lr=0.1)\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "frozen", "verdict"),
+    [
+        ("second.step()", True, set()),
+        ("scaler.step(second)", True, {"refuse"}),
+        ("second.step()", False, {"refuse"}),
+        ("scaler.step(second)", False, set()),
+    ],
+)
+def test_a_step_of_what_takes_no_gradient_is_no_step_of_the_scaler(step: str, frozen: bool, verdict: set[str]) -> None:
+    head = FROZEN if frozen else FROZEN.replace("head.requires_grad_(False)\n", "")
+    before = (
+        "from apex import amp\n" + head + "model, [optimizer, second] = amp.initialize(model, [optimizer, second])\n"
+    )
+    before += "for x, y in loader:\n    loss = criterion(head(model(x)), y)\n"
+    before += "    with amp.scale_loss(loss, [optimizer, second]) as scaled_loss:\n        scaled_loss.backward()\n"
+    before += "    optimizer.step()\n    second.step()\n"
+    after = (
+        head + "scaler = torch.amp.GradScaler('cuda')\nfor x, y in loader:\n    loss = criterion(head(model(x)), y)\n"
+    )
+    after += f"    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    {step}\n    scaler.update()\n"
+    assert {d.verdict for d in doubts(before, after) if d.code in ("AMP231", "AMP232")} == verdict

@@ -226,6 +226,11 @@ def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
         yield "unscale_ would be called twice for one optimizer without update() in between, which raises", "refuse"
     if what == "unscale" and "after step" in tags:
         yield "unscale_ would come after the step, without update() in between, which raises", "refuse"
+    if what == "step" and "untrained" in tags:
+        yield (
+            "none of this optimizer's parameters takes a gradient, and scaler.step raises where there is none",
+            "refuse",
+        )
     if what == "step" and "not updated" in tags:
         yield "the scaler would step this optimizer again without update() since its last step, which raises", "refuse"
     if what == "step" and "other scaler" in tags:

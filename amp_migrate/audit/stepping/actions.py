@@ -15,6 +15,7 @@ from amp_migrate.audit.stepping.machine import FAINT, OPEN, OTHER_MODE, PLAIN, Z
 from amp_migrate.audit.stepping.objects import Env, Ident
 from amp_migrate.audit.stepping.parameters import Parameters
 from amp_migrate.audit.stepping.scaled import Losses
+from amp_migrate.audit.stepping.untrained import Untrained
 
 Reached = tuple[Facts, State]
 
@@ -38,6 +39,7 @@ class Actions(Losses):
     def __init__(self, bodies: Bodies, machine: Machine) -> None:
         super().__init__(bodies, machine)
         self.parameters = Parameters(bodies.objects)
+        self.untrained = Untrained(bodies.objects)
         self.asked = Asked(bodies, machine)
         self._of: dict[tuple[ast.AST, int, frozenset[Ident]], list[Ident]] = {}
         # The optimizers of the models that losses are computed of.
@@ -84,8 +86,12 @@ class Actions(Losses):
                 return [(facts, self.machine.plain_step(state, module, node, optimizer.ident, excused=True))]
             if off:
                 return [(facts, state)]
+            if action.name == "step" and self.untrained.steps_nothing(optimizer.ident):
+                self.machine.note("step", module, node, optimizer.ident, "untrained")
             return [(facts, self.machine.divide(state, module, node, on.ident, optimizer, action.name == "step"))]
         if action.name == "step" and on.role == "optimizer":
+            if self.untrained.steps_nothing(on.ident):
+                return [(facts, state)]
             excused = self.sibling(action, "step")
             if self.cannot_be(on.ident, facts):
                 state = state.put({on.ident: state.of(on.ident)._replace(held=OPEN, stage="?")})

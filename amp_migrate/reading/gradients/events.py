@@ -244,7 +244,8 @@ class Events:
         """A scaled backward, into the gradients of each of its optimizers."""
         each = [self.optimizers.keys(module, e, names) for o in loss.optimizers for e in elements(o)]
         for keys in each or [self.optimizers.of(module, (), names)]:
-            state = self._backward(module, node, state, keys)
+            keys -= self.reader.untrained.numbers
+            state = self._backward(module, node, state, keys) if keys else state
         return state
 
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:

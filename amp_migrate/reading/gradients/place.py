@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.readers import Readers
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.gradients.walked import leaving
@@ -22,30 +22,6 @@ from amp_migrate.reading.units.places import models_given, place_name
 from amp_migrate.reading.units.unit import Blocked, Step
 
 
-@dataclass
-class Gradients:
-    """Where to put `unscale_` and `update()` in one function."""
-
-    unscale: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # before this statement
-    moved: list[tuple[list[ast.stmt], ast.stmt, Step]] = field(default_factory=list)  # readers -> before this statement
-    conditions: dict[ast.stmt, str] = field(default_factory=dict)  # moved reader -> what it stands under
-    inner: dict[ast.stmt, ast.stmt] = field(
-        default_factory=dict
-    )  # moved reader -> the statement in it to unscale before
-    kept_values: list[tuple[str, ast.stmt]] = field(default_factory=list)  # name, loop it must be defined before
-    update_after: list[tuple[ast.stmt, Step]] = field(default_factory=list)
-    update_before: list[tuple[ast.stmt, Step]] = field(default_factory=list)  # early exits
-    plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
-    apart: set[ast.Call] = field(default_factory=set)  # those of them in runs of their own
-    levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
-    loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
-
-    def add(self, other: Gradients) -> None:
-        """Take over the positions that were found for another step."""
-        for name, mine in vars(self).items():
-            (mine.extend if isinstance(mine, list) else mine.update)(getattr(other, name))
-
-
 class GradientReader(Readers):
     """Answers, for one unit, where gradients are unscaled and the scale is updated in each function."""
 
@@ -56,8 +32,10 @@ class GradientReader(Readers):
         result = Gradients()
         live: list[tuple[Step, Node]] = []
         for step in steps:
-            node = find(block, step.stmt)
-            if node is None:
+            if (node := find(block, step.stmt)) is None:
+                continue
+            if self.untrained.steps_nothing(step):
+                result.plain.add(step.call)
                 continue
             if self._unscaled_here(module, block, node):
                 self._refuse_hidden(module, block, step)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from amp_migrate.reading.gradients.held_readers import Held, held_readers
+from amp_migrate.reading.gradients.untrained import Untrained
 from amp_migrate.reading.gradients.uses import NOT_READERS, READER_NAMES, GradientUses
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
@@ -30,6 +31,7 @@ class Readers:
         self.divided = divided or {}  # `X.grad` that is read divided by the scale: no place waits for it
         self.project: Project = unit.project
         self.uses = unit.project.once(GradientUses)
+        self.untrained = Untrained(unit)
         self._summing: dict[Node, bool] = {}
         self._scaled: dict[Node, bool] = {}
         self._held: set[Slot] | None = None

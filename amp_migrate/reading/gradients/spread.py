@@ -14,7 +14,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from amp_migrate.reading.gradients.entry_readers import clips, entry_readers, stepped_by
-from amp_migrate.reading.gradients.place import GradientReader, Gradients
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
 from amp_migrate.reading.program.definitions import Function, dotted, given_once
 from amp_migrate.reading.program.module import Module, Scope

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.chains import exclusive
-from amp_migrate.reading.gradients.place import GradientReader, Gradients
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.unit import Blocked, Step

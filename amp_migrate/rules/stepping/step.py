@@ -11,7 +11,8 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.events import Fault, Placements
 from amp_migrate.reading.gradients.paths import GradientPaths
-from amp_migrate.reading.gradients.place import GradientReader, Gradients
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps, tpu_steps
 from amp_migrate.reading.gradients.spread import Spread
 from amp_migrate.reading.program.module import Scope
@@ -82,7 +83,8 @@ CODES = (
         "optimizer.step",
         apex="Steps with whatever gradients there are.",
         native="scaler.step divides by the scale: it must only see gradients of scaled losses.",
-        why="The backward before this step is a plain one, so it stays a plain step.",
+        why="The backward before this step is a plain one, or none of its parameters takes a gradient (requires_grad=False), "
+        "where scaler.step would raise: it stays a plain step.",
         links=(STEP,),
     ),
     Code(
@@ -137,6 +139,11 @@ NAMED_BY_NONE = (
 WITHOUT_GRADIENTS = (
     "left as it is: the gradients are cleared right before it, so that it trains nothing, as before; it may go where it was "
     "there for Apex (for delay_unscale, say)"
+)
+
+TAKING_NONE = (
+    "left as it is: none of the parameters that this optimizer was made with takes a gradient. It steps nothing, as before, and "
+    "scaler.step raises for it; it may go"
 )
 
 
@@ -234,6 +241,9 @@ def _step(m: Migration, step: Step, plan: Gradients) -> None:
     module, call = step.module, step.call
     if step.call in plan.plain and not any(isinstance(a, ast.Lambda) for a in module.around(call)):
         if step.call in plan.apart:
+            return
+        if m.gradients.untrained.steps_nothing(step):
+            m.output.note(module, call, "AMP214", "optimizer.step", TAKING_NONE, "as-is")
             return
         if _just_cleared(m, step):
             m.output.note(module, call, "AMP214", "optimizer.step", WITHOUT_GRADIENTS, "as-is")

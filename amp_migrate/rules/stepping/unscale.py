@@ -10,7 +10,8 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.additions import adds_to_gradients
-from amp_migrate.reading.gradients.place import GradientReader, Gradients
+from amp_migrate.reading.gradients.place import GradientReader
+from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.served import tpu_steps
 from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
