@@ -215,7 +215,7 @@ class Edits:
         self.comments.update(other.comments)
         if other.wraps:
             new = {w.first for w in other.wraps}
-            new.difference_update(w.first for w in self.wraps)
+            new -= {w.first for w in self.wraps if w.first in new}
             self.wraps += [w for w in other.wraps if w.first in new]
 
     # -- what they come to ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
@@ -113,13 +113,10 @@ def _text(function: Function) -> str:
     return "\n".join(function.module.lines[function.node.lineno - 1 : function.node.end_lineno])
 
 
-def _reads(change: Change, body: Body) -> dict[str, list[list[str]]]:
-    """Where a body read each place before the migration: the conditions of each read."""
-    found: dict[str, list[list[str]]] = {}
-    for stmt, event in body.everything:
-        if event.kind == "read" and not event.guards:
-            found.setdefault(event.text, []).append(conditions(change.before, stmt))
-    return found
+def _read_before(change: Change, old: Body | None, place: str, here: Sequence[str]) -> bool:
+    """Whether a place was read before the migration whenever these conditions hold."""
+    reads = (s for s, e in old.about(place) if e.kind == "read" and not e.guards) if old is not None else ()
+    return any(here[: len(then)] == then for then in (conditions(change.before, stmt) for stmt in reads))
 
 
 def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[str]:
@@ -130,12 +127,10 @@ def _asked(review: Review, change: Change, body: Body, old: Body | None) -> set[
     asked: set[str] = set()
     stored = set(_removed(change))
     moved = [s for s in own_statements(body.statements) if change.moved(s)]
-    known = _reads(change, old) if old is not None and moved else {}
     for stmt in moved:
         for event in body.of(stmt):
             if event.kind == "read" and event.text not in asked:
-                here = conditions(change.after, stmt)
-                if not any(here[: len(then)] == then for then in known.get(event.text, ())):
+                if not _read_before(change, old, event.text, conditions(change.after, stmt)):
                     asked.add(event.text)
             elif event.kind == "store":
                 stored.add(event.text)

@@ -109,10 +109,11 @@ class Asked:
 
     def _switches(self) -> set[str]:
         """The last of the names that decide whether a scaler is on, of all that are known by now."""
-        for scaler in self.machine.scalers - self._asked_scalers:
+        new = self.machine.scalers - self._asked_scalers if len(self.machine.scalers) > len(self._asked_scalers) else ()
+        for scaler in new:
             enabled = (e for _, e in self.machine.objects.enabled(scaler) if e is not None)
             self._enabled |= {name for e in enabled for name in last_names(e)}
-        self._asked_scalers |= self.machine.scalers
+        self._asked_scalers.update(new)
         return self._enabled
 
     def matters(self, owner: Owner) -> Callable[[Facts], Facts]:

@@ -64,9 +64,11 @@ class Table:
     def answer(self, part: Part) -> Answer:
         if isinstance(part, Origin):
             return frozenset((part,))
-        if part not in self._known:
+        found = self._known.get(part)
+        if found is None:
             self._solve(part)
-        return self._known[part]
+            found = self._known[part]
+        return found
 
     def _solve(self, root: Question) -> None:
         waiting: dict[Question, _Open] = {}  # opened and not answered, in this order

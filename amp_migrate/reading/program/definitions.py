@@ -172,6 +172,15 @@ class ClassInfo:
         return self._below
 
     @cached_property
+    def has_module(self) -> bool:
+        """Whether the class itself gives something the name `module`."""
+        return any(
+            (isinstance(n, ast.Attribute) and n.attr == "module" and isinstance(n.ctx, ast.Store))
+            or (isinstance(n, FUNCTION_NODES) and n.name == "module")
+            for n in walk(self.node)
+        )
+
+    @cached_property
     def annotated(self) -> list[str]:
         """The fields of a class whose constructor is made from them (a dataclass, attrs, a NamedTuple), in order."""
         classes = list(self.ancestry())

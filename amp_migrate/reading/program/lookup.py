@@ -23,7 +23,6 @@ from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.imports import Imports
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.tree import walk
 
 
 class Slot(NamedTuple):
@@ -442,13 +441,7 @@ def _is_super(node: ast.AST) -> bool:
 
 def _is_wrapped(cls: ClassInfo) -> bool:
     """Whether `model.module` of a network is what a parallel wrapper holds: its own class gives nothing that name."""
-    classes = [*cls.ancestry(), *cls.descendants()]
-    return cls.is_module and not any(
-        (isinstance(n, ast.Attribute) and n.attr == "module" and isinstance(n.ctx, ast.Store))
-        or (isinstance(n, FUNCTION_NODES) and n.name == "module")
-        for c in classes
-        for n in walk(c.node)
-    )
+    return cls.is_module and not any(c.has_module for c in (*cls.ancestry(), *cls.descendants()))
 
 
 def _defined_again(owner: Scope, binding: ast.AST, definitions: Iterable[ast.AST]) -> bool:

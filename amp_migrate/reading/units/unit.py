@@ -158,7 +158,7 @@ class Unit:
         """Functions that only run before every `initialize` of the unit: what is called above it in the scope that calls it,
         and what only such functions call. The optimizer that they are given is not prepared yet."""
         found: set[Function] = set()
-        functions = [f for f in self.project.functions.values() if self.project.calls.get(f)]
+        functions = self.project.once(_called)
         grown = bool(self.inits)
         while grown:
             more = [f for f in functions if f not in found and self._only_early(f, found)]
@@ -366,6 +366,11 @@ def _stands_before(module: Module, call: ast.Call, init: Init) -> bool:
     """Whether a call stands above an `initialize` of its scope, and no loop that holds both comes to it again."""
     loops = {a for a in init.module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
     return call.lineno < init.call.lineno and loops.isdisjoint(module.ancestors(call))
+
+
+def _called(project: Project) -> list[Function]:
+    """The functions of which a call is in sight."""
+    return [f for f in project.functions.values() if project.calls.get(f)]
 
 
 def _own_parameters(project: Project, module: Module) -> dict[str, list[Slot]]:

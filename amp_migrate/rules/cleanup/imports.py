@@ -68,6 +68,7 @@ class Cleaner:
         self.output = output
         self.edits: Edits = output.edit(module)
         self.available = availability(project, module)
+        self.outer = {name for scope in module.scopes.values() for name in scope.outer}  # in whichever function
 
     def remove(self, kept: bool) -> None:
         """Take out imports, guards and flags without a remaining use; where Apex is kept, only what lost its uses."""
@@ -298,7 +299,7 @@ class Cleaner:
             return
         if not scope.is_function and (self._used(name) or self.project.hands_on(self.module, name)):
             return
-        if any(name in other.outer for other in self.module.scopes.values()):
+        if name in self.outer:
             return
         for stmt in stmts:
             alone = isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.targets[0] in bindings
