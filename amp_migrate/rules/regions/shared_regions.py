@@ -62,9 +62,8 @@ def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Ca
         if (call, name) in m.earlier.given | m.output.given or module not in m.unit.reach:
             continue
         scope = module.scope_of(call)
-        elsewhere = (
-            m.regions.taken(scope) and scope not in m.earlier.regions
-        )  # another program is set up there: its to hand
+        # Where another program is set up, that hands it over.
+        elsewhere = m.regions.taken(scope) and scope not in m.earlier.regions
         if not m.live(module, call) or elsewhere or m.set_up.never(scope):
             continue
         try:
