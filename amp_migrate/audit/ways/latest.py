@@ -345,10 +345,16 @@ def _last(block: list[ast.stmt], name: str) -> list[ast.expr] | None:
 
 
 def _again(stmt: ast.AST, name: str) -> bool:
-    """`model = DistributedDataParallel(model)`, `model = model.cuda()`: what runs the same model."""
+    """`model = DistributedDataParallel(model)`, `model = model.cuda() if gpu else model`: what runs the same model."""
     if not isinstance(stmt, ast.Assign) or not any(syntax.text(t) == name for t in stmt.targets):
         return False
-    value: ast.AST = stmt.value
+    return _of_same(stmt.value, name)
+
+
+def _of_same(value: ast.AST, name: str) -> bool:
+    """Whether a value is what a name holds, wrapped or a part of it: either way of a choice is."""
+    if isinstance(value, ast.IfExp):
+        return _of_same(value.body, name) and _of_same(value.orelse, name)
     given: list[ast.expr] = []
     while isinstance(value, (ast.Call, ast.Attribute)) and syntax.text(value) != name:
         given += value.args if isinstance(value, ast.Call) else []
