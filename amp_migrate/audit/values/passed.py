@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.origins import Origin, Sources
@@ -79,6 +80,7 @@ class Passed:
         given = [self.value(scope, filled[name], own.path) for name, _ in back if name]
         return given + [self.value(there.scope_of(v), v, own.path) for _, others in back for v in others]
 
+    @kept  # by many calls
     def _back(self, function: Function, value: ast.expr) -> tuple[str, list[ast.expr]]:
         """The parameter that a function returns with a value, and what else that may be."""
         returned = itself(self.program, function.scope, value)
