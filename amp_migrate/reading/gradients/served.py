@@ -103,19 +103,32 @@ class Served:
         return any(self.reader.scaled(n) for n in loop.walk())
 
 
-def handed_out(unit: Unit) -> bool:
-    """Whether something out of sight is given one of a unit's optimizers, and may step it."""
+def handed_out(unit: Unit) -> tuple[Module, ast.Call] | None:
+    """A call that gives something out of sight one of a unit's optimizers, which may step it."""
     for module in unit.tied:
         for call, _ in unit.project.once(Occurrences, module).calls_about(unit.optimizer_slots):
-            name = module.qualify(call.func) or spelled(call.func)
-            last = name.rpartition(".")[2]
-            if unit.project.resolved.get(call) or name.startswith(OF_TORCH) or last in KEEPING or is_scheduler(last):
+            if unit.project.resolved.get(call) or all(map(_only_keeps, _called(unit, module, call))):
                 continue
             values = [*call.args, *(k.value for k in call.keywords)]
             values = [v.value if isinstance(v, ast.Starred) else v for v in values]
             if any(unit.project.slot(module, v) in unit.optimizer_slots for v in values if isinstance(v, PLACES)):
-                return True
-    return False
+                return module, call
+    return None
+
+
+def _called(unit: Unit, module: Module, call: ast.Call) -> list[str]:
+    """The names of what a call out of sight may run: of `super().__init__(optimizer)` those of the bases."""
+    held = call.func.value if isinstance(call.func, ast.Attribute) else None
+    cls = unit.project.class_of(module.scope_of(call))
+    if cls is not None and isinstance(held, ast.Call) and isinstance(held.func, ast.Name) and held.func.id == "super":
+        return list(cls.base_names)
+    return [module.qualify(call.func) or spelled(call.func)]
+
+
+def _only_keeps(name: str) -> bool:
+    """Whether what is so called keeps an optimizer that it is given, or reads it, and does not step it."""
+    last = name.rpartition(".")[2]
+    return name.startswith(OF_TORCH) or last in KEEPING or is_scheduler(last)
 
 
 OF_TORCH = ("torch.", "apex.", "amp.")

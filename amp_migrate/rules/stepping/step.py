@@ -210,19 +210,25 @@ def _refuse_kept(m: Migration) -> None:
 def _refuse_unserved(m: Migration, reader: GradientReader, steps: list[Step]) -> None:
     """Refuse a unit with a scaled backward that none of its steps goes with, unless nothing else can step: then its
     gradients are not for the optimizer, as those of an adversarial example."""
-    if steps and not handed_out(m.unit):
+    handed = handed_out(m.unit)
+    if steps and handed is None:
         return
+    reason = (
+        "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
+        "together with the one that steps, or step the optimizer itself rather than a wrapper"
+    )
+    if steps and handed is not None:
+        where, call = handed
+        at = ", ".join(f"{s.module.display}:{s.call.lineno}" for s in steps[:3])
+        reason = (
+            f"the calls of this backward and of the step at {at} are not seen to follow each other, and what is called at "
+            f"{where.display}:{call.lineno} is out of sight, is given an optimizer and may step it: call both in one function, on "
+            "an object whose class is seen"
+        )
     served = Served(m.unit, reader, m.regions.view, steps)
     for loss in m.unit.losses:
         if m.live(loss.module, loss.call) and not served.serves(loss):
-            raise Blocked(
-                loss.module,
-                loss.call,
-                "AMP216",
-                "optimizer.step",
-                "the step of this loss's optimizer is not in sight, and it must go through the scaler: rewrite this file "
-                "together with the one that steps, or step the optimizer itself rather than a wrapper",
-            )
+            raise Blocked(loss.module, loss.call, "AMP216", "optimizer.step", reason)
 
 
 def _refuse(fault: Fault) -> None:
