@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.program.definitions import unpacks
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.switch.elsewhere import through_field, visible
+from amp_migrate.reading.switch.elsewhere import in_call, through_field, visible
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -35,7 +36,7 @@ def _read(m: Migration, init: LegacyInit, text: str, there: Scope) -> str:
     """A setting as it reads in another scope."""
     if visible(m.project, text, init.site.scope, there):
         return text
-    seen = through_field(m.project, text, init.site.scope, there)
+    seen = through_field(m.project, text, init.site.scope, there) or _through_call(m, init, text, there)
     if seen is None:
         raise Blocked.at(
             init.site,
@@ -43,3 +44,16 @@ def _read(m: Migration, init: LegacyInit, text: str, there: Scope) -> str:
             f"{text} sets the loss scale, and {there.name or 'the module'} does not know it by that name: hand it there",
         )
     return seen
+
+
+def _through_call(m: Migration, init: LegacyInit, text: str, there: Scope) -> str | None:
+    """A setting in terms of what the one call there passes to the function that wraps the optimizer."""
+    function = m.project.functions.get(init.site.scope.node)
+    found = [] if function is None else m.project.calls.get(function, [])
+    calls = [call for module, call in found if module.scope_of(call) is there]
+    if function is None or len(calls) != 1:
+        return None
+    given = {name: there.module.source(value) for name, value in m.project.arguments(function, calls[0])}
+    if not unpacks(calls[0]):
+        given = {**function.constant_defaults, **given}
+    return in_call(m.project, text, given, function.scope, there)
