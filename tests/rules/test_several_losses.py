@@ -285,6 +285,20 @@ EACH = "for optimizer in both:\n        optimizer.step()"
         ("", "[one, two]", "one.step()\n    two.step()", "all these optimizers"),
         ("both = [one, two]", "both", EACH, "all optimizers in both"),
         ("both = [o for o in (one, two)]", "both", EACH, "all optimizers in both"),
+        ("", "[o for o in (one, two)]", "one.step()\n    two.step()", "all optimizers in [o for o in (one, two)]"),
+        ("", "[o for o in (one,)]", "one.step()", None),
+        (
+            'both = {"one": one, "two": two}',
+            "[both[name] for name in both]",
+            "one.step()\n    two.step()",
+            "all optimizers in [both[name] for name in both]",
+        ),
+        (
+            'both = {"one": one, "two": two}',
+            "list(both.values())",
+            "one.step()\n    two.step()",
+            "all optimizers in list(both.values())",
+        ),
         ("", "one", "one.step()", None),
     ],
 )

@@ -152,6 +152,7 @@ class Optimizers:
 
 
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_MAKING = frozenset("list tuple sorted filter map reversed".split())
 _GOING_THROUGH = frozenset("list tuple zip enumerate iter map reversed sorted len chain".split())
 
 
@@ -186,12 +187,28 @@ class TakenApart:
 
 
 def holds_several(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether a variable or attribute is a collection where it stands: made as one, gone through, indexed or added to."""
+    """Whether an expression is a collection where it stands: it makes one (`[optimizers[name] for name in names]`,
+    `list(optimizers.values())`), or is a variable or attribute that is made as one, gone through, indexed or added to."""
+    if makes_several(node):
+        return True
     slot = project.slot(module, node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if slot is None:
         return False
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return slot in project.once(_displays, module) or slot in project.once(TakenApart, module).named(name)
+
+
+def makes_several(node: ast.expr) -> bool:
+    """Whether an expression makes a collection of what others hold; a list that is written out says itself what is in it."""
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        first = node.generators[0].iter
+        return len(node.generators) > 1 or not isinstance(first, (ast.List, ast.Tuple)) or len(first.elts) > 1
+    if isinstance(node, ast.Call):
+        made = isinstance(node.func, ast.Name) and node.func.id in _MAKING and bool(node.args)
+        return made or (isinstance(node.func, ast.Attribute) and node.func.attr == "values" and not node.args)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Add)
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
 def taken_apart(module: Module, node: ast.expr) -> bool:

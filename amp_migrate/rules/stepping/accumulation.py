@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.definitions import Function, elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Loss, Step
@@ -148,13 +150,17 @@ def pace(m: Migration, loss: Loss) -> Pace | None:
     scaled, after = _scaled(m, loss), None
     for scope, starts in scaled.items():
         pairs = [
-            (one, other)
+            (one, other, stepped)
             for stepped in steps
             for one in starts
             for other in stepped.get(scope, ())
             if m.live(scope.module, other) and not {one, other} <= {*starts} & {*stepped[scope]}
         ]
-        found = [p for one, other in pairs if (p := _pace_here(m, scope, one, other)) is not None]
+        found = [
+            (_pace_below(m, scope, (one, scaled), (other, stepped)) or p) if p.alone else p
+            for one, other, stepped in pairs
+            if (p := _pace_here(m, scope, one, other)) is not None
+        ]
         if fewer := [p for p in found if not p.alone and p.loop is None]:
             return replace(fewer[0], several=_several(m, loss, scope, starts), every=any(p.every for p in found))
         if not any(p.alone for p in found):  # else a step after the loop takes what its last one left
@@ -229,7 +235,7 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
     if scaled is None or stepped is None or _branched(scaled, stepped):
         return None
     around, above = chain(scaled)[1:], chain(stepped)[1:]
-    tests = [_left_out(scaled, stepped)]
+    tests = [_left_out(chain(scaled), stepped)]
     loops = [n for n in around if isinstance(n.stmt, LOOP_NODES) and n not in above]
     if loops and one.lineno < other.lineno and tests[0] is None:
         turns = [_turns(m, scope.module, n.stmt) for n in loops]
@@ -241,8 +247,44 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
     return Pace(count=fewer[0]) if fewer else None if loops else Pace(alone=True, every=True)
 
 
+def _pace_below(m: Migration, scope: Scope, scaled: tuple[ast.stmt, Places], stepped: tuple[ast.stmt, Places]) -> Pace | None:
+    """How a step that follows each loss here is kept back by the functions that this one calls for either: by a boundary
+    around the step in its own, by a loop of losses in theirs. None where nothing of it is seen."""
+    for where, stmt in _below(m, scope, *stepped):
+        if (node := find(m.regions.view(where), stmt)) is not None:
+            above = chain(node)[1:]
+            tests = [n.stmt.test for n in above if isinstance(n.stmt, ast.If) and _counts(n.stmt.test)]
+            for test in (*tests, _left_out((), node)):
+                if test is not None and (count := _count(m, where.module, test)) is not None:
+                    return Pace(count=count)
+    for where, stmt in _below(m, scope, *scaled):
+        if (node := find(m.regions.view(where), stmt)) is not None:
+            loops = [n.stmt for n in chain(node)[1:] if isinstance(n.stmt, LOOP_NODES)]
+            told = [count for loop in loops if (count := _turns(m, where.module, loop)) is not None]
+            if told:
+                return Pace(count=told[-1] if len(told) == 1 else "")
+    return None
+
+
+def _below(m: Migration, scope: Scope, stmt: ast.stmt, places: Places) -> list[tuple[Scope, ast.stmt]]:
+    """The statements of further functions on the ways that a statement leads to a step or a loss by."""
+    found: list[tuple[Scope, ast.stmt]] = []
+    todo = [(scope, stmt)]
+    while todo:
+        _, at = todo.pop()
+        for call in (n for n in walk(at) if isinstance(n, ast.Call)):
+            for function in m.project.resolved.get(call, ()):
+                further = [(function.scope, s) for s in places.get(function.scope, ())]
+                todo += [f for f in further if f not in found and f != (scope, stmt)]
+                found += [f for f in further if f not in found and f != (scope, stmt)]
+    return found
+
+
 def _count(m: Migration, module: Module, test: ast.expr) -> str | None:
-    """What a condition counts to, as it is written, empty where that is surely more than 1; None where it is surely 1."""
+    """What a condition counts to, as it is written, empty where that is surely more than 1; None where it is surely 1,
+    or nothing is counted: `update=True`."""
+    if m.project.once(Values).truth(module, test) is not None:
+        return None
     parts = [n.right for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
     return _number(m, module, parts[0]) if len(parts) == 1 else ""
 
@@ -269,9 +311,8 @@ def _branched(one: Node, other: Node) -> bool:
     return shared is not None and not any(_holds(b, one) and _holds(b, other) for b in shared.blocks)
 
 
-def _left_out(scaled: Node, stepped: Node) -> ast.expr | None:
-    """The test of `if (i + 1) % 4 != 0: continue` between the scaled backward and the step."""
-    around = chain(scaled)
+def _left_out(around: Sequence[Node], stepped: Node) -> ast.expr | None:
+    """The test of `if (i + 1) % 4 != 0: continue` between the scaled backward, with what is around it, and the step."""
     for link in chain(stepped):
         if isinstance(link.stmt, LOOP_NODES):
             return None
