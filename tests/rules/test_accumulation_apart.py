@@ -35,9 +35,7 @@ for _ in range(8):
     trainer.train(trainer.model(torch.randn(8, 4).cuda()).pow(2).mean())
 """
 SCALE = "with amp.scale_loss(loss, self.optimizer) as scaled:\n            scaled.backward()"
-SCALE_EACH = (
-    "for part in loss:\n            with amp.scale_loss(part, self.optimizer) as scaled:\n                scaled.backward()"
-)
+SCALE_EACH = "for part in loss:\n            with amp.scale_loss(part, self.optimizer) as scaled:\n                scaled.backward()"
 STEPPED = "self.optimizer.step()"
 KEPT_BACK = "if (self.turn + 1) % self.every == 0:\n            self.optimizer.step()"
 LEFT = "if (self.turn + 1) % 4:\n            self.turn += 1\n            return\n        self.optimizer.step()"

@@ -247,7 +247,9 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
     return Pace(count=fewer[0]) if fewer else None if loops else Pace(alone=True, every=True)
 
 
-def _pace_below(m: Migration, scope: Scope, scaled: tuple[ast.stmt, Places], stepped: tuple[ast.stmt, Places]) -> Pace | None:
+def _pace_below(
+    m: Migration, scope: Scope, scaled: tuple[ast.stmt, Places], stepped: tuple[ast.stmt, Places]
+) -> Pace | None:
     """How a step that follows each loss here is kept back by the functions that this one calls for either: by a boundary
     around the step in its own, by a loop of losses in theirs. None where nothing of it is seen."""
     for where, stmt in _below(m, scope, *stepped):
