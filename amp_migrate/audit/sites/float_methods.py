@@ -29,8 +29,8 @@ INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "r
 
 def float_method(both: Mixed, forward: Forward) -> bool:
     """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half; or one
-    that tensors and lists have."""
-    if _asks_tensor(forward.call):
+    that tensors have: `mask.sum()`."""
+    if _reduces(forward.call):
         return True
     runs = both.before.forwards.runs(forward)
     return bool(runs) and all(_floats(both, function, {*runs}) for function in runs)
@@ -41,14 +41,13 @@ def runs_products(both: Mixed, forward: Forward) -> bool:
     product or a layer in it. Of what is out of sight its name says so."""
     runs = both.before.forwards.runs(forward)
     if forward.method is None or not runs:
-        return True
+        return last_name(forward.call.func) not in ("index", "count")  # of lists, too
     return any(_products(both, function, {*runs}) for function in runs)
 
 
-def _asks_tensor(call: ast.Call) -> bool:
-    """`mask.sum()`, `labels.index(name)`: methods of tensors and lists, which are called like fields of some network."""
-    name = last_name(call.func)
-    return isinstance(call.func, ast.Attribute) and (name in ("index", "count") or (name in REDUCING and not call.args))
+def _reduces(call: ast.Call) -> bool:
+    """Whether a call is of a method of tensors that is called like a field of some network."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in REDUCING and not call.args
 
 
 def _products(both: Mixed, function: Function, seen: set[Function]) -> bool:
