@@ -7,13 +7,16 @@ import builtins
 import re
 from collections.abc import Iterator, Sequence
 
-from amp_migrate.reading.program.module import LOOP_NODES
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, Init, Loss
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import forward, shared_regions
 
+# What is given a model to look at, and does not run it: `wandb.watch(model)`.
+LOOKS = frozenset(("watch", "unwatch"))
 UNUSED = "nothing reads what it prepares: no region is needed; O1 cast what else the process computed with torch, too"
 
 
@@ -91,6 +94,20 @@ def _nothing_cast(m: Migration) -> str:
             f"no forward of the model is in sight, {told}, and nothing in sight calls {uncalled}: delete it if nothing does, "
             "else rewrite this file together with the one that does"
         )
+    own = {i.site.scope for i in m.unit.inits}
+    idle = sorted(
+        {
+            f"{function.name} at {module.display}:{call.lineno}"
+            for module, call, functions in _given(m)
+            for function in functions
+            if function.scope not in own
+        }
+    )
+    if idle:
+        return (
+            f"no forward of the model is in sight, {told}: what is given it does not call it ({', '.join(idle[:3])}); delete what "
+            "is set up for nothing, or put the forward and the loss in a region by hand"
+        )
     return (
         f"no forward of the model is in sight, {told}: rewrite this file together with the one that runs the model, or put "
         "the forward and the loss in a region by hand"
@@ -108,7 +125,14 @@ def _uncalled(m: Migration) -> str:
 
 
 def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
-    """Calls of the program that are given one of the unit's models once it is initialized."""
+    """Calls of what is out of sight that are given one of the unit's models once it is initialized."""
+    for module, call, _ in _given(m):
+        if _runs_unseen(m, call):
+            yield module.display, call.lineno, ast.unparse(call.func)
+
+
+def _given(m: Migration) -> Iterator[tuple[Module, ast.Call, Sequence[Function]]]:
+    """Calls of the program that are given one of the unit's models once it is initialized, and the functions they run."""
     names = {slot.name for slot in m.unit.model_slots}
     inits = {init.call for init in m.unit.inits}
     for module in m.unit.reach:
@@ -119,13 +143,13 @@ def _handed(m: Migration) -> Iterator[tuple[str, int, str]]:
             if any(i.site.scope is scope and call.lineno < i.call.lineno for i in m.unit.inits):
                 continue
             values = [*call.args, *(k.value for k in call.keywords)]
-            if _runs_unseen(m, call) and any(m.regions.forwards.is_model(module, v) for v in values):
-                yield module.display, call.lineno, ast.unparse(call.func)
+            if any(m.regions.forwards.is_model(module, v) for v in values):
+                yield module, call, m.project.resolved.get(call, ())
 
 
 def _runs_unseen(m: Migration, call: ast.Call) -> bool:
     """Whether what a call runs is out of sight, and no function of Python's own."""
-    if m.project.resolved.get(call):
+    if m.project.resolved.get(call) or (isinstance(call.func, ast.Attribute) and call.func.attr in LOOKS):
         return False
     return not (isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id))
 

@@ -62,6 +62,13 @@ def no_initialize(m: Migration, site: Site) -> str:
             "here: call it before, or delete this"
         )
     uncalled = _uncalled(m, site.module, site.node)
+    function = m.project.function_of(site.module, site.node)
+    if uncalled is not None and function is not None and function.node.decorator_list:
+        signs = ", ".join(f"@{site.module.source(d)}" for d in function.node.decorator_list)
+        return (
+            f"nothing in sight calls {uncalled} but, perhaps, what decorates it ({signs}), so which amp.initialize ({found}) it "
+            "belongs to cannot be told: rewrite it together with the code that calls it, or by hand for the runs that come here"
+        )
     if uncalled is not None:
         return (
             f"nothing in sight calls {uncalled}, so which amp.initialize ({found}) it belongs to cannot be told: delete it, "
