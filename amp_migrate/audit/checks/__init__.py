@@ -37,6 +37,7 @@ from amp_migrate.audit.checks import (
     level_tests,
     native_side,
     needs_apex,
+    none_given,
     old_keys,
     out_of_sight,
     own_entries,
@@ -93,6 +94,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     *(
         needs_apex,
+        none_given,
         old_keys,
         set_up,
         sometimes,

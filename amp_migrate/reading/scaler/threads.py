@@ -57,6 +57,8 @@ class Threads(Homes):
             raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")
         beside = self._beside_optional(function, node)
         if function in self.threads and (beside or self.threads[function].default != "None"):
+            if function not in self._busy:
+                self._read_without(function, node)
             return self.threads[function].name
         if (name := self.told.get(function) or self.taken.get(function)) is not None:
             return name
@@ -106,8 +108,24 @@ class Threads(Homes):
                     failures.append(failure)
         if failures and not any(self.threads[other].calls for other in group):
             raise failures[0]  # nothing hands it over
+        self._read_without(function, node)
         self._busy.discard(function)
         return self.base_name
+
+    def _read_without(self, function: Function, node: ast.AST) -> None:
+        """Hand a function its scaler also in calls that pass None as the optimizer, where it is asked whether it is enabled
+        with or without one. Raises Blocked where such a call has none: a variable that holds the switch will do there."""
+        thread = self.threads[function]
+        if self.demands or thread.replaces is not None:
+            return
+        for module, call in thread.calls:
+            if call not in thread.without:
+                continue
+            given = self.project.arguments(function, call)
+            names = [n for n, v in given if is_none(v) and Slot(function.scope, n) in self.unit.optimizer_slots]
+            if not any(only_with(self.project, function, node, name) for name in names):
+                self._reach(module, module.scope_of(call), call)
+                thread.without.discard(call)
 
     def _stands_apart(self, thread: Thread, module: Module, call: ast.Call) -> Blocked | None:
         """Why a call of a test, an example or a notebook has no scaler to pass: that is no reason to leave the program.

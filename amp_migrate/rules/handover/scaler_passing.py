@@ -145,7 +145,8 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         _left_to_others(m, plan, function, thread)
         return
     if calls and (_public_method(function) or is_public(m.project, function)):
-        message += ", which every call in sight hands over; any other must too"
+        none = ", or None where they pass None as the optimizer" if thread.without else ""
+        message += f", which every call in sight hands over{none}; any other must too"
         m.output.note(module, function.node, "AMP220", "GradScaler", message, about=function.name)
     elif calls:
         m.output.note(module, function.node, "AMP220", "GradScaler", message, "as-is")
