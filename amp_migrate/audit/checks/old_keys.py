@@ -3,8 +3,10 @@
 Proves: no test asks a checkpoint for a key of Apex's that nothing saves any more (around a load of the scaler's state, around
 what a set-up needs, for a switch), unless it asks for the new one, too; none is read or taken out unasked; a loop over the
 entries that tells one by the old name knows the new one.
+Nor is the mapping that a scaler's state is put into asked for
+the old key anywhere that it is handed, nor one with Apex's, which another program may still fill, for the new one.
 
-Cannot prove: what is asked of a mapping that is not seen to come from `torch.load`, keys made at run time.
+Cannot prove: what is asked of a mapping that is not seen to be one of these, keys made at run time.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.values.values import Values
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP431: see `state.py`
@@ -24,6 +27,7 @@ CODES: tuple[Code, ...] = ()  # told as AMP431: see `state.py`
 
 def check(review: Review) -> Iterable[Doubt]:
     gone, saved = _keys_gone(review)
+    yield from _left_behind(review, gone, saved)
     if gone:
         yield from _asked(review, gone, saved)
         yield from _asked_still(review, gone, saved)
@@ -63,6 +67,68 @@ def _asked_still(review: Review, gone: set[str], saved: set[str]) -> Iterator[Do
                 message = f'{syntax.text(asks)} asks for "{key}", which nothing saves any more: no file saved from now on has it'
                 level: Verdict = "refuse" if module.path in review.changes else "review"
                 yield review.doubt(module, asks, "AMP431", "amp.state_dict", message, level)
+
+
+def _left_behind(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
+    """What asks, in memory, for the key under which the same mapping had Apex's state, or has none of a scaler's."""
+    for module, call in calls_on_scaler(review, "state_dict") if gone else ():
+        if module.path not in review.changes:
+            continue
+        for where, asks, key in _asking(review, mappings(review.values_after, module, call), gone):
+            if not _for_either(where, asks, saved):
+                message = (
+                    f'{syntax.text(asks)} at {where.path}:{asks.lineno} asks for "{key}" in what is saved here, which has '
+                    "the scaler's state under another key now: it never finds it"
+                )
+                yield review.doubt(module, call, "AMP431", "amp.state_dict", message)
+                break
+    for module, call, _ in review.calls_after("apex.amp.state_dict") if saved else ():
+        key_now = key_saved(review.after, module, call)
+        for where, asks, key in _asking(review, mappings(review.values_after, module, call), saved):
+            if where.path in review.changes and key_now is not None and not _for_either(where, asks, {key_now}):
+                message = (
+                    f'{syntax.text(asks)} asks for "{key}" now, and {module.path}:{call.lineno}, which stays with Apex, gives '
+                    f'it a state under "{key_now}": it never finds that'
+                )
+                yield review.doubt(where, asks, "AMP431", "amp.state_dict", message)
+
+
+def _asking(review: Review, held: set[ast.AST], keys: set[str]) -> Iterator[tuple[Module, ast.expr, str]]:
+    """What asks one of some mappings for a key."""
+    for module in _naming(review, keys) if held else ():
+        for node in syntax.every(module.tree, ast.Constant):
+            asks, holder = _asks(module, node) if node.value in keys else (None, None)
+            parent = module.parents.get(node)
+            if isinstance(parent, ast.Subscript) and parent.slice is node and not isinstance(parent.ctx, ast.Store):
+                asks, holder = parent, parent.value
+            if asks is not None and holder is not None and node.value in keys:
+                if any(o.node in held for o in review.values_after.of(module, holder)):
+                    yield module, asks, str(node.value)
+
+
+def mappings(values: Values, module: Module, state: ast.expr, depth: int = 0) -> set[ast.AST]:
+    """What makes the mappings that a state is put into, also by way of a variable."""
+    child: ast.AST = state
+    for node in module.ancestors(state):
+        if isinstance(node, ast.Dict):
+            return {node}
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+            if isinstance(target, ast.Subscript):
+                return {o.node for o in values.of(module, target.value)}
+            named = target.id if isinstance(target, ast.Name) and depth < 3 else None
+            reads = (n for n in syntax.every(module.scope_of(node).node, ast.Name) if n.id == named)
+            loads = [n for n in reads if isinstance(n.ctx, ast.Load)]
+            return {found for n in loads for found in mappings(values, module, n, depth + 1)}
+        if isinstance(node, ast.Call):
+            by_name = isinstance(child, ast.keyword)
+            if by_name and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+                return {o.node for o in values.of(module, node.func.value)}
+            return {node} if by_name and syntax.last(node.func) in ("dict", "OrderedDict") else set()
+        if not isinstance(node, (ast.IfExp, ast.keyword)):
+            return set()
+        child = node
+    return set()
 
 
 def _asks(module: Module, key: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:

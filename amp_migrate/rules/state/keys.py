@@ -11,6 +11,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.naming import is_taken
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.mappings import asked, held_by, put
 
 _AMP = re.compile(r"(?<![A-Za-z])(amp|AMP|Amp)(?![a-z])")
 
@@ -64,7 +65,32 @@ def shared_keys(m: Migration) -> set[str]:
             isinstance(s, ast.Assign) and (is_none(s.value) or _of_apex(m, site.module, s.value)) for s in stmts
         ):
             found |= {str(key.value) for key in saved_keys(site.module, site.call)}
-    return found | _read_elsewhere(m)
+    return found | _read_elsewhere(m) | m.project.once(_put_by_others, *m.unit.modules)
+
+
+def _put_by_others(project: Project, *modules: Module) -> frozenset[str]:
+    """The keys by which something asks a mapping in memory that is filled with others than Apex's state, too: a helper that
+    several programs share. See `Project.once`."""
+    keys, found = _of_all(project, *project.modules), set[str]()
+    own = {key for _, key in keys}
+    for name in {str(key.value) for module, key in keys if module in modules}:
+        held = held_by(project, [(module, key) for module, key in keys if module in modules and key.value == name])
+        kept = {slot for _, key, kept in asked(project, name, held) if key not in own for slot in kept}
+        others = ((module, key) for module, key in put(project, name) if key not in own) if kept else ()
+        if any(kept & held_by(project, [other]) for other in others):
+            found.add(name)
+    return frozenset(found)
+
+
+def _of_all(project: Project, *modules: Module) -> list[tuple[Module, ast.Constant]]:
+    """The keys under which files put Apex's state."""
+    return [
+        (module, key)
+        for module in modules
+        for call, func in module.method_calls.get("state_dict", ())
+        if project.qualify(module, func) == "apex.amp.state_dict"
+        for key in saved_keys(module, call)
+    ]
 
 
 def _read_elsewhere(m: Migration) -> set[str]:

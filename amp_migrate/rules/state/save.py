@@ -14,9 +14,10 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.state import stripped
+from amp_migrate.rules.state import readers, stripped
 from amp_migrate.rules.state.keys import new_key, renamed, saved_keys
 from amp_migrate.rules.state.load import load
+from amp_migrate.rules.state.mappings import Key
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
@@ -55,15 +56,17 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
+    saved: list[tuple[Module, Key]] = []
     for site in m.other_sites("state_dict"):
         if site.call is not None and m.live(site.module, site.call) and not _scale_read(site):
-            _save(m, site)
+            saved += ((site.module, key) for key in _save(m, site))
     for site in m.unit.sites:
         if site.name == "apex.amp" and m.live(site.module, site.node):
             _as_object(m, site)
     for site in m.other_sites("load_state_dict"):
         if site.call is not None and m.live(site.module, site.call):
             _load(m, site)
+    readers.follow(m, saved)
 
 
 def _as_object(m: Migration, site: Site) -> None:
@@ -96,19 +99,22 @@ def _scale_read(site: Site) -> bool:
     return isinstance(site.module.parents.get(site.call), ast.Subscript)  # type: ignore[arg-type]
 
 
-def _save(m: Migration, site: Site) -> None:
+def _save(m: Migration, site: Site) -> list[Key]:
+    """Save the scaler's state in place of Apex's; the keys that it is put under, as they were."""
     module, call = site.module, site.call
     assert call is not None
     edits = m.edit(module)
     states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers] if m.scales else ["{}"]
     state = states[0] if len(states) == 1 else f"[{', '.join(states)}]"
     keys, parent = saved_keys(module, call), module.parents.get(call)
+    named: list[Key] = [*keys]
     message = "the scaler's state in place of Apex's: see that what loads it finds it where this puts it"
     if not m.scales:
         message = "an empty state: there is no scaler"
     if m.scales and isinstance(parent, ast.keyword) and parent.arg is not None and _makes_dict(module, parent):
         edits.replace(parent, f"{new_key(m, parent.arg)}={state}")
         message = f"the scaler's state, under the key {new_key(m, parent.arg)!r}"
+        named.append(parent)
     else:
         edits.replace(call, state)
     for key in keys if m.scales else ():
@@ -116,6 +122,7 @@ def _save(m: Migration, site: Site) -> None:
         message = f"the scaler's state, under the key {renamed(m, module, key)}"
         stripped.announce(m, module, str(key.value), new_key(m, str(key.value)))
     m.output.done(module, call, "AMP401", "amp.state_dict", message, "look")
+    return named if m.scales else []
 
 
 def _makes_dict(module: Module, keyword: ast.keyword) -> bool:

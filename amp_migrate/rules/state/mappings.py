@@ -1,0 +1,146 @@
+"""Where a mapping goes that an entry is put into, by parameters, attributes, returns and variables, and who asks it for one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
+
+ASKING = ("get", "pop", "setdefault")
+Key = ast.Constant | ast.keyword
+
+
+def key_name(key: Key) -> str:
+    return str(key.arg if isinstance(key, ast.keyword) else key.value)
+
+
+def held_by(project: Project, keys: Iterable[tuple[Module, Key]]) -> set[Slot]:
+    """Where the mappings may be that have these keys."""
+    found = (slot for module, key in keys for slot in of_saved(project, module, key))
+    return project.reaches(project.origins(found))
+
+
+def asked(project: Project, name: str, held: set[Slot]) -> Iterator[tuple[Module, ast.Constant, set[Slot]]]:
+    """The places where one of the mappings is asked for a key, with where that one is kept."""
+    for module in project.modules if held else ():
+        for key in module.nodes if name in module.text else ():
+            if isinstance(key, ast.Constant) and key.value == name:
+                kept = {slot for holder in holders(module, key) for slot in slots(project, module, holder)}
+                if kept & held:
+                    yield module, key, kept
+
+
+def put(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
+    """The places where something is put under a key."""
+    for module in project.modules:
+        for key in module.nodes if name in module.text else ():
+            if isinstance(key, ast.Constant) and key.value == name:
+                parent = module.parents.get(key)
+                if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
+                    stmt = module.parents.get(parent)
+                    if parent.slice is key and not (isinstance(stmt, ast.Assign) and nothing(stmt.value)):
+                        yield module, key
+                elif isinstance(parent, ast.Dict):
+                    if any(k is key and not nothing(v) for k, v in zip(parent.keys, parent.values, strict=True)):
+                        yield module, key
+
+
+def of_saved(project: Project, module: Module, key: Key) -> Iterator[Slot]:
+    """Where the mapping is that has a key: a dictionary that is written out, or one that gets another entry."""
+    parent = module.parents.get(key)
+    if isinstance(parent, ast.Subscript):
+        yield from slots(project, module, parent.value)
+    elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        yield from slots(project, module, parent.func.value)  # state.update(amp=...)
+    elif isinstance(parent, ast.expr):
+        yield from slots(project, module, parent)
+
+
+def slots(project: Project, module: Module, mapping: ast.expr) -> Iterator[Slot]:
+    """Where a mapping is kept; one that is made here, where that goes."""
+    if isinstance(mapping, (ast.Name, ast.Attribute, ast.Subscript)):
+        yield from project.sources(module, mapping)
+    else:
+        yield from _goes(project, module, mapping, set())
+
+
+def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast.AST]) -> Iterator[Slot]:
+    """Where a value goes that has no name where it is made."""
+    if value is None or value in seen:
+        return
+    seen.add(value)
+    parent = module.parents.get(value)
+    if isinstance(parent, ast.Assign):
+        yield from (slot for t in parent.targets if (slot := project.slot(module, t)) is not None)
+    elif isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
+        if (slot := project.slot(module, parent.target)) is not None:
+            yield slot
+    elif isinstance(parent, (ast.IfExp, ast.BoolOp, ast.keyword)) or _taken_in(parent, value):
+        yield from _goes(project, module, parent, seen)
+    elif isinstance(parent, ast.Return):
+        function = project.function_of(module, parent)
+        for where, call in project.calls.get(function, ()) if function is not None else ():
+            yield from _goes(project, where, call, seen)
+    elif isinstance(parent, ast.Call) and parent.func is not value:
+        given = value.value if isinstance(value, ast.keyword) else value
+        for function in project.resolved.get(parent, ()):
+            yield from (Slot(function.scope, name) for name, v in project.arguments(function, parent) if v is given)
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
+            yield from slots(project, module, parent.func.value)
+        elif isinstance(parent.func, ast.Name) and parent.func.id in ("dict", "OrderedDict"):
+            yield from _goes(project, module, parent, seen)
+
+
+def _taken_in(parent: ast.AST | None, value: ast.AST) -> bool:
+    """Whether a dictionary takes in all that another has: `{**state}`."""
+    if not isinstance(parent, ast.Dict):
+        return False
+    return any(k is None and v is value for k, v in zip(parent.keys, parent.values, strict=True))
+
+
+def holders(module: Module, key: ast.Constant) -> Iterator[ast.expr]:
+    """The mappings that a key is asked of, or put into with nothing in it, also as one of several that a loop goes through."""
+    parent = module.parents.get(key)
+    if isinstance(parent, ast.Subscript) and parent.slice is key:
+        stmt = module.parents.get(parent)
+        if not isinstance(parent.ctx, ast.Store) or (isinstance(stmt, ast.Assign) and nothing(stmt.value)):
+            yield parent.value
+    elif isinstance(parent, ast.Compare) and parent.left is key and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
+        yield _of_keys(parent.comparators[0])
+    elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.args[:1] == [key]:
+        if parent.func.attr in ASKING:
+            yield parent.func.value
+    elif isinstance(parent, ast.Dict):
+        if any(k is key and nothing(v) for k, v in zip(parent.keys, parent.values, strict=True)):
+            yield parent
+    elif isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+        loop = module.parents.get(parent)
+        if isinstance(loop, (ast.For, ast.comprehension)) and loop.iter is parent and isinstance(loop.target, ast.Name):
+            yield from _of_loop(module, loop, loop.target.id)
+
+
+def _of_loop(module: Module, loop: ast.For | ast.comprehension, name: str) -> Iterator[ast.expr]:
+    """What a loop over keys asks for each of them."""
+    around = module.parents.get(loop) if isinstance(loop, ast.comprehension) else loop
+    for node in walk(around) if around is not None else ():
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            parent = module.parents.get(node)
+            if isinstance(parent, ast.Subscript) and parent.slice is node:
+                yield parent.value
+            elif isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
+                yield _of_keys(parent.comparators[0])
+
+
+def _of_keys(node: ast.expr) -> ast.expr:
+    """What `state.keys()` gives the keys of."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
+        return node.func.value
+    return node
+
+
+def nothing(value: ast.expr) -> bool:
+    return (isinstance(value, ast.Constant) and not value.value) or (isinstance(value, ast.Dict) and not value.keys)
