@@ -746,3 +746,42 @@ def test_a_flag_that_looks_apex_up_switched_mixed_precision_off(found: str, told
         """
     said = [d.message for d in doubts(before, after) if d.code == "AMP133"]
     assert any("trains in mixed precision now" in line for line in said) is told_of
+
+
+PICKED = PASSED_BY.replace(
+    "if THERE:\n    model,",
+    """if NAME == "sgd":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+elif ASKED:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+else:
+    raise ValueError(NAME)
+if THERE:
+    model,""",
+    1,
+)
+
+
+@pytest.mark.parametrize(
+    ("picked", "said"),
+    [
+        (PICKED.replace("ASKED", 'THERE and NAME == "fused"'), True),
+        (
+            PASSED_BY.replace("if THERE:\n    model,", "if not THERE:\n    raise SystemExit\nif THERE:\n    model,", 1),
+            False,
+        ),
+        (
+            PASSED_BY.replace(
+                "if THERE:\n    model,",
+                "if not MIXED:\n    pass\nelif not THERE:\n    raise SystemExit\nif THERE and MIXED:\n    model,",
+                1,
+            ),
+            False,
+        ),
+    ],
+)
+def test_what_ends_only_for_want_of_another_part_of_apex_ends_no_run(picked: str, said: bool) -> None:
+    head = "from settings import MIXED, NAME"
+    found = rewrite_files({"train.py": picked.replace("HEAD", head)})["train.py"]
+    assert found.after is not None
+    assert any(f.code == "AMP133" and "passed by" in f.message for f in found.findings) is said

@@ -103,6 +103,39 @@ def test_options_whose_help_still_says_apex_are_named_once_a_file() -> None:
     assert told.message.startswith("the help of --fp16, --level still says Apex (lines 7, 8)")
 
 
+LAMB = HELP.replace("optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)", """PICK""").replace(
+    'parser.add_argument("--lr"', 'parser.add_argument("--kind", help="lamb requires Apex")\nparser.add_argument("--lr"'
+)
+AMONG = """if args.kind == "sgd":
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+elif args.kind == "lamb":
+    optimizer = apex.optimizers.FusedLAMB(model.parameters(), lr=args.lr)
+else:
+    raise ValueError(args.kind)"""
+FLAG = """optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+if args.kind:
+    optimizer = apex.optimizers.FusedLAMB(model.parameters(), lr=args.lr)"""
+
+
+@pytest.mark.parametrize(
+    ("pick", "said"),
+    [
+        (AMONG, False),
+        (FLAG, False),
+        (f"{FLAG}\nprint(args.kind)", True),
+        (AMONG.replace("apex.optimizers.FusedLAMB", "torch.optim.Adam"), True),
+    ],
+)
+def test_the_help_of_what_chooses_a_part_that_stays_is_right(pick: str, said: bool) -> None:
+    source = LAMB.replace("PICK", pick).replace(
+        "from apex import amp\n", "import apex.optimizers\nfrom apex import amp\n"
+    )
+    result = rewrite(source)
+    assert result.after is not None
+    assert any("--kind" in f.message for f in found(result, "AMP854")) is said
+    assert any("--fp16" in f.message for f in found(result, "AMP854"))
+
+
 OTHER = """
 import argparse
 

@@ -91,7 +91,7 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
     """Mixed precision was set up only where Apex was there, and without it the program went on: it trained in float32."""
     before = change.before
     flags = flags_of(review, change)
-    if not flags or "initialize" not in before.text or installed.fails_without(before, flags):
+    if not flags or "initialize" not in before.text:
         return
     chains = mixed(review).before.chains
     for call in before.calls():
@@ -99,6 +99,10 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
             continue
         new = change.back.get(before.statement(call))
         if new is not None and new in change.same:
+            continue
+        tests = [t for t, _ in chains.tests(before, call)]
+        about = {name for part in (*tests, call) for name in installed.asked_of(part)}
+        if installed.fails_without(before, flags, about):
             continue
         asked = installed.only_with_it(chains, before, call, flags)
         if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):

@@ -100,7 +100,7 @@ def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:
     if level is not None:
         constants = [o.node.value if isinstance(o.node, ast.Constant) else None for o in values.of(module, level)]
         levels = frozenset(c for c in constants if isinstance(c, str) and c in LEVELS)
-        options = _options(values.program, level) if not levels else None
+        options = _options(values, level) if not levels else None
         if options is not None:
             usual, choices = options
             levels, constants = choices, list(choices)
@@ -109,12 +109,12 @@ def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:
     return SetUp(module, call, INITIALIZE, levels, known, given, argument(call, "enabled", 2), usual)
 
 
-def _options(program: Program, level: ast.expr) -> tuple[str | None, frozenset[str]] | None:
+def _options(values: Values, level: ast.expr) -> tuple[str | None, frozenset[str]] | None:
     """The default and the choices of an option of the command line that a level is read from."""
     name = level.attr if isinstance(level, ast.Attribute) else None
     if name is None:
         return None
-    for module in program.having("add_argument"):
+    for module in values.program.having("add_argument"):
         if name not in module.words and name.replace("_", "-") not in module.text:
             continue
         for call, _ in module.method_calls("add_argument"):
@@ -128,10 +128,30 @@ def _options(program: Program, level: ast.expr) -> tuple[str | None, frozenset[s
                 continue
             default, choices = argument(call, "default", 99), argument(call, "choices", 99)
             usual = default.value if isinstance(default, ast.Constant) and default.value in LEVELS else None
-            among = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
-            asked = frozenset(c.value for c in among if isinstance(c, ast.Constant) and c.value in LEVELS)
-            return usual, asked if len(asked) == len(among) else frozenset()
+            among = _listed(values, module, choices) if choices is not None else None
+            return usual, frozenset(among) if among is not None and among <= LEVELS else frozenset()
     return None
+
+
+def _listed(values: Values, module: Module, choices: ast.expr) -> set[str] | None:
+    """The texts that a collection holds, which may be written elsewhere: a list, a set, the keys of a mapping, `"O1 O2".split()`;
+    None where it may hold anything else."""
+    if isinstance(choices, ast.Call):
+        if isinstance(choices.func, ast.Attribute) and choices.func.attr == "split" and not choices.args:
+            words = choices.func.value.value if isinstance(choices.func.value, ast.Constant) else None
+            return set(words.split()) if isinstance(words, str) else None
+        if isinstance(choices.func, ast.Attribute) and choices.func.attr == "keys":
+            return _listed(values, module, choices.func.value)
+        if syntax.text(choices.func) in ("list", "tuple", "set", "frozenset", "sorted") and len(choices.args) == 1:
+            return _listed(values, module, choices.args[0])
+        return None
+    if not isinstance(choices, (ast.List, ast.Tuple, ast.Set, ast.Dict)):
+        found = list(values.of(module, choices))
+        node = found[0].node if len(found) == 1 and not found[0].path else None
+        return _listed(values, found[0].module, node) if isinstance(node, ast.expr) and node is not choices else None
+    items = choices.keys if isinstance(choices, ast.Dict) else choices.elts
+    texts = {c.value for c in items if isinstance(c, ast.Constant) and isinstance(c.value, str)}
+    return texts if len(texts) == len(items) else None
 
 
 def asked_level(values: Values, module: Module, call: ast.Call) -> ast.expr | None:

@@ -188,15 +188,37 @@ def always_imported(program: Program, module: Module, seen: frozenset[Module] = 
     return False
 
 
-def fails_without(module: Module, flags: dict[str, bool]) -> bool:
-    """Whether the program ends where it misses Apex: an assertion, or a branch that raises or exits."""
+def fails_without(module: Module, flags: dict[str, bool], about: set[str]) -> bool:
+    """Whether the program ends where it misses Apex: an assertion, or a branch that raises or exits. Not one that only what
+    another part of Apex serves comes to: `if optimizer == "Adam": ... elif HAS_APEX and optimizer == "LAMB": ... else: raise`.
+    `about`: what a set-up depends on."""
     for stmt in statements(module.tree):
         if isinstance(stmt, ast.Assert) and any(syntax.text(n) in flags for n in syntax.walk(stmt.test)):
             return True
         if isinstance(stmt, ast.If) and (there := asks(stmt.test, flags)) is not None:
             without = stmt.orelse if there else stmt.body
-            if ends(without):
+            if ends(without) and not _of_another_part(module, stmt, about):
                 return True
+    return False
+
+
+def asked_of(expr: ast.expr) -> set[str]:
+    """The variables, options and fields that an expression names: `args.level`, not `args` by that."""
+    parts = [n for n in syntax.walk(expr) if isinstance(n, (ast.Name, ast.Attribute))]
+    holders = {n.value for n in parts if isinstance(n, ast.Attribute)}
+    return {syntax.text(n) for n in parts if n not in holders}
+
+
+def _of_another_part(module: Module, stmt: ast.If, about: set[str]) -> bool:
+    """Whether a test stands among the alternatives of a choice that is none of a set-up's, of which others go on."""
+    child: ast.AST = stmt
+    for around in module.ancestors(stmt):
+        if not isinstance(around, ast.If):
+            return False
+        others = child in around.orelse and not ends(around.body)
+        if others and about.isdisjoint(asked_of(around.test)):
+            return True
+        child = around
     return False
 
 

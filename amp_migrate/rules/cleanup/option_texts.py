@@ -24,7 +24,8 @@ _SAYS = re.compile(r"\bapex\b", re.IGNORECASE)
 
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
-    """Name them once a file; not what code reads in which something is left with Apex, nor what another script declares.
+    """Name them once a file; not what code reads in which something is left with Apex, or by which a part that stays is chosen,
+    nor what another script declares.
     What never imported Apex (`untaken.py`) keeps none either, but its own options are not told that torch's took over."""
     manual = {m: [f for f in found if f.status == "manual"] for m, found in output.findings.items()}
     kept = {m for m, found in manual.items() if found}
@@ -39,6 +40,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             call
             for name, call in said
             if any(name in m.named for m in written & near)
+            and not any(_chooses(m, name, output.kept) for m in near if name in m.named)
             and not any(name in m.named for m in left & near)
             and not (module in output.edits and output.edits[module].gone(call))
         ]
@@ -48,6 +50,22 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
             message = f"the help of {', '.join(_option(c) for c in calls)} still says Apex ({where}): torch's own has taken its place"
             output.note(module, calls[0], "AMP854", "add_argument", message, about=where)
+
+
+def _chooses(module: Module, name: str, kept: Collection[ast.AST]) -> bool:
+    """Whether an option says that a part of Apex is taken, which stays: its help is right. Among others
+    (`args.optimizer == "LAMB"`), or it is asked for nothing else."""
+    ifs = {
+        a
+        for part in kept
+        if part in module.parents
+        for a in module.ancestors(part)
+        if isinstance(a, (ast.If, ast.IfExp))
+    }
+    asked = {n for a in ifs for n in walk(a.test) if isinstance(n, ast.Attribute) and n.attr == name}
+    tests = (t for n in asked if isinstance(t := module.parents.get(n), ast.Compare))
+    compared = any(isinstance(t.ops[0], (ast.Eq, ast.In)) for t in tests)
+    return compared or (bool(asked) and asked == {*module.named[name]})
 
 
 def _says(call: ast.Call) -> bool:
