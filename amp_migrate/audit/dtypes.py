@@ -89,6 +89,7 @@ STACKING = frozenset("array asarray concatenate vstack hstack stack".split())
 # What other libraries (Horovod) call what all ranks do.
 COLLECTIVES = frozenset("allgather all_gather allreduce allreduce_ broadcast broadcast_ alltoall reducescatter".split())
 FILES = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
+DOUBLE_TYPES = frozenset({"torch.float64", "torch.double"})
 FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double", "torch.FloatTensor"})
 INTEGER_TYPES = frozenset(
     {"torch.long", "torch.int64", "torch.int", "torch.int32", "torch.uint8", "torch.bool", "torch.int16", "torch.int8"}

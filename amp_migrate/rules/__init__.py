@@ -21,7 +21,16 @@ from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import fp16_optimizer, fp16_utils, inner_clip, never_made
 from amp_migrate.rules.older import handle as legacy_handle
 from amp_migrate.rules.parts import carried_out as native_parts
-from amp_migrate.rules.regions import autocast, batches, bce, captured, float_operations, op_lists, outputs
+from amp_migrate.rules.regions import (
+    autocast,
+    batches,
+    bce,
+    captured,
+    double_inputs,
+    float_operations,
+    op_lists,
+    outputs,
+)
 from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
 from amp_migrate.rules.setup import (
     amp_switch,
@@ -89,6 +98,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     autograd_functions.apply,
     level_tests.apply,
     batches.apply,
+    double_inputs.apply,
     settle.folds,
     legacy_handle.apply,
     scaler_passing.apply,

@@ -52,6 +52,7 @@ def found(
     helpers: str = "",
     forward: str = "return self.body(x)",
     option: str = 'default="O1"',
+    code: str = "AMP535",
 ) -> list[Doubt]:
     """The doubts of a program whose loop does `inside` in the region and `after` behind it."""
     inside = inside.replace("\n", "\n            ")
@@ -66,7 +67,7 @@ def found(
         "from apex import amp\n", ""
     )
     now = "\n".join(line for line in now.split("\n") if not line.startswith("amp."))
-    return [d for d in doubts(before, now) if d.code == "AMP535"]
+    return [d for d in doubts(before, now) if d.code == code]
 
 
 CONTRAST = """
@@ -219,3 +220,33 @@ def test_what_is_float32_now_was_so_under_o2_whatever_the_model_computed(default
     told = [d.message for d in found("args.opt_level", "loss = shaping(output, y)", **options)]
     expected = "where the opt level asked for is O2 or O3: F.conv2d(maps, kernel.cuda()): what model gives was float32"
     assert any(m.startswith(expected) for m in told)
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize(
+    ("inside", "forward"),
+    [
+        ("loss = model(x.double()).sum()", "return self.body(x)"),
+        ("z = x.to(torch.float64).cuda()\nloss = model(z).sum()", "return self.body(x.view(-1, 4))"),
+        ("loss = model(x).sum()", "return self.body(x.double())"),
+        ("loss = (x.double() @ output.t()).sum()", "return self.body(x)"),
+    ],
+)
+def test_float64_that_meets_half_is_told(level: str, inside: str, forward: str) -> None:
+    (doubt,) = found(level, inside, forward=forward, code="AMP544")
+    assert "autocast leaves alone" in doubt.message
+    assert doubt.verdict == "review"
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize(
+    ("inside", "forward"),
+    [
+        ("loss = model(x.double()).sum()", "return self.body(x.float())"),
+        ("loss = (x.double() @ y.double().t()).sum()", "return self.body(x)"),
+        ("loss = (output - y.double()).pow(2).sum()", "return self.body(x)"),
+    ],
+)
+def test_float64_alone_stays_so_and_is_no_half(level: str, inside: str, forward: str) -> None:
+    assert not found(level, inside, forward=forward, code="AMP544")
+    assert not [d for d in found(level, inside, forward=forward) if "float16 again" in d.message]

@@ -9,7 +9,8 @@ leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). 
 outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the
 program runs, everything is followed twice: as at O1, and as at O2. What a method puts into an attribute of its object is
 followed into the methods that read it. Not proved: what becomes of values in attributes that are read from outside of
-their object, and in closures; the dtype that a model out of sight gives.
+their object, and in closures; the dtype that a model out of sight gives. What the program casts to float64 in sight is told
+where it meets half in a region (AMP544); not proved: that arrays of NumPy and what a data set gives are no float64.
 """
 
 from __future__ import annotations
@@ -42,6 +43,15 @@ CODES = (
         "inside of the region. An index (argmax) stays an integer. Inside, matrix products of float32 values run in float16, but "
         "in a region with `enabled=False`.",
         why="Half has 11 bits and ends at 65504: probabilities tie, sums stop growing, exponentials overflow.",
+    ),
+    Code(
+        code="AMP544",
+        title="float64 reaches a layer or a product that runs in half",
+        construct="a value of an autocast region",
+        apex="O1 cast every floating tensor at the functions it patched, the other levels what the model was given: float64 too.",
+        native="Autocast leaves float64 alone, and products, convolutions and linear layers raise on it beside half. Write .float() "
+        "where the value is given to the model.",
+        why="The program trained under Apex, and raises in its first batch now.",
     ),
 )
 TOLD = ("AMP503", "AMP504")
@@ -138,7 +148,7 @@ class _Found:
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
             in_place = kind == "inplace" or (kind == "write" and detail == MASKED)
-            code, remedy = ("AMP542", own) if in_place else ("AMP535", None)
+            code, remedy = ("AMP542", own) if in_place else ("AMP544" if kind == "double" else "AMP535", None)
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
             given, by = None, ""
@@ -176,6 +186,11 @@ class _Found:
             return (
                 f"{text}: the program made its arguments float32, and O2 and O3 computed {detail} in that; in the autocast "
                 "region it is float16 again. Put it in torch.autocast(..., enabled=False) where that matters"
+            ), "review"
+        if kind == "double":
+            return (
+                f"{text}: what this is given is float64, which Apex cast and autocast leaves alone: {detail} raises on float64 "
+                "beside half. Write .float() where it is given"
             ), "review"
         if kind == "unpatched":
             return (

@@ -96,13 +96,11 @@ class Calls(Operations):
             told = func.attr in known.INTEGERS or (func.attr in ("tolist", "item") and not expr.args)
             told = told or (func.attr in known.PAIRS and has_axis(expr))
             if receiver.now != "?" or receiver.items is not None or told:
-                return self.operation(
-                    expr, func.attr, [receiver.entry() if receiver.items else receiver, *given], False
-                )
+                entry = receiver.entry() if receiver.items else receiver
+                return self.operation(expr, func.attr, [entry, *given], False)
             return self.object(expr, scope, every)
         if name is not None:
-            last = name.rpartition(".")[2]
-            first = name.partition(".")[0]
+            first, last = name.partition(".")[0], name.rpartition(".")[2]
             if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional"):
                 return UNKNOWN
             if name in ("einops.einsum", "opt_einsum.contract"):
@@ -185,6 +183,8 @@ class Calls(Operations):
     def forward(self, expr: ast.Call, forward: Forward, given: list[Value], named: dict[str | None, Value]) -> Value:
         if self.inside:
             starred = any(isinstance(a, ast.Starred) for a in expr.args)
+            if not self.halves.both.after.forwards.runs(forward):
+                self.doubles(expr, syntax.text(expr.func), (*given, *named.values()))
             return self.halves.output(forward, [] if starred else given, named)
         for value in (*given, *named.values()):
             halves = [v for v in (value, *(value.items or () if value.keys else ())) if v.half]

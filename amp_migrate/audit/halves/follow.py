@@ -279,7 +279,7 @@ class Halves:
             names = [p.arg for p in f.parameters[f.bound :]]
             env = dict(zip(names, given, strict=False)) | {k: v for k, v in (named or {}).items() if k is not None}
             # O2 and O3 made the inputs half of the networks that they were given, and of no others.
-            env = {k: v._replace(was="?") if heavy else v for k, v in env.items() if v.followed}
+            env = {k: v._replace(was="?") if heavy else v for k, v in env.items() if v.followed or v.double}
             found.append(self._output(f, given_to(self.program, f, forward.scope, forward.call), env))
         if not found and forward.method == "generate":
             return INTEGER  # tokens

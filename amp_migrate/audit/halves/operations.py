@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
@@ -22,6 +22,7 @@ from amp_migrate.audit.halves.tensors import (
     Env,
     Told,
     Value,
+    join,
     narrowed,
     promoted,
 )
@@ -36,9 +37,9 @@ DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 _BRACKET = re.compile(r"\[")
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
-BESIDE = ("product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart", "single")
+BESIDE = ("double", "product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart", "single")
 # What a region computes otherwise than O1 did, whatever becomes of it.
-OF_THE_REGION = ("island", "unpatched", "perhaps unpatched", "narrow")
+OF_THE_REGION = ("double", "island", "unpatched", "perhaps unpatched", "narrow")
 
 
 class Operations:
@@ -91,7 +92,7 @@ class Operations:
         if attr in ("float", "double") and not expr.args:
             if receiver.now == "int":
                 self.tell("integer", expr, receiver, syntax.text(func.value))
-            return FLOAT._replace(kept=receiver.now != "int")
+            return FLOAT._replace(kept=receiver.now != "int", double=attr == "double")
         if attr == "half" and not expr.args:
             return Value("half", "half", origin=CAST, narrowed=True)
         if attr in ("to", "type", "astype"):
@@ -102,7 +103,7 @@ class Operations:
                     name = "torch." + arg.value.replace("np.", "")
                 name = name.replace("numpy.", "torch.")
                 if name in known.FLOAT_TYPES:
-                    return FLOAT._replace(kept=True)
+                    return FLOAT._replace(kept=True, double=name in known.DOUBLE_TYPES)
                 if name in known.HALF_TYPES:
                     return HALF._replace(narrowed=True)
                 if name in known.INTEGER_TYPES:
@@ -138,7 +139,7 @@ class Operations:
                 return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
             asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
             if asked in known.FLOAT_TYPES:
-                return FLOAT._replace(kept=True)
+                return FLOAT._replace(kept=True, double=asked in known.DOUBLE_TYPES)
             return (
                 HALF._replace(origin=CAST)
                 if asked in known.HALF_TYPES
@@ -213,6 +214,8 @@ class Operations:
         widened = name in known.PROMOTED and not all(v.half for v in given[:2])
         if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
             if name in known.HALF_BOTH | known.HALF_NATIVE:
+                if any(v.double for v in given) and all(v.double or v == UNKNOWN for v in given):
+                    return join(given)  # float64 as before
                 if self.product(expr, name, given, kept):
                     if self.halves.floats(self.module) and not self.patches:
                         return Value("float", "half", origin=origin, kept=True)
@@ -229,6 +232,7 @@ class Operations:
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
             keeps = Value(was, now, host=host, origin=origin, kept=kept, narrowed=narrowed(given))
+            keeps = keeps._replace(double=now == "float" and first.double)
             return keeps if name in known.KEEPING else UNKNOWN
         patches = self.patches and not host and not in_place
         if patches and floats:
@@ -246,11 +250,21 @@ class Operations:
                 return Value("float", "?", origin=origin)
         if name in known.KEEPING or name in known.SENSITIVE:
             reduced, kept = any(v.reduced for v in given), kept and now == "float"
-            return Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept, narrowed=narrowed(given))
+            result = Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept, narrowed=narrowed(given))
+            return result._replace(double=now == "float" and name in known.KEEPING and first.double)
         return UNKNOWN
+
+    def doubles(self, expr: ast.expr, name: str, given: Iterable[Value]) -> bool:
+        """Whether float64 comes to what raises on it beside half: autocast leaves it alone."""
+        double = next((v for v in given if v.double), None)
+        if double is not None:
+            self.tell("double", expr, double, name)
+        return double is not None
 
     def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> bool:
         """A product in a region: half now, whatever it was. Whether it was one of what the program made float32 itself."""
+        if self.doubles(expr, name, given):
+            return False
         if kept and all(v.kept or (v.was in ("float", "?", "number") and not v.origin) for v in given):
             self.tell("island", expr, next(v for v in given if v.kept), name)
             return True

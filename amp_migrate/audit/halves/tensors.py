@@ -39,6 +39,7 @@ class Value(NamedTuple):
     mask: bool = False  # what a comparison of tensors gives
     single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
     narrowed: bool = False  # made half by the program itself, as under Apex: its gradient was half there, too
+    double: bool = False  # float64, which autocast leaves alone
     keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
     dictionary: Value | None = None  # what it is on some ways, where others give something else: what has keys is that
 
