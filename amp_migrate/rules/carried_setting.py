@@ -31,6 +31,7 @@ class CarriedSetting(ScalerPlan):
         super().__init__(m.unit, free(m.unit, [f"{n}{suffix}" for n in names]), scaler.optimizer)
         self.what = what
         self.may_be_off = False
+        self.passed_by = scaler.passed_by
         self.homes = scaler.homes
         self.keepers = set(scaler.settled)
         self.wide = scaler if isinstance(scaler, ProcessWide) else None

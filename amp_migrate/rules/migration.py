@@ -86,6 +86,8 @@ class Migration:
         others_here = {name for module, name in others if module in unit.modules}
         self.stem = scaler_stem(unit, suffixes.values(), others_here)  # what all its scalers are called
         self.scalers = [self._plan(f"{self.stem}{s}", text, last_home, users) for text, s in suffixes.items()]
+        for plan in self.scalers:
+            plan.passed_by = lambda module, node: self.set_up.never_at(module, node)
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created

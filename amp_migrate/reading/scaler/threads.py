@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none, unpacks
@@ -32,7 +33,8 @@ class Thread:
     group: tuple[Function, ...] = ()  # the functions that its calls may run, which take it too
     apart: list[tuple[Module, ast.Call]] = field(
         default_factory=list
-    )  # calls of a test, an example or a notebook, which has no scaler to pass: it may be left out, for a disabled one
+    )  # calls that have no scaler to pass, of a test, an example or a notebook, or of runs that never set mixed precision
+    # up: it may be left out, for a disabled one
 
 
 class Threads(Homes):
@@ -46,6 +48,7 @@ class Threads(Homes):
         self.threads: dict[Function, Thread] = {}
         self.may_be_off = True  # whether what is handed has a form that does nothing
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
+        self.passed_by: Callable[[Module, ast.AST], bool] = lambda *_: False  # where no run comes that sets anything up
         self._busy: set[Function] = set()
         self._asked: Function | None = None
 
@@ -128,30 +131,28 @@ class Threads(Homes):
                 thread.without.discard(call)
 
     def _stands_apart(self, thread: Thread, module: Module, call: ast.Call) -> Blocked | None:
-        """Why a call of a test, an example or a notebook has no scaler to pass: that is no reason to leave the program.
+        """Why a call of a test, an example or a notebook, or of runs without mixed precision, has no scaler to pass: that is no
+        reason to leave the program.
 
-        Raises Blocked where a call of the program itself has none.
+        Raises Blocked where another call of the program itself has none.
         """
         saved, busy = self.snapshot(), set(self._busy)
         try:
             self._reach(module, module.scope_of(call), call)
         except Blocked as failure:
-            own = any(i.module is module for i in self.unit.inits)
-            carried = any(
-                isinstance(static_scale(i), ast.expr) for i in self.unit.inits
-            )  # a setting goes along with it
-            if (
-                own
-                or carried
-                or not self.may_be_off
-                or thread.replaces is not None
-                or role(module) in ("product", "vendored")
-            ):
+            if thread.replaces is not None or not (self.passed_by(module, call) or self._may_do_without(module)):
                 raise
             self.restore(saved)
             self._busy = busy
             return failure
         return None
+
+    def _may_do_without(self, module: Module) -> bool:
+        """Whether a file is a test, an example or a notebook that sets nothing up, and what it leaves out has a form that does
+        nothing; a setting that goes along with it has none."""
+        own = any(i.module is module for i in self.unit.inits)
+        carried = any(isinstance(static_scale(i), ast.expr) for i in self.unit.inits)
+        return self.may_be_off and not own and not carried and role(module) not in ("product", "vendored")
 
     def snapshot(self) -> tuple[object, ...]:
         raise NotImplementedError

@@ -117,6 +117,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     apart = [c for other in thread.group for c in plan.threads[other].apart]
     if apart:
         text = f"{thread.name}=None"
+    if apart and plan.may_be_off:
         off = m.scaler_off(module, function.scope)
         line = f"if {thread.name} is None:\n{m.style(module).indent}{thread.name} = {off}"
         edits.before.setdefault(function.scope.first, []).insert(0, line)
@@ -156,9 +157,10 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
 
 
 def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: Thread) -> None:
-    """Tell of a parameter that a test, an example or a notebook may leave out, and of those that trained with Apex."""
+    """Tell of a parameter that a test, an example or a notebook may leave out, or runs without mixed precision, and of those
+    that trained with Apex."""
     for where, call in thread.apart:
-        if m.project.may_name_apex(where):
+        if m.project.may_name_apex(where) and not plan.passed_by(where, call):
             message = (
                 f"without {thread.name}={thread.name} what {function.name} runs is float32 here, whatever was initialized: hand it "
                 "a GradScaler where it is to train in mixed precision"

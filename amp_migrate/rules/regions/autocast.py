@@ -87,8 +87,10 @@ def apply(m: Migration) -> None:
     asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
         whole = [(s, r) for s in m.regions.scopes() for r in wanted(m, m.regions.read(s))]
-        forward.wrap(m, [], _methods(m, [(s.module, r) for s, r in whole if not m.set_up.never(s)]))
-        return
+        methods = _methods(m, [(s.module, r) for s, r in whole if not m.set_up.never(s)])
+        if not methods or not all(m.scaler.near(module.scope_of(call)) for module, call in methods):
+            forward.wrap(m, [], methods)
+            return
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():

@@ -60,6 +60,8 @@ def shared_keys(m: Migration) -> set[str]:
         name = _variable(site.module.parents.get(site.call)) if site.call is not None else None
         if name is None or site.call is None:
             continue
+        for read in site.scope.reads(name.id):
+            found |= _kept_by_callees(m.project, site.module, read)
         stmts = (site.module.parents.get(b) for b in site.scope.bindings.get(name.id, ()))
         if not all(
             isinstance(s, ast.Assign) and (is_none(s.value) or _of_apex(m, site.module, s.value)) for s in stmts
