@@ -135,6 +135,7 @@ def train():
         ("scaling(loss, optimizer)", True),
         ("log(optimizer=optimizer)", True),
         ("torch.optim.lr_scheduler.StepLR(optimizer, 1)", False),
+        ("torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 1)", False),
     ],
 )
 def test_an_optimizer_that_something_out_of_sight_may_scale_for(handed: str, refused: bool) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Opt levels that leave weights and optimizers as they are, and the arguments that would have them changed all the same.
 CASTING = frozenset(("O0", "O1"))
-PARTS_OF_AMP = ("apex.amp.master_params",)
+NOT_SCALING = ("apex.amp.master_params", "torch.")  # what is given an optimizer and scales no loss for it
 CHANGING = ("cast_model_type", "master_weights", "patch_torch_functions")
 
 
@@ -92,7 +92,7 @@ def _handed_out_of_sight(unit: Unit) -> bool:
                 continue
             if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
                 continue
-            if unit.project.qualify(module, call.func) in PARTS_OF_AMP:
+            if (unit.project.qualify(module, call.func) or "").startswith(NOT_SCALING):
                 continue
             given = {unit.project.slot(module, a) for a in _values(call)}
             if given & unit.optimizer_slots:
