@@ -11,6 +11,7 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
@@ -78,7 +79,36 @@ def _is_made(review: Review, cls: Class) -> bool:
         for call in module.calls_named.get(cls.name, ()):
             if cls in review.after.definitions(module.scope_of(call), call.func, guess=False):
                 return True
-    return False
+    return not review.after.below(cls) and _is_chosen(review, cls)
+
+
+def _is_chosen(review: Review, cls: Class) -> bool:
+    """Whether what makes an object finds its class by a name: a registry that it is put into, `globals()[name](...)`,
+    `getattr(models, name)(...)`."""
+    if any("regist" in syntax.text(decorator).lower() for decorator in cls.node.decorator_list):
+        return True
+    homes = {module for module in review.after.having(cls.name) if cls.name in module.top.bindings}
+    return not homes.isdisjoint(_looked_in(review.after))
+
+
+@kept
+def _looked_in(program: Program) -> frozenset[Module]:
+    """The files in whose names something that is called is looked up by a name that is put together."""
+    asking = [m for m in program.modules.values() if m.words & {"globals", "locals", "vars", "getattr"}]
+    found = (_home(program, module, call.func) for module in asking for call in module.calls())
+    return frozenset(home for home in found if home is not None)
+
+
+def _home(program: Program, module: Module, func: ast.expr) -> Module | None:
+    """The file in whose names what is called is looked up."""
+    if isinstance(func, ast.Subscript) and not isinstance(func.slice, ast.Constant):
+        return module if syntax.text(func.value) in ("globals()", "locals()", "vars()") else None
+    if not isinstance(func, ast.Call) or not func.args or isinstance(func.args[-1], ast.Constant):
+        return None
+    if syntax.text(func.func) == "getattr":
+        dotted = program.imported(module.scope_of(func), func.args[0])
+        return program.module_named(dotted, module) if dotted is not None else None
+    return module if syntax.text(func.func) in ("globals().get", "locals().get", "vars().get") else None
 
 
 def of_another(review: Review) -> Iterator[Doubt]:

@@ -17,6 +17,7 @@ from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.handover.docstrings import SCALER, SWITCH, document
 from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.setup import inherited_readers
 from amp_migrate.rules.setup.initialize import create_switch
 from amp_migrate.rules.setup.until_configured import asked_before
 
@@ -41,6 +42,7 @@ def apply(m: Migration) -> None:
     if m.switch is not None and m.switch_used:
         create_switch(m, m.switch)
     asked_before(m)
+    inherited_readers.apply(m)
     for held in m.held.values():
         held.keep(m)
     for plan in m.scalers if m.scales else ():

@@ -50,10 +50,17 @@ def apply(m: Migration) -> None:
             if stmt is None or not any(function.cls.shares_instances(keeper) for keeper in plan.settled):
                 continue
             begun.add(made)
-            _disabled(m, home, made, stmt, plan)
+            disabled(m, home, made, stmt, plan)
 
 
-def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, plan: ScalerPlan) -> None:
+def disabled(
+    m: Migration,
+    home: Home,
+    made: Function,
+    stmt: ast.stmt,
+    plan: ScalerPlan,
+    said: str = "a disabled scaler until then",
+) -> None:
     """Give an object a disabled scaler, and the settings beside it, where its constructor has a statement; or a switch
     that is off."""
     module, name = made.module, made.scope.self_name or "self"
@@ -70,7 +77,7 @@ def _disabled(m: Migration, home: Home, made: Function, stmt: ast.stmt, plan: Sc
         holder, _, attribute = held.partition(".")
         if holder == home.scope.self_name and not _sets(made, attribute):
             m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")
-    m.output.done(module, stmt, "AMP110", "amp.initialize", "a disabled scaler until then", "look")
+    m.output.done(module, stmt, "AMP110", "amp.initialize", said, "look")
 
 
 def _sets(made: Function, attribute: str) -> bool:
@@ -133,7 +140,7 @@ def _from_the_beginning(m: Migration, plan: ScalerPlan, made: Function, homes: l
         return
     needing = [home for home, function in asked if _wanted(m, plan, home, function)]
     if needing:
-        _disabled(m, needing[0], made, _place_for(m, made, creators, own), plan)
+        disabled(m, needing[0], made, _place_for(m, made, creators, own), plan)
 
 
 def _wanted(m: Migration, plan: ScalerPlan, home: Home, creator: Function) -> bool:
