@@ -37,6 +37,10 @@ def program(tail: str) -> str:
         'state = {"model": 1, "amp": None}\nstate["amp"] = amp.state_dict()\nsave({**state}, "out")\n',
         'def gather():\n    return {"model": 1, "amp": amp.state_dict()}\n\n\nsave(gather(), "out")\n',
         'def fill(state):\n    state["amp"] = amp.state_dict()\n\n\nstate = {"model": 1}\nfill(state)\nsave(state, "out")\n',
+        'state = {"all": {"model": 1, "amp": amp.state_dict()}}\nsave(state["all"], "out")\n',
+        f'{STATE}save(state.copy(), "out")\n',
+        f'{STATE}more = dict(state)\nsave(more | {{"epoch": 1}}, "out")\n',
+        f'import copy\n{STATE}save(copy.deepcopy(state), "out")\n',
         "class Kept:\n    def __init__(self):\n        self.state = {}\n\n\nkept = Kept()\n"
         'kept.state["amp"] = amp.state_dict()\nsave(kept.state, "out")\n',
     ],
@@ -80,6 +84,29 @@ def test_another_mapping_keeps_its_own(helper: str) -> None:
     results = rewrite_files({"train.py": program(f'{STATE}save(state, "out")\n'), "helper.py": helper})
     assert '"scaler"' in (results["train.py"].after or "")
     assert results["helper.py"].after is None
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("for each in callbacks():\n    each.save(state, 1)\n", True),
+        ('made().save({"model": 1, "amp": amp.state_dict()}, 1)\n', True),
+        ('getattr(made(), "save")(state)\n', True),
+        ("Thread(target=made().save, args=(state, 1)).start()\n", True),
+        ("made().keep(state, 1)\n", False),
+        ('torch.save(state, "x.pt")\nmade().save(1)\n', False),
+        ("print(len(state), state.keys())\nmade().save(1)\n", False),
+    ],
+)
+def test_a_mapping_that_goes_out_of_sight_is_told_where_something_asks_for_the_old_key(run: str, said: bool) -> None:
+    helper = HELPER.replace("def save(state", "class Saver:\n  def save(self, state")
+    train = apex(APEX_LOOP, tail=STATE + run)
+    results = rewrite_files({"train.py": train, "helper.py": helper})
+    assert '"scaler"' in (results["train.py"].after or "")
+    assert results["helper.py"].after is None
+    told = [f for f in results["helper.py"].findings if f.code == "AMP401"]
+    assert {(f.status, f.review) for f in told} == ({("note", "review")} if said else set())
+    assert all("hands out of sight" in f.message for f in told)
 
 
 def test_a_helper_that_others_fill_with_something_else_keeps_the_key() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
+MAPPINGS = ("dict", "OrderedDict", "collections.OrderedDict", "copy.copy", "copy.deepcopy", "copy", "deepcopy")
 ASKING = ("get", "pop", "setdefault")
 Key = ast.Constant | ast.keyword
 
@@ -19,9 +21,32 @@ def key_name(key: Key) -> str:
 
 
 def held_by(project: Project, keys: Iterable[tuple[Module, Key]]) -> set[Slot]:
-    """Where the mappings may be that have these keys."""
+    """Where the mappings may be that have these keys, and copies of them."""
     found = (slot for module, key in keys for slot in of_saved(project, module, key))
-    return project.reaches(project.origins(found))
+    held, copied = project.reaches(project.origins(found)), set[ast.AST]()
+    while more := [
+        (module, node) for module, node in used(project, held) if node not in copied and _copied(module, node)
+    ]:
+        copied.update(node for _, node in more)
+        held |= project.reaches(slot for module, node in more for slot in _goes(project, module, node, set()))
+    return held
+
+
+def used(project: Project, held: set[Slot]) -> Iterator[tuple[Module, ast.Name]]:
+    """The reads of the variables that may be one of the mappings."""
+    for slot in held:
+        module = slot.holder.module if isinstance(slot.holder, Scope) else None
+        if module is not None:
+            reads = (n for n in module.loads.get(slot.name, ()) if isinstance(n, ast.Name))
+            yield from ((module, node) for node in reads if project.slot(module, node) == slot)
+
+
+def _copied(module: Module, node: ast.AST) -> bool:
+    """Whether a mapping is read for another one with the same entries: `state.copy()`, `{**state}`, `state | more`."""
+    parent = module.parents.get(node)
+    method = isinstance(parent, ast.Attribute) and parent.attr == "copy"
+    made = isinstance(parent, ast.Call) and ast.unparse(parent.func) in MAPPINGS and node in parent.args
+    return method or made or _taken_in(parent, node) or isinstance(parent, ast.BinOp)
 
 
 def asked(project: Project, name: str, held: set[Slot]) -> Iterator[tuple[Module, ast.Constant, set[Slot]]]:
@@ -32,6 +57,19 @@ def asked(project: Project, name: str, held: set[Slot]) -> Iterator[tuple[Module
                 kept = {slot for holder in holders(module, key) for slot in slots(project, module, holder)}
                 if kept & held:
                     yield module, key, kept
+
+
+def asked_of_parameters(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant, Function]]:
+    """The places where a key is asked of what a function is given by callers that are not seen."""
+    for module in project.modules:
+        for key in module.nodes if name in module.text else ():
+            if isinstance(key, ast.Constant) and key.value == name:
+                function = project.function_of(module, key)
+                given = [h for h in holders(module, key) if isinstance(h, ast.Name)] if function is not None else []
+                if function is not None and any(function.parameter(h.id) is not None for h in given):
+                    slots_given = {Slot(function.scope, h.id) for h in given}
+                    if set(project.origins(slots_given)) <= slots_given:
+                        yield module, key, function
 
 
 def put(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
@@ -79,7 +117,13 @@ def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast
     elif isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
         if (slot := project.slot(module, parent.target)) is not None:
             yield slot
-    elif isinstance(parent, (ast.IfExp, ast.BoolOp, ast.keyword)) or _taken_in(parent, value):
+    elif isinstance(parent, ast.Dict) and value in parent.values and not _taken_in(parent, value):
+        key = next(k for k, v in zip(parent.keys, parent.values, strict=True) if v is value)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield from (Slot(slot, f"[{key.value}]") for slot in _goes(project, module, parent, seen))
+    elif isinstance(parent, ast.Attribute) and parent.attr == "copy":
+        yield from _goes(project, module, module.parents.get(parent), seen)
+    elif isinstance(parent, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.keyword)) or _taken_in(parent, value):
         yield from _goes(project, module, parent, seen)
     elif isinstance(parent, ast.Return):
         function = project.function_of(module, parent)
@@ -91,7 +135,7 @@ def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast
             yield from (Slot(function.scope, name) for name, v in project.arguments(function, parent) if v is given)
         if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
             yield from slots(project, module, parent.func.value)
-        elif isinstance(parent.func, ast.Name) and parent.func.id in ("dict", "OrderedDict"):
+        elif ast.unparse(parent.func) in MAPPINGS:
             yield from _goes(project, module, parent, seen)
 
 
@@ -144,3 +188,27 @@ def _of_keys(node: ast.expr) -> ast.expr:
 
 def nothing(value: ast.expr) -> bool:
     return (isinstance(value, ast.Constant) and not value.value) or (isinstance(value, ast.Dict) and not value.keys)
+
+
+def lost_to(project: Project, held: set[Slot], keys: Iterable[tuple[Module, Key]]) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls out of sight that are given one of the mappings; torch.save keeps it as it is."""
+    written = ((module, module.parents[key]) for module, key in keys)
+    made = ((module, node) for module, node in written if isinstance(node, ast.Dict) or _makes(node))
+    for module, node in (*used(project, held), *made):
+        for around in module.ancestors(node):
+            if isinstance(around, (ast.stmt, ast.Subscript, ast.Compare)):
+                break
+            if isinstance(around, ast.Call) and node is not around.func and not project.resolved.get(around):
+                if ast.unparse(around.func) not in (*MAPPINGS, "torch.save", "print", "len") and not _of(
+                    around.func, node
+                ):
+                    yield module, around
+
+
+def _makes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in MAPPINGS
+
+
+def _of(func: ast.expr, node: ast.AST) -> bool:
+    """Whether a call is one of the mapping's own methods."""
+    return any(n is node for n in walk(func))
