@@ -39,6 +39,7 @@ def program(tail: str) -> str:
         'def fill(state):\n    state["amp"] = amp.state_dict()\n\n\nstate = {"model": 1}\nfill(state)\nsave(state, "out")\n',
         'state = {"all": {"model": 1, "amp": amp.state_dict()}}\nsave(state["all"], "out")\n',
         f'{STATE}save(state.copy(), "out")\n',
+        f'{STATE}save(state, "out")\nstate["amp"] = "not shown"\nprint(state)\n',
         f'{STATE}more = dict(state)\nsave(more | {{"epoch": 1}}, "out")\n',
         f'import copy\n{STATE}save(copy.deepcopy(state), "out")\n',
         "class Kept:\n    def __init__(self):\n        self.state = {}\n\n\nkept = Kept()\n"

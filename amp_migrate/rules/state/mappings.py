@@ -187,7 +187,8 @@ def _of_keys(node: ast.expr) -> ast.expr:
 
 
 def nothing(value: ast.expr) -> bool:
-    return (isinstance(value, ast.Constant) and not value.value) or (isinstance(value, ast.Dict) and not value.keys)
+    """Whether a value is no state: None, a text in its place."""
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Dict) and not value.keys)
 
 
 def lost_to(project: Project, held: set[Slot], keys: Iterable[tuple[Module, Key]]) -> Iterator[tuple[Module, ast.Call]]:

@@ -15,6 +15,8 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state.keys import new_key, renamed
 from amp_migrate.rules.state.mappings import Key, asked, asked_of_parameters, held_by, key_name, lost_to
 
+LOAD = "apex.amp.load_state_dict"
+
 
 def follow(m: Migration, saved: list[tuple[Module, Key]]) -> None:
     """Have what reads an entry from a mapping in memory ask for the key that it is put there under."""
@@ -24,6 +26,8 @@ def follow(m: Migration, saved: list[tuple[Module, Key]]) -> None:
         held = held_by(m.project, keys) if new != name else set()
         for module, key, _ in asked(m.project, name, held):
             edits = m.edit(module)
+            if any(isinstance(a, ast.Call) and module.qualify(a.func) == LOAD for a in module.ancestors(key)):
+                continue
             if key in own or edits.gone(key) or any(a in edits.expressions for a in (key, *module.ancestors(key))):
                 continue  # a load asks here, see `load.py`
             edits.replace(key, renamed(m, module, key))
