@@ -17,6 +17,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, last_name
+from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 
 # What Transformers calls the network under a head, which ends in a normalization.
@@ -192,8 +193,17 @@ class Forwards:
             method = "__call__" if forward.method is None else forward.runs
             return all(not self.program.is_network(c) and self.program._method(c, method) for c in classes)
         held = self.values.origins(forward.scope, forward.model)
-        makers = (self.values.maker(origin) or "" for origin in held)  # the first that is another tells
-        return bool(held) and all(m.startswith("torch.optim.") or m.endswith(".GradScaler") for m in makers)
+        makers = ((o, self.values.maker(o) or "") for o in held)  # the first that is another tells
+        return bool(held) and all(
+            m.startswith("torch.optim.") or m.endswith(".GradScaler") or self._binds_function(o, m) for o, m in makers
+        )
+
+    def _binds_function(self, made: Origin, maker: str) -> bool:
+        """`bound = partial(run, model)`: what calls it runs a function, which is looked at where it stands."""
+        if maker != "functools.partial" or not isinstance(made.node, ast.Call) or not made.node.args:
+            return False
+        bound = self.program.definitions(made.module.scope_of(made.node), made.node.args[0], guess=False)
+        return bool(bound) and all(isinstance(d, Function) for d in bound)
 
     def chosen(self, forward: Forward) -> bool:
         """Whether it is a class that was chosen."""

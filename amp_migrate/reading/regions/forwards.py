@@ -70,8 +70,9 @@ class Forwards:
         return known
 
     def _is_forward(self, module: Module, node: ast.Call) -> bool:
-        if self.told(module, node):
-            return True
+        return self._is_seen(module, node) or self.only_told(module, node)
+
+    def _is_seen(self, module: Module, node: ast.Call) -> bool:
         if not self._may_run(module, node) or makes_network(self.project, module, node):
             return False
         return not never_cast(self.unit, module, node.func)
@@ -79,6 +80,10 @@ class Forwards:
     def told(self, module: Module, call: ast.Call) -> bool:
         """Whether the audit knows a call to have run a model in half precision."""
         return (module.display, call.lineno, call.col_offset) in self.unit.run
+
+    def only_told(self, module: Module, call: ast.Call) -> bool:
+        """Whether it is the audit alone that knows it; what has a region of its own needs none around it."""
+        return self.told(module, call) and not self.own_region(call) and not self._is_seen(module, call)
 
     def _may_run(self, module: Module, node: ast.Call) -> bool:
         func = node.func

@@ -197,7 +197,7 @@ def _calls(m: Migration, scope: Scope, region: Region) -> list[ast.Call]:
 def _only_told(m: Migration, scope: Scope, region: Region) -> bool:
     """Whether all that runs a model in a region is what the audit asked for."""
     calls = _calls(m, scope, region)
-    return bool(calls) and all(m.regions.forwards.told(scope.module, call) for call in calls)
+    return bool(calls) and all(m.regions.forwards.only_told(scope.module, call) for call in calls)
 
 
 def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
