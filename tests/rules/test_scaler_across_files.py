@@ -130,7 +130,7 @@ def test_an_object_whose_optimizer_is_initialized_from_outside_carries_the_scale
     assert "enabled=args.fp16" in texts["train.py"]
     assert "self.scaler.scale(loss).backward()" in texts["fitter.py"]
     assert "float(self.config.loss_scale)" in texts["fitter.py"]
-    texts["train.py"] = texts["train.py"].replace('fitter.state()["amp"]', 'fitter.state()["scaler"]')
+    assert 'fitter.state()["scaler"]' in texts["train.py"]
     assert run_files(tmp_path, texts, "train.py")["scale"] == 1024.0
 
 

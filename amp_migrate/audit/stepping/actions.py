@@ -113,7 +113,10 @@ class Actions(Losses):
             self.machine.know(scaler)
             self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
             theirs = self._trained(scope, action.on)
-            only = "requires_grad" not in scope.module.text and _bound_once(scope, action.on)
+            function = action.module.function_around(action.node)
+            # What several callers give may be another model each time.
+            one = function is None or len(self.objects.values.program.callers(function)) < 2
+            only = one and "requires_grad" not in scope.module.text and _bound_once(scope, action.on)
             return self.machine.backward(state, scaler, theirs=theirs, only=only)
         given = action.node.args and self.objects.values.program.dotted(scope, action.node.func) is None
         if given and "loss" not in syntax.text(action.on).lower():

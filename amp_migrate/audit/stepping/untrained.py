@@ -55,7 +55,13 @@ class Untrained:
             return True
         found = self.objects.values.origins(scope, model)
         classes = [self.objects.class_made(o) for o in found]
-        return bool(classes) and all(c is not None and self._holds_none(c) for c in classes)
+        return bool(classes) and all(
+            c is not None and self._has_parameters(c) and self._holds_none(c) for c in classes
+        )
+
+    def _has_parameters(self, cls: Class) -> bool:
+        """Whether a network has parameters of its own: what has none says nothing of gradients."""
+        return any("Parameter(" in syntax.text(c.node) for c in self.program.family_up(cls))
 
     def _is_frozen(self, scope: Scope, name: ast.Name) -> bool:
         value = _only_value(scope, name)

@@ -73,6 +73,7 @@ class Events:
         self.placements = placements
         self.faults: dict[Fault, None] = {}
         self._updates: dict[Fault, None] = {}  # after which gradients carry a scale of before: faults if they are used
+        self._vague = False  # whether a step was met that may be of any of several optimizers
         self.idle: dict[
             ast.Call, bool
         ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
@@ -258,6 +259,7 @@ class Events:
         """A step through the scaler: of gradients, and of the same gradients once."""
         self._used(state, keys)
         one_of_many = any(isinstance(n, ast.Subscript) for n in walk(step.optimizer))
+        self._vague |= len(keys) > 1
         if len(keys) != 1 or one_of_many or not keys <= self.optimizers.single:
             return
         (gradients,) = (state[k] for k in keys)
@@ -308,7 +310,8 @@ class Events:
         if self.unit.scaler_suffixes:
             return updated(state)
         if any(SCALED in s or s == {UNSCALED} for s in state):
-            self._updates.setdefault(Fault(module, stmt, "updated between"))
+            left = self.faults if self._vague else self._updates  # it may be those that were to be stepped
+            left.setdefault(Fault(module, stmt, "updated between"))
         return outdated(state)
 
 

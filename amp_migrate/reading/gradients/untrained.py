@@ -69,7 +69,7 @@ class Untrained:
         if any(_freezes(node, ast.unparse(model)) for node in self._surely_before(module, made)):
             return True
         classes = self.project.classes_of(module, model)
-        return bool(classes) and all(self._holds_none(cls) for cls in classes)
+        return bool(classes) and all(_has_parameters(cls) and self._holds_none(cls) for cls in classes)
 
     def _surely_before(self, module: Module, made: ast.Call) -> Iterator[ast.stmt]:
         """The statements that ran before an optimizer is made, in its block and those around it."""
@@ -168,6 +168,11 @@ class Untrained:
                     if node.func.attr == "requires_grad_" and not is_off(argument(node, 0, "requires_grad")):
                         return True
         return False
+
+
+def _has_parameters(cls: ClassInfo) -> bool:
+    """Whether a network has parameters of its own: what has none says nothing of gradients."""
+    return any("Parameter(" in ast.unparse(c.node) for c in cls.ancestry())
 
 
 def _is_parameter(module: Module, value: ast.expr) -> bool:

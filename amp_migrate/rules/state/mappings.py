@@ -100,7 +100,8 @@ def of_saved(project: Project, module: Module, key: Key) -> Iterator[Slot]:
 
 def slots(project: Project, module: Module, mapping: ast.expr) -> Iterator[Slot]:
     """Where a mapping is kept; one that is made here, where that goes."""
-    if isinstance(mapping, (ast.Name, ast.Attribute, ast.Subscript)):
+    given_back = isinstance(mapping, ast.Call) and bool(project.resolved.get(mapping))
+    if given_back or isinstance(mapping, (ast.Name, ast.Attribute, ast.Subscript)):
         yield from project.sources(module, mapping)
     else:
         yield from _goes(project, module, mapping, set())
@@ -127,6 +128,7 @@ def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast
         yield from _goes(project, module, parent, seen)
     elif isinstance(parent, ast.Return):
         function = project.function_of(module, parent)
+        yield from (Slot(function, "return"),) if function is not None else ()
         for where, call in project.calls.get(function, ()) if function is not None else ():
             yield from _goes(project, where, call, seen)
     elif isinstance(parent, ast.Call) and parent.func is not value:
