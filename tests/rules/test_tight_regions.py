@@ -371,18 +371,16 @@ BAG = """
 
 
 @pytest.mark.parametrize(
-    ("imports", "made", "known"),
+    ("imports", "made"),
     [
-        ("import types", "types.SimpleNamespace", True),
-        ("import munch\n    def bag(**kept):\n        return munch.Munch(dict(**kept))", "bag", True),
-        ("from unseen.parts import bag", "bag", False),
+        ("import types", "types.SimpleNamespace"),
+        ("import munch\n    def bag(**kept):\n        return munch.Munch(dict(**kept))", "bag"),
+        ("from unseen.parts import bag", "bag"),
     ],
 )
-def test_what_is_called_a_model_begins_the_region_not_what_prepares_the_batch(
-    imports: str, made: str, known: bool
-) -> None:
+def test_what_is_called_a_model_begins_the_region_not_what_prepares_the_batch(imports: str, made: str) -> None:
     text = rewrite(BAG.replace("{imports}", imports).replace("{made}", made)).after or ""
     region = 'with torch.autocast("cuda", dtype=torch.float16):\n            out = parts.model(x)\n            loss'
     assert f"x = x + 1\n        {region}" in text
     # What an object from outside was made with by a name is its attribute of that name: the model, wherever it is run.
-    assert ('torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):' in text) is known
+    assert 'torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):' in text

@@ -195,8 +195,19 @@ class Forwards:
         held = self.values.origins(forward.scope, forward.model)
         makers = ((o, self.values.maker(o) or "") for o in held)  # the first that is another tells
         return bool(held) and all(
-            m.startswith("torch.optim.") or m.endswith(".GradScaler") or self._binds_function(o, m) for o, m in makers
+            m.startswith("torch.optim.")
+            or m.endswith(".GradScaler")
+            or self._binds_function(o, m)
+            or self._is_torchs(o)
+            for o, m in makers
         )
+
+    def _is_torchs(self, held: Origin) -> bool:
+        """`torch.Tensor.numpy`: a function of torch's that is kept as a value."""
+        if not isinstance(held.node, ast.Attribute):
+            return False
+        name = self.program.dotted(held.module.scope_of(held.node), held.node) or ""
+        return name.startswith("torch.") and name.rpartition(".")[2].islower()
 
     def _binds_function(self, made: Origin, maker: str) -> bool:
         """`bound = partial(run, model)`: what calls it runs a function, which is looked at where it stands."""

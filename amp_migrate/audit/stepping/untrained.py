@@ -55,9 +55,7 @@ class Untrained:
             return True
         found = self.objects.values.origins(scope, model)
         classes = [self.objects.class_made(o) for o in found]
-        return bool(classes) and all(
-            c is not None and self._has_parameters(c) and self._holds_none(c) for c in classes
-        )
+        return bool(classes) and all(c is not None and self._has_parameters(c) and self._holds_none(c) for c in classes)
 
     def _has_parameters(self, cls: Class) -> bool:
         """Whether a network has parameters of its own: what has none says nothing of gradients."""
