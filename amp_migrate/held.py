@@ -78,9 +78,11 @@ class Held:
         return bool(new)
 
     def _without_region(self, doubt: Doubt, module: Module) -> bool:
-        """Leave the regions out again that the audit asked for in a function, where something is wrong there with them."""
+        """Leave the regions out again that the audit asked for, where something is wrong with them: those of the function that
+        it is wrong in, else all."""
         first, last = _function_at(module, doubt.line)
         tried = [p for p, on in self.run.items() if on and p[0] == doubt.path and first <= p[1] <= last]
+        tried = tried or [p for p, on in self.run.items() if on]  # what one of them gives goes elsewhere
         self.run.update(dict.fromkeys(tried, False))
         return bool(tried)
 

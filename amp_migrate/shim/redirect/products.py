@@ -40,7 +40,8 @@ def _product(name: str) -> Callable[..., Tensor]:
     out_of_place = getattr(_aten, name).out
 
     def kernel(*operands: Tensor, **options: Any) -> Tensor:
-        if any(operand.dtype is not _half for operand in operands):  # torch's own kernel refuses those that differ
+        # Beside float64 torch's own kernel refuses; float32 is what O1 makes of a half value that a hook keeps on the host.
+        if operands[0].dtype is not _half or any(operand.dtype is torch.float64 for operand in operands):
             return out_of_place(*operands, **options, out=operands[0].new_empty(0))  # type: ignore[no-any-return]
         wide = [_float(operand) for operand in operands]
         return _to(out_of_place(*wide, **options, out=wide[0].new_empty(0)), _half)
