@@ -106,8 +106,12 @@ def _migrate(program: Program, options: Options, tell: Callable[[str], None]) ->
     held = Held()
     known = Audited()
     texts: Texts = {}
+    settled: int | None = None  # what was left by hand before anything was written that is only told of
     while True:
         output, results = _decide(program, options, found, held, texts, tell)
+        manual = sum(f.status == "manual" for r in results for f in r.findings)
+        if settled is not None and manual > settled and held.without_regions():
+            continue
         tell(f"checking the migration of {sum(r.changed for r in results)} files")
         doubts = _audit(program, found, results, output, known, "refusing")
         if held.more(doubts, found, output):
@@ -115,6 +119,7 @@ def _migrate(program: Program, options: Options, tell: Callable[[str], None]) ->
         doubts += _audit(program, found, results, output, known, "telling")
         if not held.more(doubts, found, output):
             return _with_doubts(results, doubts, output)
+        settled = manual
 
 
 # What the edits of a module came to in the last try, as text and parsed: a file that nothing was held back of stays so.

@@ -82,7 +82,12 @@ class Held:
         it is wrong in, else all."""
         first, last = _function_at(module, doubt.line)
         tried = [p for p, on in self.run.items() if on and p[0] == doubt.path and first <= p[1] <= last]
-        tried = tried or [p for p, on in self.run.items() if on]  # what one of them gives goes elsewhere
+        self.run.update(dict.fromkeys(tried, False))
+        return bool(tried) or self.without_regions()  # what one of them gives goes elsewhere
+
+    def without_regions(self) -> bool:
+        """Leave out all regions that the audit asked for; whether there were any."""
+        tried = [place for place, on in self.run.items() if on]
         self.run.update(dict.fromkeys(tried, False))
         return bool(tried)
 
