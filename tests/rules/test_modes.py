@@ -132,6 +132,17 @@ def test_a_mode_that_passes_the_set_up_by(dispatch: str, tmp_path: Path) -> None
     assert run_files(tmp_path, texts, "main.py") == [[half, half], [full], [full]]
 
 
+def test_what_raised_in_such_a_mode_before_holds_nothing_back() -> None:
+    """What a program makes half by itself met float32 weights there, as no set-up had come: it does so now."""
+    source = program(EXCLUDED).replace(
+        "[str(model(x).dtype) for x in loader]", "[str(model(x.half()).dtype) for x in loader]"
+    )
+    results = rewrite_files({"main.py": source}, device="cpu")
+    assert results["main.py"].after is not None
+    assert "return [str(model(x.half()).dtype) for x in loader]" in results["main.py"].after
+    assert not [f for f in results["main.py"].findings if f.status == "manual"]
+
+
 @pytest.mark.parametrize(
     "dispatch",
     [AFTER_EACH_OTHER, IN_A_LOOP, CHANGED_BETWEEN],

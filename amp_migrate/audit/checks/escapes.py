@@ -29,6 +29,7 @@ from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.networks import KEEPERS
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
 CODES = (
@@ -122,6 +123,8 @@ class _Found:
         self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
     ) -> None:
         if (self.asked and kind not in ASKED) or (kind == "module" and self.off(module, node)):
+            return
+        if kind == "module" and value.narrowed and self._raised_before(module, node):
             return
         if kind not in RAISING and goes_nowhere(module, node):
             return
@@ -321,6 +324,16 @@ class _Found:
         if value.now == "maybe":
             return f"{what} is float16 outside of the autocast region where the model ends in a linear or convolution layer"
         return f"{what} {'goes to the CPU' if value.host else 'leaves the autocast region'} as float16"
+
+    def _raised_before(self, module: Module, node: ast.AST) -> bool:
+        """Whether no run that comes to a place had come by a set-up: what the program makes half met float32 weights there."""
+        both = self.both
+        ways = [old for chain in both.after.chains.to(module, node) if (old := both.chain_before(chain)) is not None]
+        return bool(ways) and all(
+            example(conjunction([both.before.predicates.given(old), both.under_apex(old, both.initialized).half]))
+            is None
+            for old in ways
+        )
 
     def off(self, module: Module, node: ast.AST) -> bool:
         """Whether a call stands where mixed precision is off: the other side of an `if` around it makes it in a region."""
