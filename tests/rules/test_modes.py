@@ -134,12 +134,14 @@ def test_a_mode_that_passes_the_set_up_by(dispatch: str, tmp_path: Path) -> None
 
 def test_what_raised_in_such_a_mode_before_holds_nothing_back() -> None:
     """What a program makes half by itself met float32 weights there, as no set-up had come: it does so now."""
-    source = program(EXCLUDED).replace(
-        "[str(model(x).dtype) for x in loader]", "[str(model(x.half()).dtype) for x in loader]"
-    )
+    found = "said = []\n        for x in loader:\n            image = x.half() / 255\n"
+    found += "            output = model(image)\n            said.append(str(output.dtype))\n        return said"
+    source = program(EXCLUDED).replace("return [str(model(x).dtype) for x in loader]", found).replace("O1", "O2")
     results = rewrite_files({"main.py": source}, device="cpu")
     assert results["main.py"].after is not None
-    assert "return [str(model(x.half()).dtype) for x in loader]" in results["main.py"].after
+    predicting = results["main.py"].after.partition("def predict")[2].partition("def train")[0]
+    assert "image = x.half()" in predicting
+    assert "autocast" not in predicting
     assert not [f for f in results["main.py"].findings if f.status == "manual"]
 
 
