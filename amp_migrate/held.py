@@ -54,9 +54,7 @@ class Held:
                 now.add(doubt.remedy)
                 more = True
             elif doubt.verdict == "refuse" and doubt.path in modules:
-                more |= self._without_region(doubt, modules[doubt.path]) or self._hold(
-                    doubt, modules[doubt.path], output
-                )
+                more |= self._leave_out(doubt, modules[doubt.path]) or self._hold(doubt, modules[doubt.path], output)
         return more
 
     def _cast(self, doubt: Doubt, output: Output) -> bool:
@@ -77,7 +75,7 @@ class Held:
         self.run.update(dict.fromkeys(new, True))
         return bool(new)
 
-    def _without_region(self, doubt: Doubt, module: Module) -> bool:
+    def _leave_out(self, doubt: Doubt, module: Module) -> bool:
         """Leave the regions out again that the audit asked for, where something is wrong with them: those of the function that
         it is wrong in, else all."""
         first, last = _function_at(module, doubt.line)

@@ -25,7 +25,7 @@ from amp_migrate.audit.sites.networks import float_layer, named, others, own_run
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, argument
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.chains import Chain, Step, is_test
+from amp_migrate.audit.ways.chains import Chain, as_written, is_test
 from amp_migrate.audit.ways.formulas import (
     Formula,
     apart,
@@ -347,7 +347,7 @@ def _compared(
                 apex = example(conjunction([lost, negation(both.own_region(old))])) is not None
                 ran = "under Apex" if apex else "in the program's own region"
                 doubt = _doubt(both, forward, chain, "lost", when, ran)
-                known = certain and _plain(chain) and _set_up_plainly(both)
+                known = certain and as_written(chain) and _set_up_plainly(both)
                 yield "lost", doubt if known else replace(doubt, lost=())
         elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
@@ -369,22 +369,7 @@ def _compared(
 @kept
 def _set_up_plainly(both: Mixed) -> bool:
     """Whether a set-up is come by in a way that is as it is written."""
-    return any(_plain(way) for s in both.removed for way in both.before.chains.to(s.module, s.call))
-
-
-def _plain(chain: Chain) -> bool:
-    """Whether a way goes by calls of names that are given one thing, with arguments that are seen: not `run = train` and
-    `run = print` below, nor `train(**given)`."""
-    return all(_by_one_name(step) for step in chain.steps)
-
-
-def _by_one_name(step: Step) -> bool:
-    if not isinstance(step.node, ast.Call):
-        return True
-    func = step.node.func
-    scope = step.module.scope_of(step.node).binder(func.id) if isinstance(func, ast.Name) else None
-    several = scope is not None and isinstance(func, ast.Name) and len(scope.bindings.get(func.id, ())) > 1
-    return not several and not any(k.arg is None for k in step.node.keywords)
+    return any(as_written(way) for s in both.removed for way in both.before.chains.to(s.module, s.call))
 
 
 def _when(

@@ -197,6 +197,21 @@ class Chains:
         return self.tests(module, one)
 
 
+def as_written(chain: Chain) -> bool:
+    """Whether a way goes by calls of names that are given one thing, with arguments that are seen: not `run = train` and
+    `run = print` below, nor `train(**given)`."""
+    return all(_by_one_name(step) for step in chain.steps)
+
+
+def _by_one_name(step: Step) -> bool:
+    if not isinstance(step.node, ast.Call):
+        return True
+    func = step.node.func
+    scope = step.module.scope_of(step.node).binder(func.id) if isinstance(func, ast.Name) else None
+    several = scope is not None and isinstance(func, ast.Name) and len(scope.bindings.get(func.id, ())) > 1
+    return not several and not any(k.arg is None for k in step.node.keywords)
+
+
 @kept
 def is_command(function: Function) -> bool:
     """Whether a function is a command of a command line: `@cli.command()`, `@click.command`, `@app.command("train")`."""

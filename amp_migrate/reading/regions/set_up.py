@@ -110,7 +110,7 @@ class SetUp:
     def _either(self, module: Module, one: ast.AST, other: ast.AST) -> bool:
         """Whether a run does not come to one place once it has come to another, by where they stand or by what is asked there:
         `if args.do_train:` and, below, `if not args.do_train and args.do_eval:`."""
-        if _either(module, one, other):
+        if _stand_apart(module, one, other):
             return True
         asked, excluded = (
             {p for _, parts in guard_parts(self.project, module, module.statement(node)) for p in parts or ()}
@@ -213,7 +213,7 @@ def _named(module: Module, name: str) -> list[ast.AST]:
     return [*module.loads.get(name, ()), *module.named.get(name, ())]
 
 
-def _either(module: Module, one: ast.AST, other: ast.AST) -> bool:
+def _stand_apart(module: Module, one: ast.AST, other: ast.AST) -> bool:
     """Whether a run does not come to one place once it has come to another: they stand in the two branches of one `if`, or one
     in a branch that ends by leaving the function, above the other, and no loop comes to the `if` again; or it stands above
     the other, in no loop with it."""
