@@ -49,12 +49,12 @@ def _given(review: Review, change: Change) -> Iterator[tuple[ast.Call, Function,
     program = review.after
     for stmt in (*change.added, *change.rewritten):
         for node in syntax.own_line(stmt):
-            if not isinstance(node, ast.Call) or not any(_is_none(v) for v in syntax.given(node)):
+            if not isinstance(node, ast.Call) or not any(syntax.is_none(v) for v in syntax.given(node)):
                 continue
             for function in program.definitions(change.after.scope_of(node), node.func, guess=False):
                 if isinstance(function, Function):
                     given = program.arguments(function, node) or {}
-                    names = {name for name, value in given.items() if _is_none(value)}
+                    names = {name for name, value in given.items() if syntax.is_none(value)}
                     yield from ((node, function, name) for name in sorted(names & _new_parameters(review, function)))
 
 
@@ -62,12 +62,7 @@ def _new_parameters(review: Review, function: Function) -> set[str]:
     """The parameters of a function that it did not have before."""
     change = review.changes.get(function.module.path)
     old = change.function_before(function) if change is not None else None
-    return _parameters(function) - _parameters(old) if old is not None else set()
-
-
-def _parameters(function: Function) -> set[str]:
-    a = function.node.args
-    return {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
+    return {p.arg for p in function.parameters} - {p.arg for p in old.parameters} if old is not None else set()
 
 
 def _asked(program: Program, function: Function, name: str, depth: int) -> ast.expr | None:
@@ -104,7 +99,3 @@ def _surely_run(module: Module, function: Function, node: ast.AST) -> bool:
         if isinstance(at, (*LAZY, ast.ExceptHandler, ast.FunctionDef, ast.ClassDef)):
             return False
     return False
-
-
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None

@@ -65,7 +65,7 @@ def _is_none(value: ast.expr) -> bool:
         return _is_none(value.body) or _is_none(value.orelse)
     if isinstance(value, ast.Tuple):
         return any(_is_none(v) for v in value.elts)
-    return isinstance(value, ast.Constant) and value.value is None
+    return syntax.is_none(value)
 
 
 def comes_out(test: ast.expr, given: Mapping[str, Given], bound: Container[str]) -> bool | None:

@@ -345,4 +345,4 @@ def _alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | ast.Call | No
 def _is_none(node: ast.AST) -> bool:
     """Whether a statement gives a name None, or only says of which type it is."""
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else node
-    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+    return value is None or syntax.is_none(value)

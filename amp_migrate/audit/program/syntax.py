@@ -194,6 +194,11 @@ def last(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
+def is_none(expr: ast.AST | None) -> bool:
+    """Whether an expression is None as it is written."""
+    return isinstance(expr, ast.Constant) and expr.value is None
+
+
 def is_false(expr: ast.AST | None) -> bool:
     """Whether an expression is a constant that counts as false."""
     return isinstance(expr, ast.Constant) and not expr.value

@@ -341,12 +341,10 @@ def _own_fields(method: Function) -> frozenset[str]:
     """The attributes that a method assigns to its object; placeholders of `__init__` are none."""
     first = method.name == "__init__"
     return frozenset(
-        name for stmt, name in _stores(method) if not (first and isinstance(stmt, ast.Assign) and _is_none(stmt.value))
+        name
+        for stmt, name in _stores(method)
+        if not (first and isinstance(stmt, ast.Assign) and syntax.is_none(stmt.value))
     )
-
-
-def _is_none(expr: ast.expr) -> bool:
-    return isinstance(expr, ast.Constant) and expr.value is None
 
 
 def _keys(node: ast.AST, key: str) -> bool | None:
