@@ -268,3 +268,34 @@ def test_a_loop_over_batches_of_another_network_is_no_region_as_a_whole() -> Non
     check_rewrite(
         apex(loss + SCALED, model=model, tail=before), native(f"{CAST}    {loss}{NATIVE}", model=model, tail=after)
     )
+
+
+@pytest.mark.parametrize("base", ["torch.optim.lr_scheduler.LRScheduler", "torch.utils.data.Dataset"])
+def test_what_derives_from_another_part_of_torch_is_no_network(base: str) -> None:
+    """A schedule of the program's own, which loads a state as networks do."""
+    source = f"""
+        import torch
+        from apex import amp
+
+        class Schedule({base}):
+            def rates(self):
+                return [self.curve(rate) for rate in self.base_lrs]
+
+        def main(model, loader, state):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            schedule = Schedule(optimizer)
+            schedule.load_state_dict(state)
+            for x in loader:
+                loss = model(x).pow(2).mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+                rates = schedule.rates()
+                print(rates)
+        """
+    result = rewrite(source)
+    assert result.after is not None
+    assert "        rates = schedule.rates()\n" in result.after
+    assert result.after.count("torch.autocast(") == 1
+    assert not found(result, "AMP507")

@@ -231,12 +231,16 @@ class ClassInfo:
         for cls in self.ancestry():
             if any(
                 n.endswith(("nn.Module", "PreTrainedModel", "Model"))
-                or n.split(".")[0] in ("torch", "nn")
+                or (n.split(".")[0] in ("torch", "nn") and not n.startswith(NO_MODULES))
                 or n == "Module"
                 for n in cls.base_names
             ):
                 return True
         return False
+
+
+# Parts of torch whose classes are no modules: schedulers and optimizers, data sets, autograd functions.
+NO_MODULES = ("torch.optim.", "torch.utils.", "torch.autograd.", "torch.distributions.")
 
 
 def unpacks(call: ast.Call) -> bool:
