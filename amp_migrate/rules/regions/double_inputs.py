@@ -35,18 +35,14 @@ MAKING = frozenset("tensor as_tensor zeros ones rand randn full empty".split())
 
 
 def apply(m: Migration) -> None:
-    for module in m.project.modules:
-        calls = [c for c, _ in module.calls] if {"double", "float64"} & _words(module) else []
-        runs = [c for c in calls if m.live(module, c) and m.regions.is_forward(module, c)]
-        if not runs or any(_is_double(m, mod, c) for mod in m.project.modules for c, _ in mod.calls):
-            continue
-        for call in runs:
-            for value in (*call.args, *(k.value for k in call.keywords)):
-                _cast(m, module, call, value)
-
-
-def _words(module: Module) -> set[str]:
-    return {word for word in ("double", "float64") if word in module.text}
+    naming = [module for module in m.project.modules if "double" in module.text or "float64" in module.text]
+    calls = ((module, c) for module in naming for c, _ in module.calls)
+    runs = [(module, c) for module, c in calls if m.live(module, c) and m.regions.is_forward(module, c)]
+    if not runs or any(_is_double(m, module, c) for module in m.project.modules for c, _ in module.calls):
+        return
+    for module, call in runs:
+        for value in (*call.args, *(k.value for k in call.keywords)):
+            _cast(m, module, call, value)
 
 
 def _is_double(m: Migration, module: Module, call: ast.Call) -> bool:
