@@ -51,40 +51,42 @@ def _copied(module: Module, node: ast.AST) -> bool:
 
 def asked(project: Project, name: str, held: set[Slot]) -> Iterator[tuple[Module, ast.Constant, set[Slot]]]:
     """The places where one of the mappings is asked for a key, with where that one is kept."""
-    for module in project.modules if held else ():
-        for key in module.nodes if name in module.text else ():
-            if isinstance(key, ast.Constant) and key.value == name:
-                kept = {slot for holder in holders(module, key) for slot in slots(project, module, holder)}
-                if kept & held:
-                    yield module, key, kept
+    for module, key in _named(project, name) if held else ():
+        kept = {slot for holder in holders(module, key) for slot in slots(project, module, holder)}
+        if kept & held:
+            yield module, key, kept
 
 
 def asked_of_parameters(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant, Function]]:
     """The places where a key is asked of what a function is given by callers that are not seen."""
-    for module in project.modules:
-        for key in module.nodes if name in module.text else ():
-            if isinstance(key, ast.Constant) and key.value == name:
-                function = project.function_of(module, key)
-                given = [h for h in holders(module, key) if isinstance(h, ast.Name)] if function is not None else []
-                if function is not None and any(function.parameter(h.id) is not None for h in given):
-                    slots_given = {Slot(function.scope, h.id) for h in given}
-                    if set(project.origins(slots_given)) <= slots_given:
-                        yield module, key, function
+    for module, key in _named(project, name):
+        function = project.function_of(module, key)
+        given = [h for h in holders(module, key) if isinstance(h, ast.Name)] if function is not None else []
+        if function is not None and any(function.parameter(h.id) is not None for h in given):
+            slots_given = {Slot(function.scope, h.id) for h in given}
+            if set(project.origins(slots_given)) <= slots_given:
+                yield module, key, function
 
 
 def put(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
     """The places where something is put under a key."""
+    for module, key in _named(project, name):
+        parent = module.parents.get(key)
+        if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
+            stmt = module.parents.get(parent)
+            if parent.slice is key and not (isinstance(stmt, ast.Assign) and nothing(stmt.value)):
+                yield module, key
+        elif isinstance(parent, ast.Dict):
+            if any(k is key and not nothing(v) for k, v in zip(parent.keys, parent.values, strict=True)):
+                yield module, key
+
+
+def _named(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
+    """The places where a program writes a key."""
     for module in project.modules:
         for key in module.nodes if name in module.text else ():
             if isinstance(key, ast.Constant) and key.value == name:
-                parent = module.parents.get(key)
-                if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
-                    stmt = module.parents.get(parent)
-                    if parent.slice is key and not (isinstance(stmt, ast.Assign) and nothing(stmt.value)):
-                        yield module, key
-                elif isinstance(parent, ast.Dict):
-                    if any(k is key and not nothing(v) for k, v in zip(parent.keys, parent.values, strict=True)):
-                        yield module, key
+                yield module, key
 
 
 def of_saved(project: Project, module: Module, key: Key) -> Iterator[Slot]:
