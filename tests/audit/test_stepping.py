@@ -7,6 +7,7 @@ from textwrap import indent
 import pytest
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.stepping import runs
 from tests.audit.helpers import doubts, doubts_of, program
 
 HEAD = """
@@ -695,3 +696,10 @@ def train(args, model, optimizer, loader):
     assert said.startswith("this script has more paths than were followed")
     assert ("(so has run1.py)" in said) == (scripts == 2)
     assert ("(so have run1.py, run2.py, run3.py, run4.py and 2 more)" in said) == (scripts == 7)
+
+
+def test_a_program_with_more_paths_than_are_followed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the bodies count, but how often a path comes by their places: few bodies had a million of these."""
+    assert not said(PLAIN, RIGHT)
+    monkeypatch.setattr(runs, "VISITS", 4)
+    assert [d.code for d in said(PLAIN, RIGHT) if "more paths" in d.message] == ["AMP232"]

@@ -62,7 +62,7 @@ def test_what_the_native_branch_does_by_itself_is_not_held_against_a_migration(
     )
     alone = head + textwrap.indent(inner, "    ") + after + tail
     found = []
-    for budget in range(2, 33):
-        monkeypatch.setattr(runs, "BUDGET", budget)
+    for visits in range(2, 400, 7):
+        monkeypatch.setattr(runs, "VISITS", visits)
         found += [d for d in doubts(CHOSEN, alone) if d.verdict == "refuse"]
     assert bool(found) is refused

@@ -20,7 +20,8 @@ from amp_migrate.audit.stepping.scaled import RETURNED, Entries
 from amp_migrate.audit.stepping.statements import yields
 
 DEPTH = 10
-BUDGET = 4000  # bodies walked from one entry
+BUDGET = 4000  # bodies that one entry leads to
+VISITS = 100_000  # places come by from one entry, each time with something else known or done before
 WAITS = -1  # among the loops of a state: nothing happens until the `yield`
 WHOLE = ("backward", "step", "update")
 
@@ -107,7 +108,7 @@ class Runs(Actions):
         self._known: dict[object, tuple[Reached, ...]] = {}  # of all entries: many come by the same bodies
         for entry in entries:
             self._stack: list[Owner] = []
-            self._left = BUDGET
+            self._left = VISITS
             self.machine.enter(self._met_from(entry))
             try:
                 # Who calls an entry is out of sight: it may be called again and again. What is a part of the step only
@@ -131,9 +132,6 @@ class Runs(Actions):
             return self._known[key]
         if owner in self._stack or len(self._stack) >= DEPTH:
             return ((facts, state),)
-        self._left -= 1
-        if self._left < 0:
-            raise TooManyPaths
         self._stack.append(owner)
         # What runs before the `yield` of a context manager runs on the way in, the rest on the way out.
         waits = WAITS in state.turns
@@ -158,6 +156,9 @@ class Runs(Actions):
         scope = owner.scope if isinstance(owner, Function) else owner.top
 
         def step(node: Node, facts: Facts, state: State) -> Iterable[Reached]:
+            self._left -= 1
+            if self._left < 0:
+                raise TooManyPaths
             done = self._node(scope, env, node, facts, state)
             if entered is not None and node.stmt is not None and yields(node.stmt):
                 entered.update(dict.fromkeys(done))
