@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from amp_migrate.audit.paths.facts import Facts, assigned, consistent, equals, forget, learned, told
@@ -12,6 +13,16 @@ from amp_migrate.audit.paths.flow import LIMIT, Edge, Graph, Node, TooManyPaths
 
 S = TypeVar("S")
 Ways = dict[tuple[Edge, Facts], Facts | None]
+
+
+@dataclass(eq=False, slots=True)
+class At(Generic[S]):
+    """A node that a path comes to, with what is known there; one for all paths that know the same."""
+
+    node: Node
+    facts: Facts
+    state: S
+    after: list[At[S]] | None = None  # found out when a path first comes by
 
 
 class Paths(Generic[S]):
@@ -37,34 +48,39 @@ class Paths(Generic[S]):
         self._matters = matters
         self._on_error = on_error
         self._ways: Ways = {} if ways is None else ways
-        self._next: dict[tuple[Node, Facts, S], list[tuple[Node, Facts, S]]] = {}
+        self._at: dict[tuple[Node, Facts, S], At[S]] = {}
 
     def explore(self, start: Iterable[tuple[Facts, S]], limit: int = 16 * LIMIT) -> list[tuple[Facts, S]]:
         """Facts and states with which the body ends. Raises TooManyPaths: to forget what tests told would make paths of
         what cannot be."""
-        arrived: dict[Node, dict[tuple[Facts, S], None]] = {self.graph.entry: dict.fromkeys(start)}  # in order
-        todo = [(self.graph.entry, *item) for item in arrived[self.graph.entry]]
+        first = dict.fromkeys(self._place(self.graph.entry, *item) for item in start)  # in order
+        arrived: dict[Node, dict[At[S], None]] = {self.graph.entry: first}
+        todo = list(first)
         while todo:
-            place = todo.pop()
-            after = self._next.get(place)
-            if after is None:
-                after = self._next[place] = self._after(*place)
-            for further in after:
-                node, facts, state = further
-                if node not in arrived:
-                    arrived[node] = {}
-                there = arrived[node]
+            at = todo.pop()
+            if at.after is None:
+                at.after = self._after(at.node, at.facts, at.state)
+            for further in at.after:
+                if further.node not in arrived:
+                    arrived[further.node] = {}
+                there = arrived[further.node]
                 if len(there) >= limit:
                     raise TooManyPaths
-                if (facts, state) not in there:
-                    there[facts, state] = None
+                if further not in there:
+                    there[further] = None
                     todo.append(further)
-        return list(arrived.get(self.graph.exit, ()))
+        return [(at.facts, at.state) for at in arrived.get(self.graph.exit, ())]
 
-    def _after(self, node: Node, facts: Facts, state: S) -> list[tuple[Node, Facts, S]]:
+    def _place(self, node: Node, facts: Facts, state: S) -> At[S]:
+        known = self._at.get((node, facts, state))
+        if known is None:
+            known = self._at[node, facts, state] = At(node, facts, state)
+        return known
+
+    def _after(self, node: Node, facts: Facts, state: S) -> list[At[S]]:
         """Where a path goes on, with what is known there."""
         stmt = node.stmt
-        found: list[tuple[Node, Facts, S]] = []
+        found: list[At[S]] = []
         after: list[tuple[Facts, Facts, S]] = []  # once the statement is done; where a loop ends without another turn
         for known, new in self._step(node, facts, state):
             changed = known
@@ -77,7 +93,7 @@ class Paths(Generic[S]):
             if edge.error:
                 for new in self._on_error(state):
                     if (passed := self._along(node, edge, new)) is not None:
-                        found.append((edge.to, facts, passed))
+                        found.append(self._place(edge.to, facts, passed))
                 continue
             for changed, known, new in after:
                 passed = self._along(node, edge, new)
@@ -87,7 +103,7 @@ class Paths(Generic[S]):
                 if (edge, now) not in self._ways:
                     self._ways[edge, now] = _told(edge, now, self._matters)
                 if (then := self._ways[edge, now]) is not None:
-                    found.append((edge.to, then, passed))
+                    found.append(self._place(edge.to, then, passed))
         return found
 
 
