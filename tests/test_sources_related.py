@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.sources.by_file import readers
 from amp_migrate.sources.files import SourceFile
 from amp_migrate.sources.project import mentions
 from amp_migrate.sources.related import related
+from amp_migrate.sources.related import tied as groups_of
 
 
 def tied(files: dict[str, str], *seeds: str) -> set[str]:
@@ -239,3 +241,29 @@ def test_settings_are_not_asked_for_where_nothing_is_loaded_by_name() -> None:
     files = {"train.py": "from apex import amp\nimport nets.small\n", "nets/small.py": NET}
     sources = [SourceFile(Path("/p") / name, name, text) for name, text in files.items()]
     assert len(related(sources, lambda source: mentions(source.text.encode()), settings)) == 2
+
+
+SAVING = 'torch.save({"model": model.state_dict(), "amp": amp.state_dict()}, path)'
+LOADING = 'kept = {k: v for k, v in torch.load(path).items() if k != "amp"}'
+
+
+@pytest.mark.parametrize(
+    ("script", "reads"),
+    [
+        (LOADING, True),
+        (LOADING.replace("amp", "scale"), False),  # another key
+        (LOADING.replace("torch.load", "json.load"), False),
+        (LOADING + "\n" + SAVING, False),  # what saves reads its own
+    ],
+)
+def test_a_script_that_reads_the_checkpoints_of_another_by_the_key_of_apex_is_tied_to_it(
+    script: str, reads: bool
+) -> None:
+    files = {"pkg/train.py": SAVING, "tools/average.py": script}
+    groups = groups_of([SourceFile(Path("/p") / name, name, text) for name, text in files.items()])
+    assert len(groups) == (1 if reads else 2)
+
+
+def test_of_several_programs_the_one_that_saves_nearest_is_meant() -> None:
+    texts = {"/p/a/train.py": SAVING, "/p/a/tools/average.py": LOADING, "/p/b/train.py": SAVING}
+    assert readers(texts) == {"/p/a/tools/average.py": {"/p/a/train.py"}}

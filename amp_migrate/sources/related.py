@@ -1,9 +1,9 @@
 """The part of a project that can have to do with Apex: the files that use it, and those that imports tie to them.
 
 A migration reaches from one file to another only along imports, in either direction: a helper that is called, a caller
-that must pass the scaler on, another caller of that helper. Files in no such chain are not parsed, which is what keeps
-a large repository with a few training scripts cheap. All of this is read with regular expressions: they may see an
-import in a string, which costs time and nothing else.
+that must pass the scaler on, another caller of that helper; and to what reads the checkpoints that it saves. Files in no
+such chain are not parsed, which is what keeps a large repository with a few training scripts cheap. All of this is read
+with regular expressions: they may see an import in a string, which costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from pathlib import PurePath
 
-from amp_migrate.sources import by_name
+from amp_migrate.sources import by_file, by_name
 from amp_migrate.sources.files import SourceFile
 
 # Uses of Apex that other files can be part of; the bare word may stand in a comment.
@@ -107,10 +107,12 @@ def _reached(start: set[str], neighbours: Callable[[str], Iterator[str]]) -> set
 def imported_files(
     files: Sequence[SourceFile], settings: Callable[[], Iterable[str]] | None = None
 ) -> Mapping[str, set[str]]:
-    """The project files that each file may import. What is loaded by a name out of sight is named in the `settings` or in
-    quotes; without settings, as those that are given have been chosen, it may be any."""
+    """The project files that each file may import, or whose checkpoints it reads. What is loaded by a name out of sight is
+    named in the `settings` or in quotes; without settings, as those that are given have been chosen, it may be any."""
     index = _Index(files)
     found = {str(file.path): set(index.imported(file)) for file in files}
+    for path, saving in by_file.readers({str(file.path): file.text for file in files}).items():
+        found[path] |= {other for other in saving if not index.apart(path, other)}
     loading = [file for file in files if by_name.loads(file.text)]
     unknown = []
     for file in loading:

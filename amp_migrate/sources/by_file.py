@@ -1,0 +1,38 @@
+"""Scripts that a program knows by its files alone: they read the checkpoints that it saves, and tell their entries by name.
+
+No import ties such a script to what saves: an average over checkpoints that leaves out "amp" meets another key afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+_SAVES = "amp.state_dict("
+_KEY = re.compile(r"[\"'](\w*amp\w*)[\"']", re.IGNORECASE)  # under which a state of Apex's is kept
+
+
+def readers(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """By the path of a script that reads checkpoints and names the key of Apex's state, the files nearest to it that save one
+    under such a key. What saves one itself reads its own."""
+    saving: defaultdict[str, set[str]] = defaultdict(set)  # by key
+    for path, text in texts.items():
+        if _SAVES in text:
+            for key in set(_KEY.findall(text)):
+                saving[key].add(path)
+    found: dict[str, set[str]] = {}
+    for path, text in texts.items() if saving else ():
+        if "torch.load(" in text and _SAVES not in text:
+            near = [(_shared(path, other), other) for key in set(_KEY.findall(text)) for other in saving.get(key, ())]
+            most = max((shared for shared, _ in near), default=0)
+            if near:
+                found[path] = {other for shared, other in near if shared == most}
+    return found
+
+
+def _shared(one: str, other: str) -> int:
+    """How many folders two files have in common."""
+    pairs = zip(os.path.dirname(one).split(os.sep), os.path.dirname(other).split(os.sep), strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(one.count(os.sep), other.count(os.sep)))
