@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite, run_files
+from tests.rules.helpers import check_rewrite, rewrite, rewrite_files, run_files
 from tests.rules.programs import APEX_LOOP, MODEL, NATIVE_LOOP, apex, found, initialize, native
 
 
@@ -41,6 +41,7 @@ def test_a_cast_at_the_call_casts_to_float32(old: str, new: str, level: str) -> 
         "x = x.to(torch.float64).cuda()\n",
         "x = x.double().to(device)\n",
         "x = torch.tensor(x, dtype=torch.float64)\n",
+        "x, z = x.double(), y\n",
     ],
 )
 def test_a_name_that_holds_float64_is_cast_where_it_is_given(made: str) -> None:
@@ -57,7 +58,6 @@ def test_a_name_that_holds_float64_is_cast_where_it_is_given(made: str) -> None:
         "x = x.to(torch.float64, copy=True).half()\n",
         "x = x.double().to(other)\n",
         "y = y.double()\n",
-        "x, z = x.double(), y\n",
     ],
 )
 def test_what_may_be_something_else_is_left_alone(made: str) -> None:
@@ -113,3 +113,129 @@ def test_what_is_written_trains(tmp_path: Path) -> None:
     kept = result.after.replace("model(x.float())", "model(x)")
     with pytest.raises(AssertionError, match=r"(?i)double"):
         run_files(tmp_path, {"train.py": kept}, "train.py")
+
+
+DATA = """
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+class Images(Dataset):
+    def __init__(self, transform=None):
+        self.transform = transform
+        self.images = np.arange(48, dtype=np.uint8).reshape(6, 8)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        image = np.array(self.images[index], dtype=np.uint8)
+        MADE
+        return {"image": image, "label": 0.5}
+"""
+TRAIN = """
+import json
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from apex import amp
+from data import Images
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.body(x)
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+losses = []
+for epoch in range(2):
+    for batch in DataLoader(Images(), batch_size=3):
+        image = batch["image"]
+        out = model(GIVEN)
+        loss = nn.functional.mse_loss(out[:, 0], batch["label"])
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+print(json.dumps(losses))
+"""
+
+
+def with_data(made: str, given: str = "image") -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """The files of a program once migrated, whose data set makes its images so, and what is told of float64."""
+    made = made.replace("\n", "\n        ")
+    files = {"data.py": DATA.replace("MADE", made), "train.py": TRAIN.replace("GIVEN", given)}
+    results = rewrite_files(files, device="cpu")
+    told = [(f.code, f.message) for r in results.values() for f in r.findings if f.code in ("AMP524", "AMP544")]
+    return {name: r.before if r.after is None else r.after for name, r in results.items()}, told
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "now"),
+    [
+        ("image = image / 255.0", "image", "image.float()"),
+        ("image = torch.from_numpy(image / 255)", "image", "image.float()"),
+        ("image = np.where(image > 4, 4.0, image)", "image * 2", "(image * 2).float()"),
+        ("image = (image - image.mean()) / 9", "x=image.contiguous()", "x=image.contiguous().float()"),
+        (
+            "if index % 2 < 2:\n    image = image / 255\nelse:\n    image = image.astype(np.float32)",
+            "image",
+            "image.float()",
+        ),
+    ],
+)
+def test_what_numpy_makes_float64_is_cast_where_it_is_given(made: str, given: str, now: str, tmp_path: Path) -> None:
+    texts, ((code, message),) = with_data(made, given)
+    assert code == "AMP524"
+    assert "of data.py)" in message
+    assert ("is float64 on some way" in message) == ("else" in made)
+    assert f"model({now})" in texts["train.py"]
+    losses = run_files(tmp_path, texts, "train.py")
+    assert len(losses) == 4
+    texts["train.py"] = texts["train.py"].replace(f"model({now})", f"model({given})")
+    with pytest.raises(AssertionError, match=r"(?i)double"):
+        run_files(tmp_path, texts, "train.py")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "image = (image / 255.0).astype(np.float32)",
+        "image = torch.from_numpy(image / 255.0).float()",
+        "image = torch.FloatTensor(image / 255.0)",
+        "image = image.astype(np.float32) / 255.0",
+        "image = torch.from_numpy(image) / 255.0",
+        "image = image.astype(np.float32)\nif self.transform:\n    image = image.astype(float)",
+    ],
+)
+def test_what_is_float32_by_then_is_left_alone(made: str, tmp_path: Path) -> None:
+    texts, told = with_data(made)
+    assert told == []
+    assert "model(image)" in texts["train.py"]
+    run_files(tmp_path, texts, "train.py")
+
+
+def test_what_is_cast_on_the_way_to_the_model_is_left_alone() -> None:
+    for given in (
+        "image.float()",
+        "image.to(torch.float32)",
+        "image.type(torch.FloatTensor)",
+        "batch['label'].float()",
+    ):
+        texts, told = with_data("image = image / 255.0", given)
+        assert (told, f"model({given})" in texts["train.py"]) == ([], True)
+
+
+def test_what_may_be_float64_or_something_that_is_not_seen_is_told() -> None:
+    texts, ((code, message),) = with_data("if index:\n    image = image / 255.0\nelse:\n    image = unseen(image)")
+    assert code == "AMP544"
+    assert "image may be float64 (image / 255.0: line 16 of data.py)" in message
+    assert "model(image)" in texts["train.py"]
+    assert with_data("image = unseen(image / 255.0)")[1] == []

@@ -10,7 +10,8 @@ outside of a region, `out=` in one) is told where it is given half and float32. 
 program runs, everything is followed twice: as at O1, and as at O2. What a method puts into an attribute of its object is
 followed into the methods that read it. Not proved: what becomes of values in attributes that are read from outside of
 their object, and in closures; the dtype that a model out of sight gives. What the program casts to float64 in sight is told
-where it meets half in a region (AMP544); not proved: that arrays of NumPy and what a data set gives are no float64.
+where it meets half in a region (AMP544); not proved: that arrays of NumPy and what a data set gives are no float64: the rule
+for what models are given (AMP524) follows these.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Calls:
     def call(self, module: Module, node: ast.Call, path: Path) -> Sequence[Part]:
         func, own = node.func, Value("call", module, node)
         if path:
-            own = Value("item", module, node, "".join(map(str, path)))
+            own = Value("item", module, node, "".join(map(str, path)), path)
         name = module.qualify(func)
         if name in COPIES and node.args:
             return [self.value(module, node.args[0], path)]

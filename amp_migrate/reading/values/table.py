@@ -48,6 +48,7 @@ class Value(NamedTuple):
     module: Module
     node: ast.AST
     name: str = ""
+    path: Path = ()  # of an item: where it is in what the call gives
 
     @property
     def constant(self) -> object:

@@ -11,7 +11,9 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.values.arrays import Kind
+from amp_migrate.reading.values.doubles import Doubles
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -23,26 +25,33 @@ CODES = (
         "given.",
         native="Autocast leaves float64 alone, and a float64 input raises beside a half weight; outside of a region it raises "
         "beside a float32 one.",
-        why="The model computed in half or in float32 under Apex, never in float64. Only what is cast in sight is found: at the "
-        "call, or by all that the name is given.",
+        why="The model computed in half or in float32 under Apex, never in float64. What is cast to float64 in sight is found, and "
+        "what NumPy computes in it where nothing says otherwise (`np.zeros(3)`, integers divided), also in the data set of a "
+        "loader, whose `collate` makes float64 of Python's numbers, too. What may be float64 or something that is not seen is "
+        "told with [AMP544](#amp544-float64-reaches-a-layer-or-a-product-that-runs-in-half).",
         links=("https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior",),
         examples=(Example("loss = model(x.double()).sum()", "loss = model(x.float()).sum()"),),
     ),
 )
 
 DOUBLES = frozenset({"torch.float64", "torch.double"})
-MAKING = frozenset("tensor as_tensor zeros ones rand randn full empty".split())
 
 
 def apply(m: Migration) -> None:
-    naming = [module for module in m.project.modules if "double" in module.text or "float64" in module.text]
-    calls = ((module, c) for module in naming for c, _ in module.calls)
+    if not m.project.once(_computes_double):
+        return
+    calls = [(module, c) for module in m.project.modules for c, _ in module.calls]
     runs = [(module, c) for module, c in calls if m.live(module, c) and m.regions.is_forward(module, c)]
-    if not runs or any(_is_double(m, module, c) for module in m.project.modules for c, _ in module.calls):
+    if not runs or any(_is_double(m, module, c) for module, c in calls):
         return
     for module, call in runs:
         for value in (*call.args, *(k.value for k in call.keywords)):
             _cast(m, module, call, value)
+
+
+def _computes_double(project: Project) -> bool:
+    """Whether any file names float64, or NumPy, which computes in it where nothing says otherwise."""
+    return any(word in module.text for module in project.modules for word in ("double", "float64", "numpy"))
 
 
 def _is_double(m: Migration, module: Module, call: ast.Call) -> bool:
@@ -58,12 +67,49 @@ def _cast(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> None
     cast = _cast_from(module, value) if isinstance(value, ast.Call) else None
     if cast is not None:
         edits.replace(value, (cast, ".float()"))
-    elif isinstance(value, ast.Name) and _holds_double(module, value) and value not in edits.insertions:
-        edits.insert("after", value, ".float()")
+    elif isinstance(value, ast.Starred) or value in edits.insertions:
+        return
     else:
+        _by_default(m, module, call, value)
         return
     message = f"{module.source(value)} is float64, which Apex cast and autocast does not: the model is given float32"
     m.output.note(module, call, "AMP524", "a call of the model", message, "look")
+
+
+def _by_default(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> None:
+    """Cast what NumPy makes float64 where nothing says otherwise, if it is floating in any case; tell of what may be so."""
+    cls = m.project.class_around(module.scope_of(call))
+    if cls is not None and cls.is_module:
+        return  # what runs it gives it float32
+    found = m.project.once(Doubles).of(module, value)
+    doubles = [k for k in found if k.dtype == "double" and k.module is not None and isinstance(k.node, ast.expr)]
+    if not doubles:
+        return
+    made, text = ", ".join(sorted({_place(k, module) for k in doubles})), module.source(value)
+    sure = all(k.among("double", "single") for k in found)
+    if sure:
+        plain = isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        if not plain:
+            m.edit(module).insert("before", value, "(")
+        m.edit(module).insert("after", value, ".float()" if plain else ").float()")
+        ways = "is float64" if len(doubles) == len(found) else "is float64 on some way"
+        message = f"{text} {ways} ({made}), which Apex cast and autocast does not: the model is given float32"
+        m.output.note(module, call, "AMP524", "a call of the model", message, "look")
+        return
+    message = (
+        f"{text} may be float64 ({made}), which Apex cast and autocast leaves alone: what raises on it beside half or float32 did "
+        "not before. Write .float() where it is given, if it is no integer"
+    )
+    m.output.note(module, call, "AMP544", "a call of the model", message, "review")
+
+
+def _place(made: Kind, near: Module) -> str:
+    """What made a value float64, and where."""
+    assert made.module is not None
+    assert isinstance(made.node, ast.expr)
+    where = f"line {made.node.lineno}" + (f" of {made.module.display}" if made.module is not near else "")
+    text = " ".join(made.module.source(made.node).split())
+    return f"{text if len(text) < 60 else text[:57] + '...'}: {where}"
 
 
 def _cast_from(module: Module, call: ast.Call) -> ast.expr | None:
@@ -76,26 +122,3 @@ def _cast_from(module: Module, call: ast.Call) -> ast.expr | None:
     asked = [*call.args, *(k.value for k in call.keywords if k.arg == "dtype")]
     alone = len(call.args) + len(call.keywords) == 1 == len(asked)
     return func.value if func.attr in ("to", "type") and alone and module.qualify(asked[0]) in DOUBLES else None
-
-
-def _holds_double(module: Module, name: ast.Name) -> bool:
-    """Whether all that a name may be given is cast to float64, or made so."""
-    owner = module.scope_of(name).lookup(name.id)
-    bound = reaching(owner, name) if owner is not None and owner is module.scope_of(name) else ()
-    stmts = [module.statement(b) for b in bound if isinstance(b, ast.Name)]
-    single = all(isinstance(s, ast.Assign) and any(t in bound for t in s.targets) for s in stmts)
-    values = [s.value for s in stmts if isinstance(s, ast.Assign)]
-    return bool(bound) and len(stmts) == len(bound) and single and all(_makes_double(module, v) for v in values)
-
-
-def _makes_double(module: Module, value: ast.expr) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    if _cast_from(module, value) is not None:
-        return True
-    if isinstance(value.func, ast.Attribute) and value.func.attr in ("cuda", "to", "contiguous", "view", "unsqueeze"):
-        moved = not any(k.arg == "dtype" for k in value.keywords) and len(value.args) < 2
-        device = not value.args or "dev" in ast.unparse(value.args[0]) or isinstance(value.args[0], ast.Constant)
-        return moved and (device or value.func.attr == "view") and _makes_double(module, value.func.value)
-    made = (module.qualify(value.func) or "").startswith("torch.") and called_name(value) in MAKING
-    return made and any(k.arg == "dtype" and module.qualify(k.value) in DOUBLES for k in value.keywords)

@@ -1,0 +1,349 @@
+"""One answer to the question whether a value is float64, on purpose or because NumPy computes in it where nothing says otherwise.
+
+Values are followed through names, functions of the program with what each call gives them, and data sets: `data_sets.py`. What
+is not in sight is unknown. A branch that the constants of the program never take counts for nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from amp_migrate.reading.program.definitions import Function, dotted, elements
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import own_nodes
+from amp_migrate.reading.values import arrays as known
+from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.arrays import NOTHING, UNKNOWN, Kinds, only
+from amp_migrate.reading.values.expressions import COMPREHENSIONS
+from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.values.sources import given_to, key_of
+from amp_migrate.reading.values.table import BESIDE, Path, Value
+
+MOST = 4000  # steps of one question
+DEEPEST = 40
+DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
+TURNS = frozenset("tqdm tqdm.tqdm tqdm.auto.tqdm tqdm.notebook.tqdm tqdm.std.tqdm".split())
+LOADER = "torch.utils.data.DataLoader"
+TURNED = frozenset("enumerate zip iter next list tuple reversed".split())
+ROWS = (ast.Slice, ast.Tuple)
+
+
+class Call(NamedTuple):
+    """A call of a function of the program: what its parameters are then, and what a test in it comes to."""
+
+    function: Function
+    given: Mapping[str, Callable[[Path], Kinds]]
+    told: Callable[[ast.expr], bool | None]
+
+
+class Doubles:
+    """Answers for one program; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        from amp_migrate.reading.values.data_sets import DataSets
+
+        self.project = project
+        self.values = project.once(Values)
+        self._data = DataSets(self)
+        self._known: dict[tuple[ast.AST, Path, int], Kinds] = {}  # of what stands in no call that is followed
+        self._open: set[tuple[ast.AST, Path, int]] = set()
+        self._steps = 0
+        self._depth = 0
+
+    def of(self, module: Module, node: ast.expr, path: Path = (), call: Call | None = None) -> Kinds:
+        """What an expression, or the item of it at a path, may be; nothing of what hangs on itself."""
+        asked = node, path, id(call)
+        if call is None and asked in self._known:
+            return self._known[asked]
+        if asked in self._open:
+            return NOTHING
+        outermost = not self._open
+        self._steps = 0 if outermost else self._steps + 1
+        if self._steps > MOST or len(self._open) > DEEPEST * 4 or len(path) > 4:
+            return UNKNOWN
+        self._open.add(asked)
+        found = self._expression(module, node, path, call)
+        self._open.discard(asked)
+        if outermost and call is None:
+            self._known[asked] = found
+        return found
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def _expression(self, module: Module, node: ast.expr, path: Path, call: Call | None) -> Kinds:
+        if isinstance(node, ast.Name):
+            return self._name(module, node, path, call)
+        if isinstance(node, ast.Call):
+            return self._call(module, node, path, call)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(module, node, path, call)
+        if isinstance(node, ast.IfExp):
+            truth = self._truth(module, node.test, call)
+            sides = [s for s, yes in ((node.body, True), (node.orelse, False)) if truth is None or truth is yes]
+            return self._any(module, sides, path, call)
+        if isinstance(node, ast.BoolOp):
+            return self._any(module, node.values, path, call)
+        if isinstance(node, (ast.NamedExpr, ast.Starred, ast.Await)):
+            return self.of(module, node.value, path, call)
+        if isinstance(node, COMPREHENSIONS) and path and path[0] is None and not isinstance(node, ast.DictComp):
+            return self.of(module, node.elt, path[1:], call)
+        if isinstance(node, (ast.List, ast.Tuple)) and path and not any(isinstance(e, ast.Starred) for e in node.elts):
+            at = path[0]
+            entries = node.elts if at is None else node.elts[at:][:1] if isinstance(at, int) else []
+            return self._any(module, entries, path[1:], call)
+        if isinstance(node, ast.Dict) and path:
+            seen = all(isinstance(k, ast.Constant) for k in node.keys)
+            keyed = zip(node.keys, node.values, strict=True)
+            entries = [v for k, v in keyed if isinstance(k, ast.Constant) and k.value == path[0]]
+            return self._any(module, entries, path[1:], call) if entries or seen else UNKNOWN
+        if isinstance(node, ast.BinOp):
+            both = [self.of(module, side, (), call) for side in (node.left, node.right)]
+            return known.folded(both, isinstance(node.op, ast.Div), module, node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            return self.of(module, node.operand, path, call)
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("T", "data", "values") and (held := self.of(module, node.value, (), call)) != UNKNOWN:
+                return held
+            return self._stored(module, node, path)
+        if isinstance(node, ast.Constant) and not path:
+            value = node.value
+            if isinstance(value, float):
+                return only("real", module, node)
+            return only("none" if value is None else "whole" if isinstance(value, int) else "unknown")
+        return UNKNOWN
+
+    def _any(self, module: Module, nodes: Iterable[ast.expr], path: Path, call: Call | None) -> Kinds:
+        return NOTHING.union(*(self.of(module, n, path, call) for n in nodes))
+
+    def _name(self, module: Module, node: ast.Name, path: Path, call: Call | None) -> Kinds:
+        owner = module.scope_of(node).lookup(node.id)
+        elsewhere = owner is None or owner.is_class or (owner.is_module and module.scope_of(node) is not owner)
+        if owner is None or elsewhere or not all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[node.id]):
+            return self._stored(module, node, path)
+        found = [
+            self._bound(module, b, path, call)
+            for b in reaching(owner, node)
+            if b is not node and not self._never(module, b, call) and not self._replaced(module, b, node, call)
+        ]
+        if path and path[0] is None:
+            found += [self.of(module, value, path[1:], call) for value in _appended(module, owner, node.id)]
+        elif path:
+            found += self._put(module, owner.reads(node.id), path, call)
+        return NOTHING.union(*found) if found else UNKNOWN
+
+    def _put(self, module: Module, uses: Iterable[ast.Name], path: Path, call: Call | None) -> list[Kinds]:
+        """What is put into a container of a function under a key."""
+        puts = [module.parents[use] for use in uses]
+        named = [
+            p
+            for p in puts
+            if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store) and key_of(p.slice) == path[0]
+        ]
+        given = [given_to(module, p) for p in named]
+        return [self.of(module, g.value, (*g.path, *path[1:]), call) if g.value is not None else UNKNOWN for g in given]
+
+    def _bound(self, module: Module, binding: ast.AST, path: Path, call: Call | None) -> Kinds:
+        if isinstance(binding, ast.arg):
+            scope = module.scope_of(binding)
+            if call is not None and call.function.scope is scope:
+                return call.given[binding.arg](path) if binding.arg in call.given else UNKNOWN
+            function = self.project.functions.get(scope.node)
+            if function is None:
+                return UNKNOWN
+            return NOTHING.union(*(self._told(v, binding) for v in self.values.passed(function, binding.arg, path)))
+        if isinstance(module.parents[binding], ast.AugAssign) and isinstance(binding, ast.Name):
+            return self._name(module, binding, path, call)  # in place: an array keeps its dtype
+        given = given_to(module, binding)
+        if given.value is None:
+            return UNKNOWN
+        return self.of(module, given.value, (*given.path, *path), call)
+
+    def _subscript(self, module: Module, node: ast.Subscript, path: Path, call: Call | None) -> Kinds:
+        if isinstance(node.slice, ROWS):
+            return self.of(module, node.value, path, call)
+        if not path:
+            whole = self.of(module, node.value, (), call)
+            if whole and all(k.among("double", "single", "integer", "index") for k in whole):
+                return whole | {k._replace(dtype="scalar") for k in whole if k.dtype == "double"}
+        return self.of(module, node.value, (key_of(node.slice), *path), call)
+
+    def _stored(self, module: Module, node: ast.expr, path: Path) -> Kinds:
+        """What is known of a variable of a file, or an attribute."""
+        found = [v for v in self.values.may_be(module, node, path) if v.kind != "unknown" or v.name != BESIDE]
+        found = [v for v in found if not isinstance(v.node, ast.expr) or not self._never(v.module, v.node, None)]
+        if any(isinstance(at, str) for at in path) and not all(v.kind == "item" for v in found):
+            return UNKNOWN  # what is put under a key may be put into another container that has it
+        return NOTHING.union(*(self._told(v, node) for v in found)) if found else UNKNOWN
+
+    def _told(self, value: Value, asked: ast.AST) -> Kinds:
+        node, module = value.node, value.module
+        if value.kind == "item" and isinstance(node, ast.Call):
+            return self._item(module, node, value.path, None)
+        if not isinstance(node, ast.expr) or node is asked:
+            return NOTHING if isinstance(node, ast.AugAssign) else UNKNOWN
+        seen = value.kind in ("call", "computed", "constant") or isinstance(node, ast.BinOp)
+        return self.of(module, node) if seen else UNKNOWN
+
+    # -- ways --------------------------------------------------------------------------------------------------------
+
+    def _truth(self, module: Module, test: ast.expr, call: Call | None) -> bool | None:
+        if call is not None and module.scope_of(test) is call.function.scope:
+            return call.told(test)
+        return self.values.truth(module, test)
+
+    def _never(self, module: Module, node: ast.AST, call: Call | None) -> bool:
+        """Whether a branch around a node of a function is never taken, for all that the program says."""
+        child = node
+        for parent in module.ancestors(node):
+            if isinstance(parent, FUNCTION_NODES):
+                return False
+            if isinstance(parent, ast.If) and child is not parent.test:
+                truth = self._truth(module, parent.test, call)
+                if truth is not None and truth is any(s is child for s in parent.orelse):
+                    return True
+            child = parent
+        return False
+
+    def _replaced(self, module: Module, binding: ast.AST, use: ast.Name, call: Call | None) -> bool:
+        """Whether a binding is followed by an `if` before a use, each branch of which binds the name again, or leaves."""
+        stmt = module.statement(use)
+        around = {stmt, *module.ancestors(stmt)}
+        function = module.scope_of(binding).node
+        if isinstance(binding, ast.arg):
+            block = function.body if isinstance(function, FUNCTION_NODES) else []
+        else:
+            block = module.block(module.statement(binding))
+            block = block[block.index(module.statement(binding)) + 1 :]
+        if not around.intersection(block):
+            return False
+        before = itertools.takewhile(lambda s: s not in around, block)
+        return any(isinstance(s, ast.If) and self._binds(module, s, use.id, call) for s in before)
+
+    def _binds(self, module: Module, stmt: ast.If, name: str, call: Call | None) -> bool:
+        truth = self._truth(module, stmt.test, call)
+        blocks = [b for b, yes in ((stmt.body, True), (stmt.orelse, False)) if truth is None or truth is yes]
+        return all(
+            any(_gives(s, name) or (isinstance(s, ast.If) and self._binds(module, s, name, call)) for s in block)
+            for block in blocks
+        )
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _call(self, module: Module, node: ast.Call, path: Path, call: Call | None) -> Kinds:
+        functions = self.project.resolved.get(node) or self.project.callees(module, node)
+        if functions:
+            if any(f.name == "__init__" for f in functions) or self._depth > DEEPEST:
+                return UNKNOWN
+            return NOTHING.union(*(self.returned(f, path, self._run(f, module, node, call)) for f in functions))
+        name = module.qualify(node.func) or dotted(node.func) or ""
+        if name == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
+            if len(path) > 1 and isinstance(path[0], int) and path[1] is None:  # zip(*batch)
+                return self.of(module, node.args[0].value, (None, path[0], *path[2:]), call)
+            return UNKNOWN
+        if path and name in TURNED:
+            return self._turned(module, node, name, path, call)
+        if path:
+            return self._item(module, node, path, call)
+        return self._data.operation(module, node, name, call)
+
+    def _turned(self, module: Module, node: ast.Call, name: str, path: Path, call: Call | None) -> Kinds:
+        if not node.args:
+            return UNKNOWN
+        first, rest = node.args[0], path[1:]
+        if name == "next":
+            return self.of(module, first, (None, *path), call)
+        if name == "enumerate":
+            return self.of(module, first, (None, *rest[1:]), call) if rest and rest[0] == 1 else only("whole")
+        if name == "zip":
+            at = rest[0] if rest else None
+            return (
+                self.of(module, node.args[at], (None, *rest[1:]), call)
+                if isinstance(at, int) and at < len(node.args)
+                else UNKNOWN
+            )
+        return self.of(module, first, path if path[0] is None else (None, *rest), call)
+
+    def _item(self, module: Module, node: ast.Call, path: Path, call: Call | None) -> Kinds:
+        """An item of what a call out of sight gives."""
+        name = module.qualify(node.func) or ""
+        if name in TURNS and node.args:
+            return self.of(module, node.args[0], path, call)
+        if name == LOADER:
+            return self._data.loaded(module, node, path) if path and path[0] is None else UNKNOWN
+        if name == "sklearn.model_selection.train_test_split" and isinstance(path[0], int):
+            taken = node.args[path[0] // 2 :][:1] if path[0] >= 0 else []
+            return self._any(module, taken, (), call) if taken else UNKNOWN
+        moved = isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and not name
+        if moved and node.args and (key := key_of(node.args[0])) is not None:
+            return self.of(module, node.func.value, (key, *path), call)  # type: ignore[attr-defined]
+        if all(p is None or isinstance(p, int) for p in path):
+            rows = self._data.operation(module, node, name, call)
+            return rows if all(k.among("double", "single", "integer", "index") for k in rows) else UNKNOWN
+        return UNKNOWN
+
+    def _run(self, function: Function, module: Module, node: ast.Call, outer: Call | None) -> Call:
+        def of_argument(value: ast.expr) -> Callable[[Path], Kinds]:
+            return lambda path: self.of(module, value, path, outer)
+
+        def of_default(value: ast.expr) -> Callable[[Path], Kinds]:
+            return lambda path: self.of(function.module, value, path)
+
+        given = {name: of_default(value) for name, value in function.defaults.items()}
+        given |= {name: of_argument(value) for name, value in self.project.arguments(function, node)}
+        return Call(function, given, lambda test: self.values.told(function, module, node, test))
+
+    def returned(self, function: Function, path: Path, call: Call | None) -> Kinds:
+        """What a function returns in a call; of what yields, what a turn of a loop over it has."""
+        module, nodes = function.module, list(own_nodes(function.node.body))
+        yields = [n for n in nodes if isinstance(n, (ast.Yield, ast.YieldFrom))]
+        if yields and (not path or path[0] is not None):
+            return UNKNOWN
+        rest = path[1:] if yields else path
+        ends = [n for n in (yields or nodes) if isinstance(n, ast.Yield if yields else ast.Return)]
+        values = [n.value for n in ends if isinstance(n, (ast.Yield, ast.Return)) and n.value is not None]
+        self._depth += 1
+        found = [self.of(module, v, rest, call) for v in values if not self._never(module, v, call)]
+        self._depth -= 1
+        return NOTHING.union(*found) if found and len(ends) >= len(yields) else UNKNOWN
+
+    # -- what operations are given -----------------------------------------------------------------------------------
+
+    def elements(self, module: Module, node: ast.expr, call: Call | None) -> Kinds:
+        """What is joined in one array or tensor: the entries of a list, rows of an array, an array itself."""
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return known.folded([self.elements(module, e, call) for e in node.elts], False, module, node)
+        if isinstance(node, COMPREHENSIONS) and not isinstance(node, ast.DictComp):
+            return self.elements(module, node.elt, call)
+        whole = self.of(module, node, (), call)
+        return whole if whole and not any(k.dtype == "unknown" for k in whole) else self.of(module, node, (None,), call)
+
+    def of_dtype(self, module: Module, node: ast.expr, made: ast.AST) -> Kinds:
+        """What is made in a dtype that is asked for."""
+        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+        name = text or module.qualify(node) or (node.id if isinstance(node, ast.Name) else "")
+        dtype = known.of_name(name)
+        return only(dtype, module, made) if dtype == "double" else only(dtype)
+
+
+def _appended(module: Module, owner: Scope, name: str) -> list[ast.expr]:
+    return [c.args[0] for c in module.calls_in(owner) if c.args and dotted(c.func) == f"{name}.append"]
+
+
+def _gives(stmt: ast.stmt, name: str) -> bool:
+    """Whether a statement binds a name, or does not come to an end."""
+    if isinstance(stmt, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+        return True
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        return dotted(stmt.value.func) in ("sys.exit", "exit", "quit")
+    names = [e for t in stmt.targets for e in elements(t)] if isinstance(stmt, ast.Assign) else []
+    return any(isinstance(n, ast.Name) and n.id == name for n in names)
+
+
+def is_place(module: Module, node: ast.expr) -> bool:
+    """Whether what a tensor is moved to is a device, no dtype."""
+    return isinstance(node, ast.Constant) or bool(DEVICES.search(module.source(node)))
