@@ -22,8 +22,9 @@ from amp_migrate.reading.values.table import SETTING, Answer, Path, Question, Ta
 class Values:
     """What the expressions of one program may be; see `Project.once`."""
 
-    def __init__(self, project: Project) -> None:
-        self._rules = Expressions(project)
+    def __init__(self, project: Project, casts: bool = False) -> None:
+        """`casts`: whether what a cast gives (`x.float()`) is another value than what it is a method of, as of tensors."""
+        self._rules = Expressions(project, casts)
         self._table = Table(self._rules.includes, self._rules.keeps)
         self._constants = Constants(self.may_be)
 
@@ -76,3 +77,8 @@ class Values:
         a = function.node.args
         found = (arg for arg in (*function.parameters, a.vararg, a.kwarg) if arg and arg.arg == name)
         return frozenset().union(*(self._table.answer(Question("parameter", (function, arg, path))) for arg in found))
+
+
+def of_tensors(project: Project) -> Values:
+    """What expressions may be where a cast makes another value; see `Project.once`."""
+    return Values(project, casts=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from amp_migrate.reading.program.definitions import Function, argument, dotted
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
@@ -23,8 +23,9 @@ COPIES = frozenset(("copy.copy", "copy.deepcopy", "omegaconf.OmegaConf.create"))
 class Calls:
     """The rules of the table that concern calls; `value` asks for an expression."""
 
-    def __init__(self, project: Project, value: Asked, passed: Passed) -> None:
+    def __init__(self, project: Project, value: Asked, passed: Passed, casts: bool) -> None:
         self.project = project
+        self.casts = casts  # whether what a cast gives is another value
         self.value = value
         self.passed = passed
 
@@ -64,7 +65,7 @@ class Calls:
         if last in WRAPPERS and not _of_python(name or ""):
             model = next((args[key] for key in ("module", "model", "network", "init_optimizer") if key in args), None)
             return self.values(module, node.args[:1] or ([model] if model is not None else []), path)
-        if isinstance(func, ast.Attribute) and func.attr in SAME_OBJECT_METHODS and name is None:
+        if isinstance(func, ast.Attribute) and func.attr in SAME_OBJECT_METHODS and name is None and not self.casts:
             part, own = self.value(module, func.value, path), Value("call", module, node)
             return [part if path else Question("instead", (part, ("unknown", "parameter"), own))]
         return []
@@ -120,13 +121,16 @@ class Calls:
     def _given_back(self, function: Function, module: Module, call: ast.Call, path: Path) -> list[Part]:
         """What a call of a function gives: what is handed back as it came, comes back to this call alone."""
         parts: list[Part] = [Question("returned", (function, path))]
-        for name in sorted(self.project.handed_back(function)):
+        for name in sorted(self._handed_back(function)):
             parts += self.passed.given(function, module, call, name, path)
         return parts
 
+    def _handed_back(self, function: Function) -> Collection[str]:
+        return () if self.casts else self.project.handed_back(function)
+
     def returned(self, function: Function, path: Path) -> Sequence[Part]:
         """What a function returns, but what it only hands back."""
-        module, back = function.module, self.project.handed_back(function)
+        module, back = function.module, self._handed_back(function)
         nodes = list(own_nodes(function.node.body))
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in nodes):
             return [Value("unknown", module, function.node, "it yields")]

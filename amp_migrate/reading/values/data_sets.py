@@ -52,7 +52,8 @@ class DataSets:
             return self._entry(module, data, at[1:]) if at else UNKNOWN
 
         first = function.positional[:1]
-        return self.doubles.returned(function, path, Call(function, dict.fromkeys(first, batch), lambda test: None))
+        call = self.doubles.kept(Call(function, dict.fromkeys(first, batch), lambda test: None))
+        return self.doubles.returned(function, path, call)
 
     def _entry(self, module: Module, node: ast.expr, path: Path) -> Kinds:
         """What an item of a data set is, at a path."""

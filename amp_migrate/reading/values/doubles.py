@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import Function, dotted, elements
@@ -17,20 +18,25 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values import arrays as known
-from amp_migrate.reading.values.analysis import Values
-from amp_migrate.reading.values.arrays import NOTHING, UNKNOWN, Kinds, only
+from amp_migrate.reading.values.analysis import Values, of_tensors
+from amp_migrate.reading.values.arrays import NOTHING, UNKNOWN, Kind, Kinds, only
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.sources import given_to, key_of
 from amp_migrate.reading.values.table import BESIDE, Path, Value
 
-MOST = 4000  # steps of one question
-DEEPEST = 40
+MOST = 1500  # steps of one question
+DEEPEST = 120  # questions that wait for each other
+LONGEST = 4  # items of items
+FEW = 12  # values of an attribute or a variable of a file; of more, nothing is said
 DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 TURNS = frozenset("tqdm tqdm.tqdm tqdm.auto.tqdm tqdm.notebook.tqdm tqdm.std.tqdm".split())
 LOADER = "torch.utils.data.DataLoader"
 TURNED = frozenset("enumerate zip iter next list tuple reversed".split())
 ROWS = (ast.Slice, ast.Tuple)
+
+
+Asked = tuple[ast.AST, Path, int]
 
 
 class Call(NamedTuple):
@@ -48,28 +54,43 @@ class Doubles:
         from amp_migrate.reading.values.data_sets import DataSets
 
         self.project = project
-        self.values = project.once(Values)
+        self.values = project.once(of_tensors)
+        self._constants = project.once(Values)
         self._data = DataSets(self)
-        self._known: dict[tuple[ast.AST, Path, int], Kinds] = {}  # of what stands in no call that is followed
-        self._open: set[tuple[ast.AST, Path, int]] = set()
+        self._known: dict[Asked, Kinds] = {}  # of what stands in no call that is followed
+        self._within: dict[Asked, Kinds] = {}  # of what does, for one question
+        self._open: set[Asked] = set()
+        self._hung: set[Asked | None] = (
+            set()
+        )  # what is open that the present answer hangs on; None: that no more is asked
+        self._calls: list[Call] = []  # of one question
         self._steps = 0
-        self._depth = 0
 
     def of(self, module: Module, node: ast.expr, path: Path = (), call: Call | None = None) -> Kinds:
         """What an expression, or the item of it at a path, may be; nothing of what hangs on itself."""
-        asked = node, path, id(call)
-        if call is None and asked in self._known:
-            return self._known[asked]
+        asked = node, path, id(call) if call is not None else 0
+        known = self._known if call is None else self._within
+        if asked in known:
+            return known[asked]
         if asked in self._open:
+            self._hung.add(asked)
             return NOTHING
-        outermost = not self._open
-        self._steps = 0 if outermost else self._steps + 1
-        if self._steps > MOST or len(self._open) > DEEPEST * 4 or len(path) > 4:
+        if not self._open:
+            self._steps = 0
+        self._steps += 1
+        if self._steps > MOST or len(self._open) > DEEPEST or len(path) > LONGEST:
+            self._hung.add(None)
             return UNKNOWN
+        outer, self._hung = self._hung, set()
         self._open.add(asked)
         found = self._expression(module, node, path, call)
         self._open.discard(asked)
-        if outermost and call is None:
+        self._hung.discard(asked)
+        if not self._hung:  # else it is part of an answer that is not all there
+            known[asked] = found
+        self._hung |= outer
+        if not self._open:
+            self._within, self._calls, self._hung = {}, [], set()
             self._known[asked] = found
         return found
 
@@ -126,9 +147,9 @@ class Doubles:
         if owner is None or elsewhere or not all(isinstance(b, (ast.Name, ast.arg)) for b in owner.bindings[node.id]):
             return self._stored(module, node, path)
         found = [
-            self._bound(module, b, path, call)
+            self._by_way(module, b, call, partial(self._bound, module, b, path, call))
             for b in reaching(owner, node)
-            if b is not node and not self._never(module, b, call) and not self._replaced(module, b, node, call)
+            if b is not node and not self._replaced(module, b, node, call)
         ]
         if path and path[0] is None:
             found += [self.of(module, value, path[1:], call) for value in _appended(module, owner, node.id)]
@@ -175,10 +196,12 @@ class Doubles:
     def _stored(self, module: Module, node: ast.expr, path: Path) -> Kinds:
         """What is known of a variable of a file, or an attribute."""
         found = [v for v in self.values.may_be(module, node, path) if v.kind != "unknown" or v.name != BESIDE]
-        found = [v for v in found if not isinstance(v.node, ast.expr) or not self._never(v.module, v.node, None)]
+        if len(found) > FEW or self._steps > MOST:
+            return UNKNOWN
         if any(isinstance(at, str) for at in path) and not all(v.kind == "item" for v in found):
             return UNKNOWN  # what is put under a key may be put into another container that has it
-        return NOTHING.union(*(self._told(v, node) for v in found)) if found else UNKNOWN
+        told = (self._by_way(v.module, v.node, None, partial(self._told, v, node)) for v in found)
+        return NOTHING.union(*told) if found else UNKNOWN
 
     def _told(self, value: Value, asked: ast.AST) -> Kinds:
         node, module = value.node, value.module
@@ -194,20 +217,19 @@ class Doubles:
     def _truth(self, module: Module, test: ast.expr, call: Call | None) -> bool | None:
         if call is not None and module.scope_of(test) is call.function.scope:
             return call.told(test)
-        return self.values.truth(module, test)
+        return self._constants.truth(module, test)
 
-    def _never(self, module: Module, node: ast.AST, call: Call | None) -> bool:
-        """Whether a branch around a node of a function is never taken, for all that the program says."""
-        child = node
-        for parent in module.ancestors(node):
-            if isinstance(parent, FUNCTION_NODES):
-                return False
-            if isinstance(parent, ast.If) and child is not parent.test:
-                truth = self._truth(module, parent.test, call)
-                if truth is not None and truth is any(s is child for s in parent.orelse):
-                    return True
-            child = parent
-        return False
+    def _by_way(self, module: Module, node: ast.AST, call: Call | None, ask: Callable[[], Kinds]) -> Kinds:
+        """What is asked of a node: nothing where its branch is never taken, for all that the program says; where the constants
+        that objects are made with choose it, another object may be the one that is float64."""
+        chosen = False
+        for test, wanted in _tests(module, node):
+            truth = self._truth(module, test, call)
+            if truth is not None and truth is not wanted:
+                return NOTHING
+            chosen |= truth is None and self._constants.constants(module, test) is not None
+        found = ask()
+        return found if not chosen else frozenset(Kind("unknown") if k.dtype == "double" else k for k in found)
 
     def _replaced(self, module: Module, binding: ast.AST, use: ast.Name, call: Call | None) -> bool:
         """Whether a binding is followed by an `if` before a use, each branch of which binds the name again, or leaves."""
@@ -237,7 +259,7 @@ class Doubles:
     def _call(self, module: Module, node: ast.Call, path: Path, call: Call | None) -> Kinds:
         functions = self.project.resolved.get(node) or self.project.callees(module, node)
         if functions:
-            if any(f.name == "__init__" for f in functions) or self._depth > DEEPEST:
+            if any(f.name == "__init__" for f in functions):
                 return UNKNOWN
             return NOTHING.union(*(self.returned(f, path, self._run(f, module, node, call)) for f in functions))
         name = module.qualify(node.func) or dotted(node.func) or ""
@@ -295,7 +317,12 @@ class Doubles:
 
         given = {name: of_default(value) for name, value in function.defaults.items()}
         given |= {name: of_argument(value) for name, value in self.project.arguments(function, node)}
-        return Call(function, given, lambda test: self.values.told(function, module, node, test))
+        return self.kept(Call(function, given, lambda test: self._constants.told(function, module, node, test)))
+
+    def kept(self, call: Call) -> Call:
+        """A call that stays the same one while a question is asked about it."""
+        self._calls.append(call)
+        return call
 
     def returned(self, function: Function, path: Path, call: Call | None) -> Kinds:
         """What a function returns in a call; of what yields, what a turn of a loop over it has."""
@@ -306,9 +333,7 @@ class Doubles:
         rest = path[1:] if yields else path
         ends = [n for n in (yields or nodes) if isinstance(n, ast.Yield if yields else ast.Return)]
         values = [n.value for n in ends if isinstance(n, (ast.Yield, ast.Return)) and n.value is not None]
-        self._depth += 1
-        found = [self.of(module, v, rest, call) for v in values if not self._never(module, v, call)]
-        self._depth -= 1
+        found = [self._by_way(module, v, call, partial(self.of, module, v, rest, call)) for v in values]
         return NOTHING.union(*found) if found and len(ends) >= len(yields) else UNKNOWN
 
     # -- what operations are given -----------------------------------------------------------------------------------
@@ -328,6 +353,23 @@ class Doubles:
         name = text or module.qualify(node) or (node.id if isinstance(node, ast.Name) else "")
         dtype = known.of_name(name)
         return only(dtype, module, made) if dtype == "double" else only(dtype)
+
+
+def _tests(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests that lead to a node in its function, each with what it has to come to: of the branches around it, and of what
+    leaves the function before."""
+    child = node
+    for parent in module.ancestors(node):
+        if isinstance(child, ast.stmt) and not isinstance(child, FUNCTION_NODES):
+            block = module.block(child)
+            for stmt in block[: block.index(child)]:
+                if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Return) and not stmt.orelse:
+                    yield stmt.test, False
+        if isinstance(parent, FUNCTION_NODES):
+            return
+        if isinstance(parent, ast.If) and child is not parent.test:
+            yield parent.test, not any(s is child for s in parent.orelse)
+        child = parent
 
 
 def _appended(module: Module, owner: Scope, name: str) -> list[ast.expr]:

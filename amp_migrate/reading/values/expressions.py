@@ -22,13 +22,13 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 class Expressions:
     """The rules of the table."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, casts: bool) -> None:
         self.project = project
         self.sources = project.once(Sources)
         self._reached: dict[ast.Name, Sequence[ast.AST]] = {}
         fields = Fields(project, self.value, self.put)
         self.passed = Passed(project, self.value)
-        self._calls = Calls(project, self.value, self.passed)
+        self._calls = Calls(project, self.value, self.passed, casts)
         self._rules: dict[str, Callable[..., Sequence[Part]]] = {
             "expression": self._expression,
             "name": self._name,

@@ -11,6 +11,7 @@ import ast
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.arrays import Kind
 from amp_migrate.reading.values.doubles import Doubles
@@ -40,9 +41,10 @@ DOUBLES = frozenset({"torch.float64", "torch.double"})
 def apply(m: Migration) -> None:
     if not m.project.once(_computes_double):
         return
-    calls = [(module, c) for module in m.project.modules for c, _ in module.calls]
-    runs = [(module, c) for module, c in calls if m.live(module, c) and m.regions.is_forward(module, c)]
-    if not runs or any(_is_double(m, module, c) for module, c in calls):
+    models = m.unit.model_slots | m.regions.forwards.parts | m.regions.forwards.selves
+    about = ((module, c) for module in m.unit.cast for c, _ in m.project.once(Occurrences, module).calls_about(models))
+    runs = [(module, c) for module, c in about if m.regions.is_forward(module, c) and m.live(module, c)]
+    if not runs or any(_is_double(m, module, c) for module in m.project.modules for c, _ in module.calls):
         return
     for module, call in runs:
         for value in (*call.args, *(k.value for k in call.keywords)):
