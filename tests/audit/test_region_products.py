@@ -238,6 +238,65 @@ def test_float64_that_meets_half_is_told(level: str, inside: str, forward: str) 
     assert doubt.verdict == "review"
 
 
+DATA = """
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+class Images(Dataset):
+    def __getitem__(self, index):
+        MADE
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "inside"),
+    [
+        ("return np.zeros((3, 4)), 0", "loss = model(x).sum()"),
+        ("return np.zeros((3, 4)), 0", "loss = model(x.cuda().view(-1, 4) / 2).sum()"),
+        ("x = np.random.randn(3, 4) * 2\nreturn torch.from_numpy(x).unsqueeze(0), 0", "loss = model(x).sum()"),
+        ("return np.array(self.rows[index], dtype=float), 0", "loss = model(x).sum()"),
+        ("x = self.rows[index].astype(np.float64)\nreturn x, 0", "loss = model(x).sum()"),
+        ("return torch.tensor(np.zeros(4, 'float64')), 0", "loss = model(torch.autograd.Variable(x)).sum()"),
+    ],
+)
+@pytest.mark.parametrize("loop", ["DataLoader(Images())", "loader"])
+def test_float64_of_a_data_set_that_meets_half_is_told(made: str, inside: str, loop: str) -> None:
+    helpers = DATA.replace("MADE", made.replace("\n", "\n        "))
+    helpers += "\nimages = DataLoader(dataset=Images(), batch_size=2)\n"
+    inside = f"for x, y in {loop.replace('loader', 'images')}:\n    {inside}"
+    (doubt,) = found("O1", inside, helpers=helpers, code="AMP544")
+    assert "autocast leaves alone" in doubt.message
+    for given in ("model(x)", "x.cuda().view(-1, 4) / 2"):
+        cast = inside.replace(given, "model(x.float())" if "model" in given else "x.cuda().float()")
+        assert cast == inside or not found("O1", cast, helpers=helpers, code="AMP544")
+    narrowed = (
+        helpers.replace(", 0", ".astype(np.float32), 0")
+        if "torch" not in made
+        else helpers.replace(", 0", ".float(), 0")
+    )
+    assert not found("O1", inside, helpers=narrowed, code="AMP544")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "return np.zeros((3, 4), dtype=np.float32), 0",
+        "return np.zeros((3, 4), np.float32), 0",
+        "return torch.FloatTensor(np.zeros((3, 4))), 0",
+        "return np.random.randn(3, 4).astype('float32'), 0",
+        "x = np.zeros((3, 4))\nif index:\n    x = self.transform(x)\nreturn x, 0",
+        "return np.full((3, 4), 1), np.zeros(3)",
+    ],
+)
+def test_what_a_data_set_makes_float32_or_is_not_seen_is_not_told(made: str) -> None:
+    helpers = DATA.replace("MADE", made.replace("\n", "\n        "))
+    inside = "for x, y in enumerate(DataLoader(Images())):\n    loss = model(y[0]).sum()"
+    assert not found("O1", inside, helpers=helpers, code="AMP544")
+    assert found("O1", inside, helpers=DATA.replace("MADE", "return np.zeros(3), 0"), code="AMP544")
+    joined = inside.replace("Images()", "Images(), collate_fn=joined")
+    assert not found("O1", joined, helpers=DATA.replace("MADE", "return np.zeros(3), 0"), code="AMP544")
+
+
 @pytest.mark.parametrize("level", ["O1", "O2"])
 @pytest.mark.parametrize(
     ("inside", "forward"),

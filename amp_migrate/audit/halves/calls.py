@@ -95,7 +95,7 @@ class Calls(Operations):
                 return followed
             told = func.attr in known.INTEGERS or (func.attr in ("tolist", "item") and not expr.args)
             told = told or (func.attr in known.PAIRS and has_axis(expr))
-            if receiver.now != "?" or receiver.items is not None or told:
+            if receiver.now != "?" or receiver.items is not None or receiver.double or told:
                 entry = receiver.entry() if receiver.items else receiver
                 return self.operation(expr, func.attr, [entry, *given], False)
             return self.object(expr, scope, every)
@@ -334,9 +334,10 @@ class Calls(Operations):
         if self.inside and isinstance(expr.func, ast.Attribute):
             owner = self.halves.program.is_self(scope, expr.func.value)
             if owner is not None:
-                if not self.halves.below and not self.halves.program.is_network(owner):
+                network = self.halves.program.is_network(owner)
+                if not self.halves.below and not network:
                     self.out_of_sight(expr, given, origins)
-                return Value("maybe", "maybe")  # a part of the model that is out of sight
+                return self.piece(expr, given if network else [])
         self.out_of_sight(expr, given, origins)
         return UNKNOWN
 

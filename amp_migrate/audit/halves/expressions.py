@@ -128,7 +128,8 @@ class Expressions(Calls):
         if isinstance(expr.value, ast.Name) and isinstance(expr.slice, ast.Constant):
             if (entry := self.env.get(syntax.text(expr))) is not None:
                 return entry
-            if not (value := self.env.get(expr.value.id, UNKNOWN)).followed and self.named(expr.value.id).items:
+            value = self.env.get(expr.value.id, UNKNOWN)
+            if not value.followed and not value.items and self.named(expr.value.id).items:
                 return value  # another entry
         value = self.of(expr.value)
         self.of(expr.slice)
@@ -204,7 +205,8 @@ class Expressions(Calls):
                 self.tell("single", expr, other, "")
         single = one.single and (other.single or other.now == "number")
         own = narrowed((left, right))
-        return Value(was, now, None, reduced, left.host or right.host, origin, kept, single=single, narrowed=own)
+        host, double = left.host or right.host, left.double or right.double
+        return Value(was, now, None, reduced, host, origin, kept, single=single, narrowed=own, double=double)
 
     def setting(self, expr: ast.expr) -> bool:
         """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made
@@ -226,7 +228,9 @@ class Expressions(Calls):
     def turn(self, iterated: ast.expr) -> Value:
         """What a turn of a loop over something has: of a dictionary, a key."""
         value = self.of(iterated)
-        return UNKNOWN if value.keys else value.entry()
+        known = value.keys or value.followed or value.double
+        double = UNKNOWN if known else self.halves.loaders.turn(self.module.scope_of(iterated), iterated)
+        return double if double != UNKNOWN else UNKNOWN if value.keys else value.entry()
 
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
+from amp_migrate.audit.halves.doubles import Loaders
 from amp_migrate.audit.halves.given import Given, given_to, told_apart
 from amp_migrate.audit.halves.layers import Layers
 from amp_migrate.audit.halves.tensors import (
@@ -75,6 +76,7 @@ class Halves:
         self._followed = 0
         self._weights = Weights(self.values)
         self.layers = Layers(self.values)
+        self.loaders = Loaders(self)
         self._held: dict[tuple[Class, str], Value] = {}
         self._missed: set[tuple[Class, str]] = set()  # attributes that were read before anything was found in them
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.halves.doubles import DOUBLE, asks_for_double, made
 from amp_migrate.audit.halves.given import Given
 from amp_migrate.audit.halves.tensors import (
     CAST,
@@ -95,6 +96,12 @@ class Operations:
             return FLOAT._replace(kept=receiver.now != "int", double=attr == "double")
         if attr == "half" and not expr.args:
             return Value("half", "half", origin=CAST, narrowed=True)
+        if (
+            attr == "astype"
+            and expr.args
+            and asks_for_double(self.halves.program, self.module.scope_of(expr), expr.args[0])
+        ):
+            return DOUBLE
         if attr in ("to", "type", "astype"):
             asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
             for arg in asked:
@@ -133,6 +140,8 @@ class Operations:
         self, expr: ast.Call, name: str, last: str, given: list[Value], named: dict[str | None, Value]
     ) -> Value:
         every = [*given, *named.values()]
+        if (double := made(self.halves.program, self.module.scope_of(expr), expr, name, given)) is not None:
+            return double
         if last in known.MAKING:
             dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
             if dtype is None:
@@ -232,7 +241,7 @@ class Operations:
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
             keeps = Value(was, now, host=host, origin=origin, kept=kept, narrowed=narrowed(given))
-            keeps = keeps._replace(double=now == "float" and first.double)
+            keeps = keeps._replace(double=now in ("float", "?") and first.double)
             return keeps if name in known.KEEPING else UNKNOWN
         patches = self.patches and not host and not in_place
         if patches and floats:
@@ -251,8 +260,13 @@ class Operations:
         if name in known.KEEPING or name in known.SENSITIVE:
             reduced, kept = any(v.reduced for v in given), kept and now == "float"
             result = Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept, narrowed=narrowed(given))
-            return result._replace(double=now == "float" and name in known.KEEPING and first.double)
+            return result._replace(double=now in ("float", "?") and name in known.KEEPING and first.double)
         return UNKNOWN
+
+    def piece(self, expr: ast.Call, given: list[Value]) -> Value:
+        """What a part of a model gives that is out of sight: where it has weights, these are half or float32."""
+        self.doubles(expr, syntax.text(expr.func), given)
+        return Value("maybe", "maybe")
 
     def doubles(self, expr: ast.expr, name: str, given: Iterable[Value]) -> bool:
         """Whether float64 comes to what raises on it beside half: autocast leaves it alone."""
