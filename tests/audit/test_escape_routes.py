@@ -52,10 +52,11 @@ SETUP_NOW = SETUP.replace(
 REGION = 'with torch.autocast("cuda", dtype=torch.float16):'
 
 
-def found(level: str, inside: str, after: str, more: str = "") -> list[Doubt]:
-    """`inside` stands in a region now, `after` behind it; each line by line in the body of a loop over `loader`."""
+def found(level: str, inside: str, after: str, more: str = "", shared: str = "") -> list[Doubt]:
+    """`inside` stands in a region now, `after` behind it; each line by line in the body of a loop over `loader`, which shares
+    with the file what is said first."""
     lines = [*inside.splitlines(), *after.splitlines()]
-    body = "def run(args, loader):\n    kept = []\n    total = 0\n    for x, y in loader:\n"
+    body = f"def run(args, loader):\n    {shared}kept = []\n    total = 0\n    for x, y in loader:\n"
     before = NET + more + SETUP + body + "".join(f"        {line}\n" for line in lines)
     now = NET.replace("from apex import amp\n", "") + more + SETUP_NOW + body + f"        {REGION}\n"
     now += "".join(f"            {line}\n" for line in inside.splitlines())
@@ -310,3 +311,43 @@ def test_what_keeps_its_dtype_brings_a_half_value_to_float32_weights(kept: str) 
     inside = "with torch.no_grad(): out = model.scored(x)['logits']"
     (doubt,) = found("O1", inside, f"out = {kept}\ntotal = total + teacher.head(out)")
     assert "the weights of teacher.head are float32" in doubt.message
+
+
+SHOWING = """
+latest = None
+
+def show():
+    image = latest[0]
+    draw(image.cpu().detach().numpy())
+
+def draw(image):
+    print(image)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shared", "after", "expected"),
+    [
+        ("global latest\n    ", "latest = out\nshow()", True),
+        ("global latest\n    ", "latest = out.float()\nshow()", False),
+        ("global latest\n    ", "latest = out.argmax(1)\nshow()", False),
+        ("", "latest = out\nshow()", False),  # another variable
+    ],
+)
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_what_a_function_reads_from_a_variable_of_its_file(shared: str, after: str, expected: bool, level: str) -> None:
+    told = found(level, "out = model(x)[1]", after, SHOWING, shared)
+    assert bool([d for d in told if "image.cpu().detach()" in d.message]) == expected
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize(
+    ("line", "expected"), [("latest = model(x)[1]", True), ("latest = model(x)[1].float()", False)]
+)
+def test_what_the_code_of_a_file_leaves_to_its_functions(line: str, expected: bool, level: str) -> None:
+    head, tail = NET + SHOWING, "show()\n"
+    loop = "for x, y in loader:\n    "
+    before = f"{head}{SETUP}{loop}{line}\n    show()\n".replace("LEVEL", level)
+    now = f"{head}{SETUP_NOW}{loop}{REGION}\n        {line}\n    {tail}".replace("from apex import amp\n", "")
+    told = [d for d in doubts(before, now) if d.code == "AMP535" and "NumPy" in d.message]
+    assert bool(told) == expected

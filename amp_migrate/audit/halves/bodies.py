@@ -161,6 +161,8 @@ class Body(Expressions):
             if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32
             self.store(syntax.text(target), value)
+            if value.followed and isinstance(target, ast.Name):
+                self.halves.hold_variable(self.module.scope_of(target), name, value)
         elif isinstance(target, ast.Subscript):
             text = syntax.text(target.value)
             if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):

@@ -78,6 +78,7 @@ class Halves:
         self.layers = Layers(self.values)
         self.loaders = Loaders(self)
         self._held: dict[tuple[Class, str], Value] = {}
+        self._variables: dict[tuple[Scope, str], Value] = {}
         self._missed: set[tuple[Class, str]] = set()  # attributes that were read before anything was found in them
 
     def _others(self) -> dict[ast.Call, Forward]:
@@ -225,12 +226,19 @@ class Halves:
             self._followed = 0
         return bool(late)
 
+    def hold_variable(self, scope: Scope, name: str, value: Value) -> None:
+        """Note what the code of a file, or a function that says `global`, leaves in a variable of the file."""
+        binder = scope.binder(name)
+        if binder is not None and binder is binder.module.top and not self.below:
+            old = self._variables.get((binder, name))
+            self._variables[binder, name] = value if old is None else join([old, value])
+
     def variable(self, scope: Scope, name: str) -> Value:
-        """The same of a variable of a module, where a function reads it."""
+        """What a variable of a file holds, where a function reads it: what was followed into it, or made float32."""
         binder = scope.binder(name)
         if binder is None or binder is scope or binder.function is not None or binder.is_class:
             return UNKNOWN
-        return self._of_variable(binder, name)
+        return self._variables.get((binder, name)) or self._of_variable(binder, name)
 
     @kept
     def _of_variable(self, binder: Scope, name: str) -> Value:
