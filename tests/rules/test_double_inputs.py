@@ -239,3 +239,23 @@ def test_what_may_be_float64_or_something_that_is_not_seen_is_told() -> None:
     assert "image may be float64 (image / 255.0: line 16 of data.py)" in message
     assert "model(image)" in texts["train.py"]
     assert with_data("image = unseen(image / 255.0)")[1] == []
+
+
+def test_what_a_function_is_handed_is_cast_in_it() -> None:
+    helper = "\ndef run(model, image):\n    return model(image)\n\nmodel = Net()\n"
+    train = TRAIN.replace("\nmodel = Net()\n", helper).replace("out = model(GIVEN)", "out = run(model, image)")
+    files = {"data.py": DATA.replace("MADE", "image = image / 255.0"), "train.py": train}
+    after = rewrite_files(files, device="cpu")["train.py"].after
+    assert after is not None
+    assert after.count(".float()") == 1
+    assert "return model(image.float())" in after
+
+
+@pytest.mark.parametrize("given", ["np.zeros((3, 8))", "image, np.linspace(0, 1, 5)[epoch]", "image, np.arange(5) / 5"])
+def test_what_is_no_tensor_yet_is_left_alone(given: str) -> None:
+    train = TRAIN.replace("import torch\n", "import torch\nimport numpy as np\n", 1).replace("GIVEN", given)
+    files = {"data.py": DATA.replace("MADE", "image = image.astype(np.float32)"), "train.py": train}
+    result = rewrite_files(files, device="cpu")["train.py"]
+    assert not [f for f in result.findings if f.construct == "a call of the model"]
+    assert result.after is not None
+    assert f"model({given})" in result.after

@@ -18,11 +18,12 @@ Dtype = Literal["double", "single", "integer", "index", "scalar", "real", "whole
 
 
 class Kind(NamedTuple):
-    """What a value may be, and, of float64, what made it so."""
+    """What a value may be, and, of float64, what made it so, and whether it is a tensor, no array."""
 
     dtype: Dtype
     module: Module | None = None
     node: ast.AST | None = None
+    tensor: bool = False
 
     def among(self, *dtypes: Dtype) -> bool:
         return self.dtype in dtypes
@@ -145,16 +146,18 @@ def as_array(kind: Kind, module: Module, node: ast.AST) -> Kind:
 def as_tensor(kind: Kind, module: Module, node: ast.AST) -> Kind:
     """What `torch.tensor` and the like make: of Python's floats float32, of all else what it is."""
     if kind.dtype == "scalar":
-        return Kind("double", module, node)
+        return Kind("double", module, node, tensor=True)
     if kind.among("integer", "whole", "index"):
         return Kind("index")
-    return Kind("single") if kind.dtype == "real" else kind if kind.among("double", "single") else Kind("unknown")
+    if kind.dtype == "double":
+        return kind._replace(tensor=True)
+    return Kind("single") if kind.among("real", "single") else Kind("unknown")
 
 
 def collated(kind: Kind) -> Kind:
     """What torch's `default_collate` makes of several of a kind: of Python's floats float64."""
-    if kind.among("real", "scalar"):
-        return kind._replace(dtype="double")
+    if kind.among("real", "scalar", "double"):
+        return kind._replace(dtype="double", tensor=True)
     return Kind("index") if kind.among("integer", "whole", "index") else kind
 
 

@@ -150,10 +150,10 @@ class DataSets:
     def _torch(self, module: Module, node: ast.Call, name: str, last: str, call: Call | None) -> Kinds:
         named = {k.arg: k.value for k in node.keywords}
         if "dtype" in named and not is_none(named["dtype"]):
-            return self.doubles.of_dtype(module, named["dtype"], node)
+            return _tensors(self.doubles.of_dtype(module, named["dtype"], node))
         if last.endswith("Tensor") and name.count(".") < 3:
             dtype = known.of_name(name)
-            return only(dtype, module, node) if dtype == "double" else only(dtype)
+            return _tensors(only(dtype, module, node)) if dtype == "double" else only(dtype)
         taken = argument(node, 0, "data")
         if taken is None:
             return UNKNOWN
@@ -163,7 +163,7 @@ class DataSets:
         if last in ("from_numpy", "Variable"):
             return frozenset(known.as_tensor(k, module, node) for k in self.doubles.of(module, taken, (), call))
         if last in ("stack", "cat", "concat", "vstack", "hstack"):
-            return self.doubles.elements(module, taken, call)
+            return _tensors(self.doubles.elements(module, taken, call))
         if last in ("randint", "randperm"):
             return only("index")
         if last == "arange":
@@ -189,7 +189,7 @@ class DataSets:
         if attr in ("float", "half", "bfloat16") and not args:
             return only("single")
         if attr == "double" and not args:
-            return only("double", module, node)
+            return _tensors(only("double", module, node))
         if attr in ("long", "int", "short", "byte", "bool") and not args:
             return only("index")
         if attr in ("astype", "to", "type"):
@@ -198,7 +198,8 @@ class DataSets:
                 return UNKNOWN
             found = [self.doubles.of_dtype(module, a, node) for a in asked]
             if attr != "to" or any(f != UNKNOWN for f in found):
-                return next((f for f in found if f != UNKNOWN), UNKNOWN)
+                cast = next((f for f in found if f != UNKNOWN), UNKNOWN)
+                return cast if attr == "astype" else _tensors(cast)
             if not all(is_place(module, a) for a in args):
                 return UNKNOWN
             return self.doubles.of(module, func.value, (), call)
@@ -206,7 +207,7 @@ class DataSets:
         if receiver and all(k.dtype == "image" for k in receiver):
             return receiver if attr in known.IMAGES and not any("F" in module.source(a) for a in args) else UNKNOWN
         if attr == "numpy":
-            return frozenset(Kind("integer") if k.dtype == "index" else k for k in receiver)
+            return frozenset(Kind("integer") if k.dtype == "index" else k._replace(tensor=False) for k in receiver)
         if attr in known.WRITING and args:
             return known.folded([receiver, *self._given(module, node, call)[:1]], attr == "div", module, node)
         if attr == "type_as" and args:
@@ -215,6 +216,10 @@ class DataSets:
             along = bool(args) or "axis" in named or "dim" in named
             return frozenset(known.reduced(k, attr in known.AVERAGING, along, module, node) for k in receiver)
         return receiver if attr in known.KEEPING or attr == "clip" else UNKNOWN
+
+
+def _tensors(kinds: Kinds) -> Kinds:
+    return frozenset(k._replace(tensor=True) if k.dtype == "double" else k for k in kinds)
 
 
 def _elementwise(kind: Kind) -> Kind:

@@ -81,12 +81,13 @@ def _cast(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> None
 def _by_default(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> None:
     """Cast what NumPy makes float64 where nothing says otherwise, if it is floating in any case; tell of what may be so."""
     cls = m.project.class_around(module.scope_of(call))
-    if cls is not None and cls.is_module:
-        return  # what runs it gives it float32
+    helpers = (f for f in m.project.resolved.get(call, ()) if f.cls is None or not f.cls.is_module)
+    if (cls is not None and cls.is_module) or any(helpers):
+        return  # what runs the network gives it float32; what is handed to a function is cast in it
     found = m.project.once(Doubles).of(module, value)
     doubles = [k for k in found if k.dtype == "double" and k.module is not None and isinstance(k.node, ast.expr)]
-    if not doubles:
-        return
+    if not all(k.tensor for k in doubles) or not doubles or any(k.dtype == "scalar" for k in found):
+        return  # an array, or a number, is no tensor yet
     made, text = ", ".join(sorted({_place(k, module) for k in doubles})), module.source(value)
     sure = all(k.among("double", "single") for k in found)
     if sure:
