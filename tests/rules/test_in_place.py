@@ -32,6 +32,36 @@ for x, y in loader:
     optimizer.step()
 """
 
+GIVING_OBJECTS = """class Given:
+    pass
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = torch.nn.Linear(4, 8)
+        self.head = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        given = Given()
+        given.features = self.head(torch.tanh(self.base(x)))
+        return given
+
+model = Net()"""
+CLOSURE = """losses = {}
+
+class Parts:
+    def __init__(self):
+        self.centers = Centers()
+
+        def loss_function(given):
+            return self.centers(given.features)
+
+        losses["center"] = loss_function
+
+parts = Parts()
+"""
+INITIALIZED = "[model, parts.centers], optimizer = amp.initialize([model, parts.centers], "
+
 
 @pytest.mark.parametrize(
     ("write", "written"),
@@ -144,3 +174,14 @@ def test_what_a_masked_assignment_writes_is_of_the_dtype_it_is_written_into(
 ) -> None:
     text = check_trained(MASKED.replace("LEVEL", level).replace("HARD", hard).replace("VOLUME", volume))
     assert written in text
+
+
+def test_what_a_model_gives_in_an_object_is_cast_for_the_product_of_a_closure() -> None:
+    source = PROGRAM.replace("WRITE", "dist.addmm_(x, self.centers.t(), beta=1, alpha=-2)")
+    source = source.replace(
+        "model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))",
+        GIVING_OBJECTS,
+    ).replace("centers(model(x)) / 10", 'losses["center"](model(x)) / 10')
+    source = source.replace("centers = Centers()\n", CLOSURE)
+    source = source.replace("model, optimizer = amp.initialize(model, ", INITIALIZED)
+    assert "dist.addmm_(x.to(dist.dtype), self.centers.t().to(dist.dtype), beta=1, alpha=-2)" in check_trained(source)

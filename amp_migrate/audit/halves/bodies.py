@@ -37,7 +37,7 @@ class Body(Expressions):
         """Note what the attributes of the object hold where one of its methods is left."""
         if self.method is None or self.method.owner is None or not self.method.parameters:
             return
-        start = f"{self.method.parameters[0].arg}."
+        start = f"{self.own}."
         for text, value in self.env.items():
             if text.startswith(start) and text.count(".") == 1 and "[" not in text:
                 self.halves.hold(self.method.owner, text[len(start) :], value)
@@ -79,7 +79,10 @@ class Body(Expressions):
         elif isinstance(stmt, ast.Expr):
             self.of(stmt.value)
         elif isinstance(stmt, ast.Return):
-            self.returned.append(self.of(stmt.value) if stmt.value is not None else UNKNOWN)
+            value = self.of(stmt.value) if stmt.value is not None else UNKNOWN
+            self.returned.append(value)
+            if value.followed:
+                self.halves.returned[stmt] = value
             self.left()
         elif isinstance(stmt, ast.If):
             self.of(stmt.test)
@@ -157,6 +160,9 @@ class Body(Expressions):
             self.bind(target.value, value.entry())
         elif isinstance(target, (ast.Name, ast.Attribute)):
             self.bound.add(syntax.text(target))
+            if isinstance(target, ast.Name) and target.id != self.own:  # another object: nothing was given to that
+                start = f"{target.id}."
+                self.env = {k: v for k, v in self.env.items() if not k.startswith(start)}
             name = target.id if isinstance(target, ast.Name) else target.attr
             if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
                 value = UNKNOWN  # what a model calls a loss was mostly computed in float32

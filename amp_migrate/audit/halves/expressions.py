@@ -93,8 +93,11 @@ class Expressions(Calls):
         return UNKNOWN
 
     def named(self, name: str) -> Value:
-        """What a name holds: a dictionary whose entries were filled one by one holds each of them."""
+        """What a name holds: a dictionary whose entries were filled one by one holds each of them, and an object what it was
+        given."""
         value = self.env.get(name, UNKNOWN)
+        if (value.keys or value == UNKNOWN) and (filled := self.filled(name)):
+            return keyed({**dict(zip(value.keys, value.items or (), strict=True)), **filled})
         if value.followed:
             return value
         if name not in self.keyed:
@@ -102,6 +105,21 @@ class Expressions(Calls):
         start = f"{name}["
         entries = [v for k, v in self.env.items() if k.startswith(start)]
         return Value("?", "?", tuple(entries)) if any(v.followed for v in entries) else value
+
+    def filled(self, name: str) -> dict[str, Value]:
+        """What attributes an object was given here, where some of it is half: not that of whom a method is."""
+        start = f"{name}."
+        if name == self.own:
+            return {}
+        given = ((text[len(start) :], value) for text, value in self.env.items() if text.startswith(start))
+        found = {attribute: value for attribute, value in given if attribute.isidentifier()}
+        return found if any(v.followed for v in found.values()) else {}
+
+    @property
+    def own(self) -> str:
+        """What the method that is followed calls its object."""
+        parameters = self.method.parameters if self.method is not None else ()
+        return parameters[0].arg if parameters else ""
 
     def attribute(self, expr: ast.Attribute) -> Value:
         text = syntax.text(expr)

@@ -68,6 +68,7 @@ class Halves:
             tuple[int, Value, set[tuple[Class, str]]],
         ] = {}
         self.entered: set[ast.Lambda] = set()
+        self.returned: dict[ast.Return, Value] = {}  # by what gives something half
         self.at: Place | None = (
             None  # the statement of a changed file that is followed, or that what is followed is reached from
         )
@@ -131,16 +132,22 @@ class Halves:
             Body(self, module, {}, False, ALL_TOLD).block(module.tree.body)
             return UNKNOWN
         value = self.call(function, {}, bool(self.inside(function)), ALL_TOLD)
-        halves = [v for v in (value, *(value.items or ())) if v.half]
-        if halves and (self.gave_floats(module) or self.patches(module)) and not self.program.callers(function):
+        if value.followed and (self.gave_floats(module) or self.patches(module)) and not self.program.callers(function):
             for where, mention in self.both.after.chains.mentions(function):
                 parent = where.parents.get(mention)
                 if isinstance(parent, ast.Call) and mention in parent.args:
                     taker = self.program.dotted(where.scope_of(parent), parent.func)
                     if taker not in (None, "functools.partial") and not self.program.callees(where, parent):
-                        last = syntax.every(function.node, ast.Return)
-                        self.report("returned", module, last[-1], halves[0], taker, None)
+                        self._returns(module, function, taker)
         return value
+
+    def _returns(self, module: Module, function: Function, taker: str) -> None:
+        """Tell of each statement that gives what is out of sight something that is half."""
+        for stmt in syntax.every(function.node, ast.Return):
+            value = self.returned.get(stmt, UNKNOWN)
+            half = next((v for v in (value, *(value.items or ())) if v.half), None)
+            if half is not None:
+                self.report("returned", module, stmt, half, taker, None)
 
     def call(
         self, function: Function, env: Env, inside: bool, told: Told, given: Mapping[str, Given] | None = None
