@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit.halves.asked import not_half
 from amp_migrate.audit.halves.expressions import Expressions
 from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import (
@@ -87,7 +88,8 @@ class Body(Expressions):
         elif isinstance(stmt, ast.If):
             self.of(stmt.test)
             truth = self.comes_out(stmt.test)
-            self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [])
+            asked = not_half(self.halves.program, self.module.scope_of(stmt), stmt.test) if truth is None else ([], [])
+            self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [], asked)
         elif isinstance(stmt, (ast.For, ast.AsyncFor)):
             runs = self.halves.is_stack(self.module, stmt.iter)
             turn = self.turn(stmt.iter)  # asked for once, whatever its names hold later
@@ -124,18 +126,28 @@ class Body(Expressions):
         elif isinstance(stmt, ast.Assert):
             self.of(stmt.test)
 
-    def branches(self, yes: list[ast.stmt], no: list[ast.stmt]) -> None:
+    def branches(self, yes: list[ast.stmt], no: list[ast.stmt], asked: tuple[list[str], list[str]] = ([], [])) -> None:
+        """Either; `asked`: what is no half tensor in the one, and in the other."""
         before = dict(self.env)
-        self.block(yes)
+        self.without(asked[0], yes, kept=leaves(no))
         after_yes = self.env
         self.env = before
-        self.block(no)
+        self.without(asked[1], no, kept=leaves(yes))
         if leaves(yes):
             return
         if leaves(no):
             self.env = after_yes
             return
         self.merge(after_yes, self.env)
+
+    def without(self, tensors: list[str], body: list[ast.stmt], kept: bool) -> None:
+        """Run statements where some tensors are known not to be half; `kept`: what follows comes from there alone."""
+        halves = {text: self.env[text] for text in tensors if self.env.get(text, UNKNOWN).followed}
+        other = UNKNOWN._replace()
+        self.env.update(dict.fromkeys(halves, other))
+        self.block(body)
+        if not kept:
+            self.env.update({text: value for text, value in halves.items() if self.env.get(text) is other})
 
     def merge(self, one: Env, other: Env) -> None:
         merged = {**one, **other}

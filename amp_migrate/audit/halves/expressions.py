@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit.halves.asked import not_half
 from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.operations import has_axis
@@ -67,7 +68,10 @@ class Expressions(Calls):
         if isinstance(expr, ast.IfExp):
             self.of(expr.test)
             truth = self.comes_out(expr.test)
-            return join([self.of(v) for v, yes in ((expr.body, True), (expr.orelse, False)) if truth is not (not yes)])
+            if truth is not None:
+                return self.of(expr.body if truth else expr.orelse)
+            asked = not_half(self.halves.program, self.module.scope_of(expr), expr.test)
+            return join([self.beside(side, no) for side, no in zip((expr.body, expr.orelse), asked, strict=True)])
         if isinstance(expr, (ast.Tuple, ast.List)):
             items = tuple(self.of(e) for e in expr.elts)
             if any(isinstance(e, ast.Starred) for e in expr.elts):
@@ -91,6 +95,14 @@ class Expressions(Calls):
                 if isinstance(child, ast.expr):
                     self.of(child)
         return UNKNOWN
+
+    def beside(self, expr: ast.expr, tensors: list[str]) -> Value:
+        """What an expression gives where some tensors are known not to be half."""
+        halves = {text: self.env[text] for text in tensors if text in self.env}
+        self.env.update(dict.fromkeys(halves, UNKNOWN))
+        value = self.of(expr)
+        self.env.update(halves)
+        return value
 
     def named(self, name: str) -> Value:
         """What a name holds: a dictionary whose entries were filled one by one holds each of them, and an object what it was

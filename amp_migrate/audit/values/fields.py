@@ -43,6 +43,8 @@ class Fields:
             of = answers[0] or frozenset()
             unowned = Question("unowned", (scope.module, syntax.text(expr.value), name, path))
             classes = self.classes(of)
+            if classes and name == "module" and not any(self._has(cls, name) for cls, _ in classes):
+                return [self.value(scope, expr.value, path)]  # of a wrapper such as DataParallel: what it was given
             if classes is not None:
                 return [unowned, *(Question("field", (cls, name, path, below)) for cls, below in classes)]
             parts: list[Part] = [unowned, Question("anybody", (name, path))]
@@ -55,6 +57,12 @@ class Fields:
             return parts
 
         return Step([], None, [self.value(scope, expr.value, ())], then)
+
+    def _has(self, cls: Class, name: str) -> bool:
+        """Whether objects of a class have an attribute or a method of a name by what the program writes."""
+        family = self.program.family(cls)
+        given = any(at.owner in family for at in self.sources.stored(name))
+        return given or bool(self.program._method(cls, name)) or any(name in c.scope.bindings for c in family)
 
     @kept  # many questions have one answer
     def classes(self, answer: Answer) -> list[tuple[Class, bool]] | None:

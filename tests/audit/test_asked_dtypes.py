@@ -1,0 +1,80 @@
+"""Tests of a tensor's dtype: a side that no half tensor comes to is told nothing of. AMP535."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+TEXT = """
+import torch
+import torch.nn.functional as F
+{imports}
+
+def probabilities(x):
+    {body}
+
+def main(loader):
+    model = torch.nn.Linear(4, 3).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {setup}
+    for x, y in loader:
+        {region}
+            out = model(x)
+        print(probabilities(out))
+"""
+
+
+def told(body: str) -> list[str]:
+    body = body.replace("\n", "\n    ")
+    before = TEXT.format(
+        imports="from apex import amp",
+        setup="model, optimizer = amp.initialize(model, optimizer, opt_level='O1')",
+        region="if True:",
+        body=body,
+    )
+    after = TEXT.format(
+        imports="",
+        setup="scaler = torch.amp.GradScaler('cuda')",
+        region="with torch.autocast('cuda', dtype=torch.float16):",
+        body=body,
+    )
+    return [d.message for d in doubts(before, after) if d.code == "AMP535"]
+
+
+ELSE = """if {test}:
+    return F.softmax(x.float(), 1)
+else:
+    return F.softmax(x, 1)"""
+AFTER = """if {test}:
+    return F.softmax(x.float(), 1)
+return F.softmax(x, 1)"""
+
+
+@pytest.mark.parametrize("text", [ELSE, AFTER], ids=["else", "after"])
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("x.type() == 'torch.cuda.HalfTensor'", False),
+        ("x.dtype == torch.float16", False),
+        ("x.dtype is torch.half or x.dim() > 3", False),
+        ("x.dtype in (torch.float16, torch.bfloat16)", False),
+        ("not x.dtype == torch.float32", False),
+        ("x.dtype != torch.float32", False),
+        ("x.dtype == torch.bfloat16", True),
+        ("x.dtype == torch.float16 and x.dim() > 3", True),
+        ("x.dim() > 3", True),
+    ],
+)
+def test_the_side_of_a_test_that_is_not_half(text: str, test: str, expected: bool) -> None:
+    assert bool(told(text.format(test=test))) is expected
+
+
+def test_a_conditional_expression_that_casts_halves() -> None:
+    text = "return F.softmax(x.float() if {} else x, 1)"
+    assert not told(text.format("x.dtype == torch.float16"))
+    assert told(text.format("x.dtype == torch.float64"))
+
+
+def test_what_is_known_on_one_side_is_not_known_behind_it() -> None:
+    assert told("if x.dtype == torch.float16:\n    print('half')\nelse:\n    print(x)\nreturn F.softmax(x, 1)")
