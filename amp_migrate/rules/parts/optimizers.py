@@ -21,6 +21,7 @@ from amp_migrate.rules.parts.counterpart import (
     named_arguments,
     value_of,
 )
+from amp_migrate.rules.parts.fused_layout import FUSED_ADAM, knows_layout
 from amp_migrate.rules.parts.optimizer_values import as_base, bound, in_partial, kept_calls, kept_to_be_called
 from amp_migrate.rules.parts.unpacked_options import Keys, _assigned, keys_of
 from amp_migrate.writing.calls import Argument
@@ -43,7 +44,8 @@ CODES = (
         why="weight_decay=0.0 is written where nothing else sets it, in a functools.partial where the class is kept to be "
         "called later. torch has neither bias_correction=False, with "
         "which the optimizer stays Apex's, nor clipping inside the step, which goes before it where an FP16_Optimizer wraps "
-        "the optimizer (AMP704), and is left to a person elsewhere.",
+        "the optimizer (AMP704), and is left to a person elsewhere. Where the program itself works with the layout of "
+        "FusedAdam's state, its step count in the parameter group, it stays Apex's, too.",
         links=(APEX, ADAMW, ADAM),
         examples=(
             Example(
@@ -203,7 +205,12 @@ ADAM_NAME = "torch.optim.Adam"
 def convert(project: Project, site: Site, clipped: bool = False) -> Native | Manual:
     """What becomes of a use of one of Apex's optimizers that torch has too; `clipped`: a rule has put the clipping that it
     did inside of its step before the step."""
-    fused = OPTIMIZERS[site.name]
+    decided = _convert(project, site, OPTIMIZERS[site.name], clipped)
+    known = knows_layout(project, site.module) if site.name == FUSED_ADAM and isinstance(decided, Native) else None
+    return decided if known is None else Manual("AMP621", f"{KEPT}; {known}", works=True)
+
+
+def _convert(project: Project, site: Site, fused: Fused, clipped: bool) -> Native | Manual:
     if site.call is not None:
         return _call(site, site.call, fused, clipped)
     if is_type_test(site):
