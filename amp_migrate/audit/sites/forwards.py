@@ -346,7 +346,8 @@ class Forwards:
         """Under which names its model is known, or what that is a part of; None: it is made where it runs."""
         model = forward.model
         made: list[str | None] = [None] if isinstance(model, ast.Call) and forward.method is not None else []
-        found = [last_name(model), last_name(model.value) if isinstance(model, ast.Attribute) else None]
+        whole = model.value if isinstance(model, (ast.Attribute, ast.Subscript)) else None
+        found = [last_name(model), last_name(whole) if whole is not None else None]
         return (*made, *(name for name in found if name is not None))
 
     @cached_property

@@ -13,6 +13,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.torch_version import never_met
 from amp_migrate.audit.review import calls_of, handed_calls
 from amp_migrate.audit.values.origins import Origin
+from amp_migrate.audit.values.same import gathered
 from amp_migrate.audit.values.values import Values
 
 # Everything that runs later in the process ("patches"), or only what was given to the call ("weights").
@@ -196,7 +197,7 @@ def identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identi
     """What tells whether two expressions may be one object: where it is made; else its name where the trail ends."""
     found: set[Identity] = set()
     todo: list[Origin] = list(values.origins(scope, expr))
-    if any(o.kind == "literal" for o in todo):
+    if any(o.kind == "literal" or (isinstance(o.node, ast.Call) and gathered(o.node, (None,))) for o in todo):
         todo += values.origins(scope, expr, (None,))
     for origin in todo:
         node = origin.node

@@ -39,6 +39,16 @@ def passed_on(call: ast.Call, name: str | None) -> ast.expr | None:
     return None
 
 
+def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
+    """What holds the items of a list that a call makes, and which of them is meant: `list(nets)`, `nets.values()`."""
+    func = call.func
+    if isinstance(func, ast.Name) and func.id in ("list", "tuple") and len(call.args) == 1 and not call.keywords:
+        return call.args[0], path
+    if isinstance(func, ast.Attribute) and func.attr == "values" and not call.args and not call.keywords:
+        return func.value, (None, *path[1:])
+    return None
+
+
 def initialized(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     """What `amp.initialize` gives back: what it is given, the models, or models and optimizers."""
     given = [*call.args, *(k.value for k in call.keywords if k.arg in ("models", "optimizers"))]

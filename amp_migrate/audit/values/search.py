@@ -12,7 +12,7 @@ from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.passed import HANDED, Passed
-from amp_migrate.audit.values.same import initialized, passed_on
+from amp_migrate.audit.values.same import gathered, initialized, passed_on
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
@@ -194,6 +194,8 @@ class Search:
             return Step([self.value(scope, *back) if back is not None else own])
         if (given := passed_on(expr, name)) is not None:
             return Step([self.value(scope, given, path)])
+        if path and name is None and (whole := self._gathered(scope, expr, path)) is not None:
+            return Step([self.value(scope, *whole)])
         if path and name in HOLDING and not expr.args:
             return Step([])  # but what is put into it
         if path and name == "torch.nn.Sequential":
@@ -218,6 +220,12 @@ class Search:
                 holder.append(self.value(scope, func.value, (key_of(expr.args[0]), *path)))
             return Step([], own, holder, lambda answers: self._method_run(answers, method, own))
         return Step([], own, [self.value(scope, func, ())], lambda answers: self._run(answers[0], own))
+
+    def _gathered(self, scope: Scope, call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
+        """What holds the items that a call of Python's own gives, not one of the program's by that name."""
+        func = call.func
+        own = scope.binder(func.id) if isinstance(func, ast.Name) else self.program.methods_named("values")
+        return None if own else gathered(call, path)
 
     def _method_run(self, answers: list[Answer | None], name: str, own: Origin) -> list[Part]:
         """What a method gives back of objects that come from there; of what is not seen to have one, the call itself, and

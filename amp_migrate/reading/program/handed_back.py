@@ -12,6 +12,13 @@ from amp_migrate.reading.program.tree import walk
 SAME_OBJECT_METHODS = frozenset(
     "to cuda cpu half float double train eval apply requires_grad_ share_memory type".split()
 )
+# Calls that return their first argument, or the object they are called on, wrapped or as it is.
+WRAPPERS = frozenset(
+    "DistributedDataParallel DataParallel DDP ADDP apex_DDP ApexDDP TorchDDP DataParallelModel convert_syncbn_model "
+    "convert_sync_batchnorm compile deepcopy ModuleWrapper apply_gradient_allreduce unwrap_model unwrap "
+    "FullyShardedDataParallel LARC LARS SWA Lookahead FP16_Optimizer wrap_optimizer network_to_half BN_convert_float "
+    "convert_network FP16Model FP16_Module list tuple reversed enumerate zip iter next".split()
+)
 
 
 class HandedBack:
@@ -81,3 +88,11 @@ def same_object(value: ast.expr | None) -> ast.expr | None:
     ):
         value = value.func.value
     return value
+
+
+def held_under(receiver: ast.expr) -> ast.expr:
+    """What a mapping holds under a key: `self.hooks.setdefault(event, [])` is `self.hooks[event]`."""
+    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.args:
+        if receiver.func.attr == "setdefault":
+            return ast.copy_location(ast.Subscript(receiver.func.value, receiver.args[0], ast.Load()), receiver)
+    return receiver

@@ -10,6 +10,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.reading.program import computed_keys
 from amp_migrate.reading.program.definitions import (
     ClassInfo,
     Function,
@@ -22,8 +23,10 @@ from amp_migrate.reading.program.definitions import (
 from amp_migrate.reading.program.flows import Flows
 from amp_migrate.reading.program.handed_back import (
     SAME_OBJECT_METHODS,
+    WRAPPERS,
     HandedBack,
     each_handed_back,
+    held_under,
 )
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
@@ -31,14 +34,6 @@ from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_he
 from amp_migrate.reading.program.named_fields import named_fields
 from amp_migrate.reading.program.spelled_out import DEEP, OWN, HandedOn, passed_on, spelled_out
 from amp_migrate.reading.program.tree import reached, walk
-
-# Calls that return their first argument, or the object they are called on, wrapped or as it is.
-WRAPPERS = frozenset(
-    "DistributedDataParallel DataParallel DDP ADDP apex_DDP ApexDDP TorchDDP DataParallelModel convert_syncbn_model "
-    "convert_sync_batchnorm compile deepcopy ModuleWrapper apply_gradient_allreduce unwrap_model unwrap "
-    "FullyShardedDataParallel LARC LARS SWA Lookahead FP16_Optimizer wrap_optimizer network_to_half BN_convert_float "
-    "convert_network FP16Model FP16_Module list tuple reversed enumerate zip iter next".split()
-)
 
 FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
 
@@ -69,6 +64,7 @@ class Project(Flows):
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
             self._spread_instances()
+        computed_keys.link(self)
         self._settled = True
         self.passed_modules = modules_held(self)
 
@@ -365,7 +361,7 @@ class Project(Flows):
                 for field, value in cls.given(call):
                     self._give(module, Slot(cls.family, field), value)
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend") and call.args:
-            container = self.slot(module, _held_under(call.func.value))
+            container = self.slot(module, held_under(call.func.value))
             if container is not None:
                 for source in self.sources(module, call.args[0]):
                     self.flows[source].add(container)
@@ -399,11 +395,3 @@ class Project(Flows):
     def handed_back(self, function: Function) -> set[str]:
         """Parameters that a function returns as they came, whole."""
         return {name for index, name in self._back.places[function] if index is None}
-
-
-def _held_under(receiver: ast.expr) -> ast.expr:
-    """What a mapping holds under a key: `self.hooks.setdefault(event, [])` is `self.hooks[event]`."""
-    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.args:
-        if receiver.func.attr == "setdefault":
-            return ast.copy_location(ast.Subscript(receiver.func.value, receiver.args[0], ast.Load()), receiver)
-    return receiver

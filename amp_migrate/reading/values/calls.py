@@ -7,10 +7,10 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from amp_migrate.reading.program.definitions import Function, argument, dotted
-from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
+from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS, WRAPPERS
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.project import WRAPPERS, Project
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values.passed import Passed
 from amp_migrate.reading.values.sources import key_of
