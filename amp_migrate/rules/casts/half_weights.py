@@ -17,6 +17,7 @@ from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import is_legacy
+from amp_migrate.rules.casts import half_parts
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.older.fp16_utils import is_model, keep_float32
 from amp_migrate.rules.setup.when_on import asked_at, never_on, ways_to
@@ -29,7 +30,8 @@ CODES = (
         apex="Trains float16 weights as they are; before initialize it refuses them at every opt level.",
         native="GradScaler raises 'Attempting to unscale FP16 gradients.' for them.",
         why="Set up before training they stay float32. Elsewhere, for an export or an evaluation, half weights may be "
-        "meant, and only training on with them fails.",
+        "meant, and only training on with them fails. The same holds for parts of a network that are made half in place, such as "
+        "its normalization layers in an overridden `train`.",
         links=(
             "https://nvidia.github.io/apex/amp.html#opt-levels",
             "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",
@@ -49,10 +51,14 @@ def apply(m: Migration) -> None:
             func = call.func
             if not cast_to_half(module, call) or not isinstance(func, ast.Attribute):
                 continue
-            if not (is_model(m, module, func.value) or _returned(m, module, call)) or not m.live(module, call):
+            part = half_parts.is_part(m, module, call, func.value)
+            if not (part or is_model(m, module, func.value) or _returned(m, module, call)) or not m.live(module, call):
                 continue
             if never_on(m, module, call):
                 continue  # no training follows: it is for runs that only evaluate
+            if part:
+                _tell_of_part(m, module, call, func)
+                continue
             if _sets_up(m, module, call) and _same_switch(m, module, call):
                 keep_float32(m, module, call, func)
             elif module in m.unit.modules and not (
@@ -67,6 +73,18 @@ def apply(m: Migration) -> None:
                     "float32, or do this to a copy",
                     "review",
                 )
+
+
+def _tell_of_part(m: Migration, module: Module, call: ast.Call, method: ast.Attribute) -> None:
+    m.output.note(
+        module,
+        call,
+        "AMP118",
+        f"{module.source(method.value)}.{method.attr}",
+        "makes weights of the network float16: those that are trained make scaler.step raise 'Attempting to unscale FP16 "
+        "gradients.', and a layer with such weights may refuse float32 input; leave them float32, autocast casts what it needs",
+        "review",
+    )
 
 
 def _returned(m: Migration, module: Module, call: ast.Call) -> bool:

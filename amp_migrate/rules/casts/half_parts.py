@@ -1,0 +1,84 @@
+"""Parts of a network that are made half in place: `m.half()` of each `m` out of `model.modules()`, in a function that
+`apply` is given, of `self.norm` in a method of the network."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.older.fp16_utils import is_model
+
+LISTING = frozenset("modules named_modules children named_children".split())
+RUN_BY_TORCH = frozenset(
+    "__init__ __call__ forward train eval".split()
+)  # whoever calls or trains the network runs these
+
+
+def is_part(m: Migration, module: Module, call: ast.Call, half: ast.expr) -> bool:
+    """Whether a call makes a part of a network half that stays in it: a statement of its own, for of a tensor it gives a copy."""
+    if not isinstance(module.parents.get(call), ast.Expr):
+        return False
+    while isinstance(half, ast.Call) and isinstance(half.func, ast.Attribute) and half.func.attr in SAME_OBJECT_METHODS:
+        half = half.func.value
+    if isinstance(half, (ast.Attribute, ast.Subscript)):
+        return _of_network(m, module, half) and _runs(m.project, module, half)
+    return isinstance(half, ast.Name) and any(_holds_parts(m, *whole) for whole in _wholes(m, module, half))
+
+
+def _holds_parts(m: Migration, module: Module, whole: ast.expr) -> bool:
+    return _runs(m.project, module, whole) and (is_model(m, module, whole) or _of_network(m, module, whole))
+
+
+def _of_network(m: Migration, module: Module, node: ast.expr) -> bool:
+    """Whether an expression is the network whose method it stands in, also in a function within that, or held by it."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    cls = _class_around(m.project, module, node)
+    method = next(
+        (a for a in module.ancestors(node) if a in m.project.functions and m.project.functions[a].cls is cls), None
+    )
+    function = m.project.functions.get(method) if method is not None else None
+    return (
+        isinstance(node, ast.Name)
+        and cls is not None
+        and cls.is_module
+        and function is not None
+        and node.id == function.scope.self_name
+    )
+
+
+def _class_around(project: Project, module: Module, node: ast.AST) -> ClassInfo | None:
+    return next((project.classes[a] for a in module.ancestors(node) if a in project.classes), None)
+
+
+def _wholes(m: Migration, module: Module, part: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
+    """What a variable is a part of: what a loop goes through the modules of, or `apply` is called on."""
+    for around in module.ancestors(part):
+        if isinstance(around, (ast.For, ast.AsyncFor)):
+            over = around.iter
+            if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in LISTING:
+                if any(isinstance(n, ast.Name) and n.id == part.id for n in walk(around.target)):
+                    yield module, over.func.value
+    function = m.project.function_of(module, part)
+    if function is not None and function.by_place and function.by_place[-1].arg == part.id:
+        yield from _applied(m, function)
+
+
+def _applied(m: Migration, function: Function) -> Iterator[tuple[Module, ast.expr]]:
+    """What a function is applied to: `model.apply(freeze)`."""
+    for module in m.unit.reach:
+        for call, method in module.method_calls.get("apply", ()) if function.name in module.text else ():
+            if len(call.args) == 1 and function.node in m.project.definitions(module, call.args[0]):
+                yield module, method.value
+
+
+def _runs(project: Project, module: Module, node: ast.AST) -> bool:
+    """Whether a program comes by a place: not in a method for others that nothing calls."""
+    around = [project.functions[a] for a in module.ancestors(node) if a in project.functions]
+    return not around or around[-1].name in RUN_BY_TORCH or bool(project.calls.get(around[-1]))

@@ -1,0 +1,114 @@
+"""Parts of a network that a program makes half in place."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.rules.helpers import rewrite_files
+
+NETWORK = """
+    import torch
+
+    def halve(part):
+        if isinstance(part, torch.nn.BatchNorm1d):
+            part.half()
+
+    class Net(torch.nn.Module):
+        def __init__(self, fp16):
+            super().__init__()
+            self.fp16 = fp16
+            self.body = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+
+        def forward(self, x):
+            return self.body(x)
+
+        def train(self, mode=True):
+            super().train(mode)
+            {body}
+            return self
+
+        def unused(self):
+            self.body.half()
+    """
+TRAIN = """
+    import torch
+    from apex import amp
+    from network import Net{more}
+
+    def main(loader, fp16):
+        model = Net(fp16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        model.train()
+        for x in loader:
+            loss = model(x).sum()
+            if fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    if __name__ == "__main__":
+        main([torch.randn(4, 2)], True)
+    """
+
+
+def told(body: str) -> bool:
+    files = {"network.py": NETWORK.replace("{body}", body), "train.py": TRAIN.replace("{more}", "")}
+    results = rewrite_files(files)
+    assert results["train.py"].after is not None
+    found = [f for r in results.values() for f in r.findings if f.code == "AMP118"]
+    assert all(f in results["network.py"].findings for f in found)
+    assert all("Attempting to unscale FP16 gradients" in f.message and f.review == "review" for f in found)
+    return bool(found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[0]\n            for part in self.modules():\n                part.eval().half()",
+        "[0]\n            for name, part in self.body.named_modules():\n                part.half()",
+        "self.body.apply(halve)",
+        "[0]\n            def own(part):\n                if self.fp16:\n                    part.eval().half()\n"
+        "            self.body.apply(own)",
+        "self.body[1].half(); self.body.half()",
+        "self.body.to(torch.float16)",
+    ],
+)
+def test_parts_made_half_in_a_method_that_runs_are_told(body: str) -> None:
+    assert told(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[0]\n            for part in self.modules():\n                part.eval()",
+        "self.scale = self.body[0].weight.half()",
+        "[0]\n            if not self.fp16:\n                self.body.float()",
+        "self.settings.apply(print)",
+        "[0]\n            for part in self.others.modules():\n                self.other = part.half()",
+    ],
+)
+def test_what_makes_no_part_half_is_not(body: str) -> None:
+    assert not told(body)
+
+
+def test_a_function_that_the_model_applies_in_the_script_is_told() -> None:
+    script = TRAIN.replace("{more}", ", halve").replace("model.train()", "model.train()\n        model.apply(halve)")
+    results = rewrite_files({"network.py": NETWORK.replace("{body}", "pass"), "train.py": script})
+    assert [f.code for f in results["network.py"].findings if f.code == "AMP118"] == ["AMP118"]
+
+
+def test_it_is_true_that_the_scaler_refuses_their_gradients() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2).half())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = model[1](model[0](torch.randn(4, 2))).float().sum()
+    scaler.scale(loss).backward()
+    with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
+        scaler.step(optimizer)
