@@ -25,7 +25,7 @@ DEEPSPEED = """{
 """
 LIGHTNING = """# how to train
 trainer:
-  gpus:   2
+  devices:   2
   amp_backend: apex   # fast
   precision: 16  # half
   amp_level: O2
@@ -117,8 +117,14 @@ class TestDeepSpeed:
 class TestLightning:
     def test_yaml(self) -> None:
         found = result(LIGHTNING, "config.yaml")
-        assert found.after == "# how to train\ntrainer:\n  gpus:   2\n  precision: 16-mixed  # half\n  max_epochs: 3\n"
+        assert (
+            found.after == "# how to train\ntrainer:\n  devices:   2\n  precision: 16-mixed  # half\n  max_epochs: 3\n"
+        )
         assert [(f.line, f.status) for f in found.findings] == [(4, "done"), (5, "done"), (6, "done")]
+
+    def test_entries_that_lightning_2_refuses_keep_the_precision_of_their_version(self) -> None:
+        found = result(LIGHTNING.replace("devices:", "gpus:"), "config.yaml")
+        assert found.after == "# how to train\ntrainer:\n  gpus:   2\n  precision: 16  # half\n  max_epochs: 3\n"
 
     def test_carriage_returns_stay(self) -> None:
         found = result(LIGHTNING.replace("\n", "\r\n"), "config.yaml")

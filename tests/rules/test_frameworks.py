@@ -34,7 +34,7 @@ class TestLightning:
             from pytorch_lightning import Trainer
 
             trainer = Trainer(
-                gpus=1,
+                devices=1,
                 precision=16 if args.fp16 else 32,  # half
                 amp_backend=args.backend,
                 amp_level="O2",
@@ -45,7 +45,7 @@ class TestLightning:
             from pytorch_lightning import Trainer
 
             trainer = Trainer(
-                gpus=1,
+                devices=1,
                 precision="16-mixed" if args.fp16 else 32,  # half
                 **more,
             )
@@ -73,8 +73,47 @@ class TestLightning:
     def test_use_amp_of_old_versions(self) -> None:
         check_rewrite(
             "from pytorch_lightning import Trainer\n\nTrainer(use_amp=args.fp16, amp_level='O1')\n",
-            "from pytorch_lightning import Trainer\n\nTrainer(precision='16-mixed' if args.fp16 else '32-true')\n",
+            "from pytorch_lightning import Trainer\n\nTrainer(precision=16 if args.fp16 else 32)\n",
         )
+
+    @pytest.mark.parametrize(
+        "of_old",
+        ["gpus=2", "checkpoint_callback=saver, max_epochs=3", "weights_summary=None", "distributed_backend='ddp'"],
+    )
+    def test_a_call_that_lightning_2_refuses_otherwise_is_given_what_every_version_knows(self, of_old: str) -> None:
+        head = "import pytorch_lightning as pl\n\n"
+        result = check_rewrite(
+            f"{head}pl.Trainer({of_old}, precision=16, amp_backend='apex', amp_level='O2')\n",
+            f"{head}pl.Trainer({of_old}, precision=16)\n",
+        )
+        (told,) = result.findings
+        assert told.message.startswith("amp_backend and amp_level went with Lightning 2.0; precision=16 stays")
+        assert f"Lightning 2 has no {of_old.partition('=')[0]}, which this program uses" in told.message
+        assert "0.7.4" in told.message
+
+    def test_use_amp_went_with_another_version(self) -> None:
+        text = "from pytorch_lightning import Trainer\n\nTrainer(gpus=1, use_amp=True, amp_level='O1')\n"
+        result = check_rewrite(text, "from pytorch_lightning import Trainer\n\nTrainer(gpus=1, precision=16)\n")
+        told = result.findings[0].message
+        assert told.startswith(
+            "amp_level went with Lightning 2.0 and use_amp went with Lightning 0.9; precision=16 stays"
+        )
+
+    @pytest.mark.parametrize(
+        "used",
+        [
+            "from pytorch_lightning.logging import TensorBoardLogger",
+            "class Net(pl.LightningModule):\n    @pl.data_loader\n    def train_dataloader(self):\n        return []",
+        ],
+    )
+    def test_what_else_a_program_uses_of_an_old_lightning_tells_it(self, used: str) -> None:
+        files = {
+            "train.py": "import pytorch_lightning as pl\nimport net\n\npl.Trainer(precision=16, amp_level='O2')\n",
+            "net.py": f"import pytorch_lightning as pl\n{used}\n",
+        }
+        assert (rewrite_files(files)["train.py"].after or "").endswith("pl.Trainer(precision=16)\n")
+        files["net.py"] = "import pytorch_lightning as pl\nfrom pytorch_lightning.loggers import TensorBoardLogger\n"
+        assert (rewrite_files(files)["train.py"].after or "").endswith("pl.Trainer(precision='16-mixed')\n")
 
     def test_bfloat16(self) -> None:
         check_rewrite(
@@ -97,12 +136,12 @@ class TestLightning:
         assert result.after is None
         assert [f.line for f in result.findings] == [3]
 
-    @pytest.mark.parametrize("use", ["print(given)", 'given["gpus"] = 2', "Trainer(**given, logger=False)"])
+    @pytest.mark.parametrize("use", ["print(given)", 'given["devices"] = 2', "Trainer(**given, logger=False)"])
     def test_a_dictionary_that_a_trainer_unpacks(self, use: str) -> None:
         text = """
             from pytorch_lightning import Trainer
 
-            given = dict(gpus=1, precision=16 if args.half else 32{level})
+            given = dict(devices=1, precision=16 if args.half else 32{level})
             {use}
             Trainer(**given)
             """
@@ -113,7 +152,7 @@ class TestLightning:
     def test_a_key_that_is_set_for_a_trainer_alone_is_set_no_more(self) -> None:
         head = "from pytorch_lightning import Trainer\n\ngiven = {}\nif args.half:\n    given['precision'] = 16\n"
         level = "    given['amp_level'] = args.level\n"
-        made = "Trainer(**given, gpus=1)\n"
+        made = "Trainer(**given, devices=1)\n"
         result = check_rewrite(f"{head}{level}if args.level:\n{level}{made}", head + made)
         assert [(f.code, f.status) for f in result.findings] == [("AMP801", "done")] * 2
 

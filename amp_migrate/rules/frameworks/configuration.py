@@ -15,6 +15,7 @@ from amp_migrate.findings import Code, Finding, Review, Status
 from amp_migrate.options import Options
 from amp_migrate.reading.program.settings import Entry, NotRead, Settings, lines_of, read_json, read_yaml, runs_of
 from amp_migrate.rules.frameworks import deepspeed, lightning, mmengine, transformers
+from amp_migrate.rules.frameworks.lightning_versions import MIXED, OLD_MIXED, refused
 
 CODES: tuple[Code, ...] = ()
 
@@ -97,7 +98,8 @@ class File:
         precision = settings.get("precision")
         if not entries or (precision is None and settings.get("amp_backend") is None):
             return
-        mixed = lightning.MIXED[self.options.dtype]
+        old = bool(refused(e.key for e in settings.entries))
+        mixed = (OLD_MIXED if old else MIXED)[self.options.dtype]
         level = settings.get("amp_level")
         if level is not None and level.value == "O0":
             yield from (
@@ -106,7 +108,9 @@ class File:
             return
         changes = list(self.dropped(settings, entries, "AMP801", "Lightning 2.0 took it away"))
         yield from changes
-        if precision is not None and precision.value in (16, "16") and all(c.finding.status == "done" for c in changes):
+        if precision is None or str(precision.value) == str(mixed):
+            return
+        if precision.value in (16, "16") and all(c.finding.status == "done" for c in changes):
             quote = "" if self.yaml and self.text[precision.value_start] not in "\"'" else '"'
             span = (precision.value_start, precision.value_end, f"{quote}{mixed}{quote}")
             yield Change(self.at(precision, "AMP801", "done", f"{mixed} is autocast with a GradScaler"), (span,))

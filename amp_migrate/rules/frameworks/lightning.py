@@ -11,7 +11,7 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.program.definitions import alternatives, literal, single_assignment
+from amp_migrate.reading.program.definitions import alternatives, called_name, literal, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.spelled_out import only_looks, other_uses
@@ -23,6 +23,15 @@ from amp_migrate.rules.frameworks.calls import (
     named_settings,
     quoted,
     unpacked,
+)
+from amp_migrate.rules.frameworks.lightning_versions import (
+    MIXED,
+    NATIVE_SINCE,
+    OLD_MIXED,
+    gone_since,
+    listed,
+    refused,
+    used_of_old,
 )
 from amp_migrate.rules.migration import Output
 
@@ -36,15 +45,21 @@ CODES = (
         "Lightning chooses Apex with amp_backend and amp_level",
         "Trainer(amp_backend=...)",
         apex='precision=16 with amp_backend="apex" runs apex.amp at amp_level (O2 unless given).',
-        native='precision="16-mixed" is autocast with a GradScaler. Lightning 2.0 took amp_backend and amp_level away.',
-        why="A Trainer that is given either of them stops with a TypeError. precision=16 is still understood, as another "
-        'name of "16-mixed", so a value that is computed can stay.',
+        native='precision="16-mixed" is autocast with a GradScaler. Lightning 2.0 took amp_backend and amp_level away, 0.9 use_amp.',
+        why="A Trainer that is given one of them stops with a TypeError. precision=16 is still understood, as another "
+        'name of "16-mixed", so a value that is computed can stay. It is what a program is given that is written for another '
+        "Lightning, by what else it gives the Trainer (gpus, checkpoint_callback): from 0.7.4 on that is autocast with a "
+        "GradScaler, where torch is 1.6 or later.",
         links=(APEX, NATIVE, UPGRADE),
         examples=(
             Example(
                 "import pytorch_lightning as pl\n\n"
-                'trainer = pl.Trainer(gpus=1, precision=16, amp_backend="apex", amp_level="O2")\n',
-                'import pytorch_lightning as pl\n\ntrainer = pl.Trainer(gpus=1, precision="16-mixed")\n',
+                'trainer = pl.Trainer(max_epochs=3, precision=16, amp_backend="apex", amp_level="O2")\n',
+                'import pytorch_lightning as pl\n\ntrainer = pl.Trainer(max_epochs=3, precision="16-mixed")\n',
+            ),
+            Example(
+                'import pytorch_lightning as pl\n\ntrainer = pl.Trainer(gpus=1, use_amp=True, amp_level="O1")\n',
+                "import pytorch_lightning as pl\n\ntrainer = pl.Trainer(gpus=1, precision=16)\n",
             ),
         ),
     ),
@@ -75,7 +90,6 @@ TRAINER = re.compile(_PACKAGE + r"(?:\.trainer){0,2}\.Trainer(?:\.from_argparse_
 PLUGIN = re.compile(_PACKAGE + r"\.plugins(?:\.\w+)*\.(?:Apex|Native)MixedPrecisionPlugin")
 OWN = ("ApexMixedPrecisionPlugin", "TrainerAMPMixin")  # classes that only Lightning itself defines
 SETTINGS = ("amp_backend", "amp_level", "use_amp")
-MIXED = {"float16": "16-mixed", "bfloat16": "bf16-mixed"}
 
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
@@ -123,7 +137,9 @@ def _trainer(project: Project, module: Module, call: ast.Call, options: Options,
         return
     give: dict[str, str] = {}
     precision = named.get("precision")
-    mixed = quoted(module, MIXED[options.dtype])
+    other = refused(named)
+    old = bool(other) or ast.unparse(call.func).endswith(".from_argparse_args") or used_of_old(project) is not None
+    mixed = _text(module, OLD_MIXED[options.dtype] if old else MIXED[options.dtype])
     if literal(named["amp_level"].value if "amp_level" in named else None) == "O0":
         if precision is not None:
             drop.append(precision)  # O0 is float32, as is a Trainer without precision
@@ -131,27 +147,38 @@ def _trainer(project: Project, module: Module, call: ast.Call, options: Options,
         given = named["use_amp"].value if "use_amp" in named else None
         value = literal(given)
         if given is not None and value is ...:
-            give["precision"] = f"{mixed} if {module.source(given)} else {quoted(module, '32-true')}"
+            give["precision"] = f"{mixed} if {module.source(given)} else {_text(module, 32 if old else '32-true')}"
         elif given is None or value:
             give["precision"] = mixed
     elif precision is not None:
         for part in alternatives(precision.value):
-            if literal(part) in (16, "16"):
+            if literal(part) in (16, "16") and mixed != module.source(part):
                 output.edit(module).replace(part, mixed)
     change_call(module, output, call, drop=drop, give=give)
-    names = [d.arg for d in drop if isinstance(d, ast.keyword) and d.arg != "precision"]
+    names = [d.arg for d in drop if isinstance(d, ast.keyword) and d.arg is not None and d.arg != "precision"]
+    went = [called_name(plugin) if plugin is not None and n == "plugins" else n for n in names]
     level = named.get("amp_level")
     zero = (
         "; an amp_level of O0 meant float32: give precision=32 for it" if level and literal(level.value) is ... else ""
     )
+    means = f"precision={mixed} is autocast with a GradScaler"
+    if old:
+        beside = [n for n in other if n not in names]
+        also = listed(beside) if beside else used_of_old(project)
+        means = f"precision={mixed} stays what it was called: {NATIVE_SINCE}"
+        means += f". Lightning 2 has no {also}, which this program uses" if also else ""
     output.done(
         module,
         call,
         "AMP802" if plugin is not None else "AMP801",
         f"Trainer({names[0]}=...)",
-        f"{' and '.join(map(str, names))} went with Lightning 2.0; precision={mixed} is autocast with a GradScaler{zero}",
+        f"{gone_since(went)}; {means}{zero}",
         "look",
     )
+
+
+def _text(module: Module, value: str | int) -> str:
+    return str(value) if isinstance(value, int) else quoted(module, value)
 
 
 def _spelled_apart(module: Module, call: ast.Call, trainers: list[ast.Call]) -> ast.Call | None:
