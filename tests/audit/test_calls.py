@@ -537,6 +537,41 @@ def test_a_method_that_only_the_wrapper_had_is_left() -> None:
     assert said not in [d.message for d in doubts(before, clips)]
 
 
+def test_a_method_of_the_wrapper_that_nothing_ever_had_is_told() -> None:
+    before = """
+    from apex import amp
+
+    def main(model, optimizer, loader):
+        model, optimizer = amp.initialize(model, optimizer)
+        for x in loader:
+            with amp.scale_loss(model(x), optimizer) as loss:
+                loss.backward()
+            optimizer.clip_master_grads(1.0)
+            optimizer.step()
+    """
+    after = """
+    import torch
+
+    def main(model, optimizer, loader):
+        scaler = torch.amp.GradScaler("cuda")
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(x)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            optimizer.clip_master_grads(1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    """
+    message = "optimizer.clip_master_grads() is called here, a method of FP16_Optimizer alone"
+    (found,) = [d for d in doubts(before, after) if d.message.startswith(message)]
+    assert (found.code, found.verdict) == ("AMP132", "review")
+    others = (
+        before + "\n\n    def older(optimizer):\n        return FP16_Optimizer(optimizer)\n"
+    )  # out of sight: one may come
+    assert not [d for d in doubts(others, after) if d.message.startswith(message)]
+
+
 @pytest.mark.parametrize(
     ("handed", "known"), [("Process(target=step)", True), ("Process(step)", True), ("pool.map(step, loader)", False)]
 )

@@ -299,3 +299,41 @@ def test_what_derives_from_another_part_of_torch_is_no_network(base: str) -> Non
     assert "        rates = schedule.rates()\n" in result.after
     assert result.after.count("torch.autocast(") == 1
     assert not found(result, "AMP507")
+
+
+def test_a_method_of_the_model_that_makes_loaders_runs_nothing() -> None:
+    """A sampler that shuffles what it keeps computes nothing that autocast casts."""
+    source = """
+        import random
+
+        import torch
+        from apex import amp
+
+        class Buckets(torch.utils.data.Sampler):
+            def __init__(self, rows):
+                self.rows = rows
+
+            def shuffle(self):
+                random.shuffle(self.rows)
+
+        class Net(torch.nn.Linear):
+            def get_loader(self, rows):
+                sampler = Buckets(rows)
+                sampler.shuffle()
+                return torch.utils.data.DataLoader(rows, sampler=sampler)
+
+        def main(rows):
+            model = Net(3, 3)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            loader = model.get_loader(rows)
+            for x in loader:
+                loss = model(x).pow(2).mean()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+        """
+    result = rewrite(source)
+    assert result.after is not None
+    assert "    loader = model.get_loader(rows)\n    for x in loader:\n" in result.after
+    assert result.after.count("torch.autocast(") == 1

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.calls import derived
 from amp_migrate.audit.calls.torch_calls import TorchCalls, own_part
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
@@ -82,16 +82,21 @@ class _Calls:
     def of_the_wrapper(self) -> Iterator[Doubt]:
         """`x.clip_master_grads(1)` where nothing is an FP16_Optimizer any more, whatever expression x is."""
         own = {name for m in self.review.after.modules.values() for c in m.classes for name in c.methods}
+        anywhere = any("FP16_Optimizer" in m.text for m in self.review.before.modules.values())
         for change in self.review.changes.values():
-            if not any(_wraps(self.review.before, change.before, c) for c in change.before.calls()):
-                continue
-            if any(_wraps(self.review.after, change.after, c) for c in change.after.calls()):
+            wrapped = any(_wraps(self.review.before, change.before, c) for c in change.before.calls())
+            if any(_wraps(self.review.after, change.after, c) for c in change.after.calls()) or wrapped < anywhere:
                 continue
             for call in change.after.calls():
                 if isinstance(call.func, ast.Attribute) and call.func.attr in WRAPPER_ONLY - own:
-                    what = syntax.text(call.func)
-                    message = f"{what}() is called here, a method of FP16_Optimizer alone, which goes"
-                    yield self.review.doubt(change.after, call, "AMP132", "a call", message)
+                    what = f"{syntax.text(call.func)}() is called here, a method of FP16_Optimizer alone"
+                    what += (
+                        ", which goes"
+                        if wrapped
+                        else ": it raised an AttributeError with amp.initialize, and does still"
+                    )
+                    level: Verdict = "refuse" if wrapped else "review"
+                    yield self.review.doubt(change.after, call, "AMP132", "a call", what, level)
 
     def of_no_tensors(self) -> Iterator[Doubt]:
         """`x.dtype.float()`: a method of tensors, called now on what a tensor says of itself."""

@@ -289,8 +289,7 @@ class Forwards:
             return True
         if not isinstance(node, ast.Call):
             return False
-        called = self.project.resolved.get(node, [])
-        if called:
+        if called := self.project.resolved.get(node):
             return any(f.name != "__init__" and self.computes(f) for f in called)
         name = module.qualify(node.func) or ""
         last = called_name(node)
@@ -300,7 +299,10 @@ class Forwards:
             return True
         if not name and (last in NOT_FORWARD or (isinstance(node.func, ast.Name) and last in LOOKING)):
             return False
-        values = [node.func, *node.args, *(k.value for k in node.keywords)]
+        cls = self.project.class_around(function.scope)
+        of_network = cls is None or any(c.is_module for c in cls.descendants())
+        # What else keeps lists and numbers: a sampler shuffles them.
+        values = [node.func, *(node.args if of_network else ()), *(k.value for k in node.keywords if of_network)]
         return any(self._of_network(function, v) for v in values)
 
     def _of_network(self, function: Function, value: ast.expr) -> bool:
