@@ -142,8 +142,9 @@ def _asks(module: Module, node: ast.AST) -> bool:
 
 
 def _guarded(meant: Meant, module: Module, node: Read) -> bool:
-    holder = meant.held(module.scope_of(node), node.value)
-    return any(_finds(meant, said, holder, _key(node)) for said in meant.around(module, node))
+    around = list(meant.around(module, node))
+    holder = meant.held(module.scope_of(node), node.value) if around else ()
+    return any(_finds(meant, said, holder, _key(node)) for said in around)
 
 
 def _finds(meant: Meant, said: Said, holder: tuple[object, ...], key: str) -> bool:

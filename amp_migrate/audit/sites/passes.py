@@ -276,12 +276,10 @@ class Passes:
         func = call.func
         found = [d for d in self.program.definitions(at.frame.scope, func, guess=False) if isinstance(d, Function)]
         itself: Value | None = None
-        if isinstance(func, ast.Attribute):
-            itself = self.weights.of(at.frame, func.value)
-            if _of_base(func):
-                itself = at.frame.names.get("self")
-            elif not found:
-                found = self.forwards.values.methods(at.frame.scope, func.value, func.attr)
+        if isinstance(func, ast.Attribute) and not found and not _of_base(func):
+            found = self.forwards.values.methods(at.frame.scope, func.value, func.attr)
+        if isinstance(func, ast.Attribute) and found:
+            itself = at.frame.names.get("self") if _of_base(func) else self.weights.of(at.frame, func.value)
         wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
         return _What(found, itself, writes=wrote)
 

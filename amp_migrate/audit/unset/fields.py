@@ -120,12 +120,14 @@ def of_another(review: Review) -> Iterator[Doubt]:
             for read in syntax.own_line(stmt):
                 if not isinstance(read, ast.Attribute) or not isinstance(read.ctx, ast.Load):
                     continue
+                owners = {s.owner for s in values.stored(read.attr)}
+                if not owners or None in owners or review.values_before.stored(read.attr):
+                    continue
                 scope = change.after.scope_of(read)
                 key = (change.path, scope, syntax.text(read))
-                if key in told or review.after.is_self(scope, read.value) or review.values_before.stored(read.attr):
+                if key in told or review.after.is_self(scope, read.value):
                     continue
-                owners = {s.owner for s in values.stored(read.attr)}
-                if not owners or None in owners or any("hasattr" in t for t in conditions(change.after, stmt)):
+                if any("hasattr" in t for t in conditions(change.after, stmt)):
                     continue
                 keeping = {c for owner in owners if owner is not None for c in review.after.family(owner)}
                 for origin in sorted(values.origins(scope, read.value), key=lambda o: (o.module.path, o.line)):
