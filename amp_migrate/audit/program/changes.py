@@ -318,10 +318,10 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator
     start = 0
     for n in new:
         best, score = None, ENOUGH
-        for i in range(start, len(old)):
-            if type(old[i]) is not type(n):
-                continue
-            was, now = heads[old[i]], _APART.sub(r"\1", heads[n])
+        alike = [i for i in range(start, len(old)) if type(old[i]) is type(n)]
+        now = _APART.sub(r"\1", heads[n]) if alike else ""
+        for i in alike:
+            was = heads[old[i]]
             call = was.removesuffix(")")
             if call != was and now.startswith(call if call.endswith("(") else f"{call}, "):
                 if not call.endswith("("):

@@ -67,6 +67,7 @@ class Bodies:
         self._kept_names: dict[str, bool] = {}
         self._around: set[ast.AST] = set()  # the nodes with an action, and all that they stand in
         self._callees: dict[ast.Call, list[Function]] = {}
+        self._whole = only if isinstance(only, Bodies) else self
         if isinstance(only, Bodies):
             self.own = only.own
             for action in (a for actions in self.own.values() for a in actions):
@@ -369,6 +370,8 @@ class Bodies:
 
     @kept
     def graph(self, owner: Owner) -> Graph:
+        if self._whole is not self and owner not in self._whole.calls:  # it is cut down alike
+            return self._whole.graph(owner)
         body = owner.node.body if isinstance(owner, Function) else owner.tree.body
         return Graph(self._cut_down(body))
 
