@@ -272,6 +272,7 @@ def walk(
     todo = [(graph.entry, item) for item in arrived[graph.entry]]
     blunt: set[Node] = set()
     given, times = graph.given, graph.times
+    ways: dict[tuple[Edge, Facts], Facts | None] = {}  # what is known along an edge, for whatever state
     while todo:
         node, (facts, state) = todo.pop()
         known = forget(facts, given[node]) if node.stmt is not None and node.kind != "leave" else facts
@@ -283,14 +284,12 @@ def walk(
         results = list(step(node, state) if seeing is None else seeing(node, state, facts))
         for edge in node.after:
             leaving = (on_error(node, state) if on_error is not None else [state]) if edge.error else results
+            way = edge, facts if edge.error else known
+            if way not in ways:
+                ways[way] = _along(*way, about)
+            if (now := ways[way]) is None:
+                continue
             for new in leaving:
-                now: Facts | None = facts if edge.error else known
-                if edge.test is not None and now is not None:
-                    now = learned(edge.test, edge.outcome, now)
-                if now is None:
-                    continue
-                if about is not None:
-                    now = frozenset(f for f in equals(now) if about(f[0]))
                 there = arrived.setdefault(edge.to, {})
                 if edge.to in blunt:
                     now = NOTHING
@@ -309,6 +308,12 @@ def walk(
                     there[now, new] = None
                     todo.append((edge.to, (now, new)))
     return Walk(graph, arrived, bool(blunt))
+
+
+def _along(edge: Edge, facts: Facts, about: Callable[[str], bool] | None) -> Facts | None:
+    """What is known on the way along an edge; None where its test cannot come out so."""
+    now = facts if edge.test is None else learned(edge.test, edge.outcome, facts)
+    return now if now is None or about is None else frozenset(f for f in equals(now) if about(f[0]))
 
 
 @dataclass
