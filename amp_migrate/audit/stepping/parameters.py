@@ -47,17 +47,14 @@ class Parameters:
 
     def optimizers(self, scope: Scope, expr: ast.expr, known: list[Ident]) -> list[Ident]:
         """The optimizers made with parameters of a model; empty where that cannot be told."""
-        models = self._made_of(scope, expr)
-        found = []
-        for ident in known:
-            made = [self.objects.made[p] for p in sorted(parts(ident)) if p in self.objects.made]
-            theirs: set[str] = set()
-            for origin in made:
-                if isinstance(origin.node, ast.Call):
-                    theirs |= self._given(origin.module, origin.node)
-            if theirs & models:
-                found.append(ident)
-        return found
+        models, made = self._made_of(scope, expr), self.objects.made
+        asked = known if models else ()
+        return [o for o in asked if any(p in made and self._holds(made[p], models) for p in sorted(parts(o)))]
+
+    def _holds(self, optimizer: Origin, models: frozenset[str]) -> bool:
+        """Whether an optimizer is made with what is made at one of some places."""
+        node = optimizer.node
+        return isinstance(node, ast.Call) and not models.isdisjoint(self._given(optimizer.module, node))
 
     @kept
     def _given(self, module: Module, call: ast.Call) -> frozenset[str]:
