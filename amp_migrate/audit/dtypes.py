@@ -75,10 +75,14 @@ KEEPING = frozenset(
     "pixel_unshuffle fold relu_ relu6 hardtanh hardsigmoid glu celu selu dropout1d dropout2d dropout3d alpha_dropout "
     "swapaxes swapdims moveaxis unflatten ravel repeat_interleave".split()
 )
-# Written with values of the same dtype alone: torch raises on float32 and half together, autocast or not.
-WRITES = frozenset(
-    "scatter_ scatter_add_ index_add_ index_copy_ index_put_ masked_scatter_ scatter index_add index_copy".split()
-)
+# Written with values of the same dtype alone: torch raises on float32 and half together, autocast or not, and Apex cast
+# nothing there; which argument of the method they are, and how that is called. Autocast promotes `scatter_add` and `index_put`.
+_BY_INDEX = "scatter scatter_ scatter_add_ scatter_reduce scatter_reduce_ index_add index_add_ index_copy index_copy_"
+WRITES = {
+    **dict.fromkeys([*_BY_INDEX.split(), "index_reduce", "index_reduce_"], 2),
+    **dict.fromkeys("index_put_ masked_scatter masked_scatter_ put_".split(), 1),
+}
+WRITTEN = frozenset("src source tensor values".split())
 INTEGERS = frozenset(
     "argmax argmin argsort nonzero long int short eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
     "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()

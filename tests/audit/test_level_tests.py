@@ -116,14 +116,17 @@ def test_what_is_the_same_at_all_levels_that_may_be_is_not(test: str, cast: str,
         WRITE,
         "cosine.index_copy_(0, label, chosen)",
         "cosine = torch.scatter(cosine, 1, label, chosen)",
+        "cosine.scatter_reduce_(1, label, chosen, reduce='sum')",
+        "cosine.index_put_((label,), chosen, accumulate=True)",
+        "cosine.index_add_(0, label, source=chosen, alpha=2)",
+        "cosine.masked_scatter_(label > 0, chosen)",
         "cosine[cosine > 0] = chosen[cosine > 0]",
         "cosine[~(cosine > 0)] = chosen",
     ],
 )
 def test_a_write_of_float32_into_half_that_o2_had_in_half_is_refused(write: str) -> None:
-    code = "AMP542" if write.startswith("cosine[") else "AMP535"  # which a rule casts
-    assert (code, "refuse") in found(write=write)
-    assert (code, "refuse") in found("False", "chosen", write, level='"O2"')
+    assert ("AMP542", "refuse") in found(write=write)  # which a rule casts
+    assert ("AMP542", "refuse") in found("False", "chosen", write, level='"O2"')
 
 
 @pytest.mark.parametrize(
@@ -135,6 +138,8 @@ def test_a_write_of_float32_into_half_that_o2_had_in_half_is_refused(write: str)
         (O1, "chosen.half()", "cosine[x.size(0) - 1] = chosen[0]", "args.opt_level"),
         (O1, "chosen.half()", "cosine[cosine > 0] = chosen.sum()", "args.opt_level"),  # one number
         (O1, "chosen.half()", "cosine[cosine > 0] = 0.5", "args.opt_level"),
+        ("False", "chosen", "cosine = cosine.scatter_add(1, label, chosen)", '"O2"'),  # which autocast promotes
+        ("False", "chosen", "cosine = cosine.index_put((label,), chosen)", '"O2"'),
         ("False", "chosen", WRITE, '"O1"'),  # raised before as well
         ("False", "chosen", "cosine.scatter_(1, label, chosen.half().float())", '"O2"'),  # so did this
         (O1.replace("==", "in").replace('"O1"', '("O2",)'), "chosen.half()", WRITE, "args.opt_level"),
@@ -145,7 +150,7 @@ def test_writes_of_one_dtype_and_those_that_raised_before_are_not(test: str, cas
 
 
 def test_where_o1_is_what_is_usual_a_write_that_fails_at_o2_is_told() -> None:
-    assert ("AMP535", "review") in found(write=WRITE, option='default="O1"')
+    assert ("AMP542", "review") in found(write=WRITE, option='default="O1"')
     assert told(
         doubts(
             BEFORE.format(test=O1, cast="chosen.half()", write=WRITE, option='default="O1"', level="args.opt_level"),
@@ -153,3 +158,16 @@ def test_where_o1_is_what_is_usual_a_write_that_fails_at_o2_is_told() -> None:
         ),
         "AMP539",
     )
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("cosine - 0.2", True),  # half, as the cosines; on the other way a power, which is float32
+        ("chosen.half()", False),  # a cast, for which the program has its reasons
+        ("torch.exp(cosine)", True),
+        ("chosen.to(cosine.dtype)", False),
+    ],
+)
+def test_a_value_that_is_float32_on_one_way_is_written_there(other: str, expected: bool) -> None:
+    assert (("AMP542", "refuse") in found("x.dim() > 1", other, WRITE, level='"O2"')) is expected

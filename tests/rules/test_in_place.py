@@ -185,3 +185,68 @@ def test_what_a_model_gives_in_an_object_is_cast_for_the_product_of_a_closure() 
     source = source.replace("centers = Centers()\n", CLOSURE)
     source = source.replace("model, optimizer = amp.initialize(model, ", INITIALIZED)
     assert "dist.addmm_(x.to(dist.dtype), self.centers.t().to(dist.dtype), beta=1, alpha=-2)" in check_trained(source)
+
+
+MARGIN = """
+class Margin(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+        self.power = True
+
+    def forward(self, x):
+        cosine = torch.tanh(self.layer(x))
+        index = torch.zeros(cosine.size(0), 1, dtype=torch.long)
+        chosen = cosine.gather(1, index)
+        if self.power:
+            final = torch.pow(chosen, 2)
+        else:
+            final = chosen - 0.2
+        WRITE
+        return cosine
+
+model = Margin()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2", loss_scale=128.0)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = (model(x) - y.mean()).pow(2).mean() / 10
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    clip_grad_norm_(amp.master_params(optimizer), 10.0)
+    seen.append(loss.item())
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "written"),
+    [
+        ("cosine = cosine.scatter(1, index, final)", "cosine.scatter(1, index, final.to(cosine.dtype))"),
+        (
+            "cosine = torch.scatter(cosine, 1, index, src=final)",
+            "torch.scatter(cosine, 1, index, src=final.to(cosine.dtype))",
+        ),
+        (
+            "cosine = cosine.index_add(1, index[0], 2 * final, alpha=2)",
+            "cosine.index_add(1, index[0], (2 * final).to(cosine.dtype), alpha=2)",
+        ),
+        (
+            "cosine = cosine.masked_scatter(cosine > 2, final)",
+            "cosine.masked_scatter(cosine > 2, final.to(cosine.dtype))",
+        ),
+        (
+            "cosine = cosine.clone()\n        cosine.index_put_((index[:, 0],), final, accumulate=True)",
+            "cosine.index_put_((index[:, 0],), final.to(cosine.dtype), accumulate=True)",
+        ),
+    ],
+)
+def test_what_is_written_into_half_is_cast_where_it_is_float32_on_one_way(write: str, written: str) -> None:
+    assert written in check_trained(MARGIN.replace("WRITE", write))
+
+
+def test_a_write_into_what_has_no_name_is_refused() -> None:
+    source = MARGIN.replace("WRITE", "cosine = (cosine + 0).scatter(1, index, final)")
+    result = rewrite(f"import torch\nfrom apex import amp\nloader = []\nseen = []\n{source}")
+    assert result.after is None
+    assert [f.code for f in result.findings if f.status == "manual" and "scatter" in f.message] == ["AMP542"]

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import WRITES
 from amp_migrate.audit.halves.follow import Halves
-from amp_migrate.audit.halves.tensors import CAST, MASKED, Came, Place, Value
+from amp_migrate.audit.halves.tensors import CAST, Came, Place, Value
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
@@ -73,7 +73,7 @@ def check(review: Review) -> Iterable[Doubt]:
     if both.patched or any(s.patches for s in both.removed):
         halves.below_regions()
     elif modules:
-        halves.below_regions(WRITES)
+        halves.below_regions(WRITES.keys())
     asking = [m for m in modules if both.asks(m)]
     if asking:
         found.asked = True
@@ -81,7 +81,7 @@ def check(review: Review) -> Iterable[Doubt]:
         _run(weighed, asking)
         if weighed.missed():
             _run(weighed, asking)
-        weighed.below_regions(WRITES)
+        weighed.below_regions(WRITES.keys())
     return found.doubts
 
 
@@ -152,8 +152,9 @@ class _Found:
                 module, line = at[0], review.line(*at)
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
-            in_place = kind == "inplace" or (kind == "write" and detail == MASKED)
-            code, remedy = ("AMP542", own) if in_place else ("AMP544" if kind == "double" else "AMP535", None)
+            code, remedy = (
+                ("AMP542", own) if kind in ("inplace", "write") else ("AMP544" if kind == "double" else "AMP535", None)
+            )
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
             given, by = None, ""

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.given import Given, given_to
-from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis, is_file
+from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis, is_file, written
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
     CAST,
@@ -88,7 +88,7 @@ class Calls(Operations):
                     self.tell("inplace", expr, next(v for v in every if v.half), func.attr)
                 return receiver
             if func.attr in known.WRITES and every:
-                self.write(expr, func.attr, receiver, every[-1])
+                self.write(expr, func.attr, receiver, written(func.attr, given, named))
                 return receiver
             followed = self.followed(expr, scope, given, named)
             if followed is not None:

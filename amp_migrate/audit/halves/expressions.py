@@ -236,7 +236,8 @@ class Expressions(Calls):
         single = one.single and (other.single or other.now == "number")
         own = narrowed((left, right))
         host, double = left.host or right.host, left.double or right.double
-        return Value(was, now, None, reduced, host, origin, kept, single=single, narrowed=own, double=double)
+        whole = Value(was, now, None, reduced, host, origin, kept, single=single, narrowed=own, double=double)
+        return whole._replace(either=(other.either and one.now == "number") or (one.either and other.now == "number"))
 
     def setting(self, expr: ast.expr) -> bool:
         """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made

@@ -172,7 +172,7 @@ class Operations:
         if last == "where" and len(given) == 3:
             return self.plain_of(given[1:])
         if last in known.WRITES and len(given) > 1:
-            self.write(expr, last, given[0], given[-1])
+            self.write(expr, last, given[0], written(last, given[1:], named))
             return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
             joined, parts = given[0].entry().holding(None), given[0].items or ()
@@ -241,7 +241,8 @@ class Operations:
                 if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
             keeps = Value(was, now, host=host, origin=origin, kept=kept, narrowed=narrowed(given))
-            keeps = keeps._replace(double=now in ("float", "?") and first.double)
+            double, either = now in ("float", "?") and first.double, first.either and len(given) == 1
+            keeps = keeps._replace(double=double, either=either)
             return keeps if name in known.KEEPING else UNKNOWN
         patches = self.patches and not host and not in_place
         if patches and floats:
@@ -312,7 +313,9 @@ class Operations:
 
     def write(self, expr: ast.AST, name: str, into: Value, value: Value) -> None:
         """A write of values into a tensor, which takes those of its own dtype alone, in a region too."""
-        apart = {into.now, value.now} == {"half", "float"}
+        sure = ("half", "float")  # of the other side, where one is either
+        apart = {into.now, value.now} == {*sure}
+        apart = apart or (value.either and into.now in sure) or (into.either and value.now in sure)
         if apart and into.was == value.was and (value.host or (self.inside and self.halves.floats(self.module))):
             self.tell("write", expr, value._replace(now="half"), name)
 
@@ -341,6 +344,12 @@ class Operations:
             return UNKNOWN
         self.tell("numpy", expr, value, "")
         return UNKNOWN
+
+
+def written(name: str, given: list[Value], named: Mapping[str | None, Value]) -> Value:
+    """What is written by `x.scatter_(1, index, src)`, of the arguments of the method."""
+    at = known.WRITES[name]
+    return given[at] if len(given) > at else next((v for k, v in named.items() if k in known.WRITTEN), UNKNOWN)
 
 
 def _picks(expr: ast.expr) -> bool:

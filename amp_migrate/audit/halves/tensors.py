@@ -40,6 +40,7 @@ class Value(NamedTuple):
     single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
     narrowed: bool = False  # made half by the program itself, as under Apex: its gradient was half there, too
     double: bool = False  # float64, which autocast leaves alone
+    either: bool = False  # float32 on one way, half on another, as computed there
     keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
     dictionary: Value | None = None  # what it is on some ways, where others give something else: what has keys is that
 
@@ -122,8 +123,14 @@ def join(values: Iterable[Value]) -> Value:
             result.origin or value.origin,
             result.kept or value.kept,
             narrowed=narrowed((result, value)),
+            either=result.either or value.either or _computed_apart(result, value),
         )
     return result
+
+
+def _computed_apart(one: Value, other: Value) -> bool:
+    """Whether a value is float32 on one way and half on another as computed there: no cast of the program's makes it so."""
+    return {one.now, other.now} == {"half", "float"} and not (one.kept or other.kept or narrowed((one, other)))
 
 
 def narrowed(values: Iterable[Value]) -> bool:
