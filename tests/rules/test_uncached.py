@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.rules.helpers import rewrite
 from tests.rules.trained import PRELUDE, check_trained
 
@@ -44,3 +46,53 @@ def test_a_network_that_runs_without_gradients_first_keeps_no_half_copies() -> N
 def test_one_run_a_region_keeps_them() -> None:
     program = HARD.format(enabled="True").replace("torch.no_grad()", "torch.enable_grad()")
     assert "cache_enabled" not in check_trained(program)
+
+
+CLONED = """
+class Scaled(torch.utils.data.Dataset):
+    def __init__(self, mean):
+        self.mean = mean
+
+    def __getitem__(self, index):
+        return torch.ones(4) - self.mean
+
+
+class Margin(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = build()
+        self.register_buffer("t", torch.zeros(1))
+
+    def forward(self, x):
+        scores = self.body(x) * 1.0
+        with torch.no_grad():
+            self.t = scores.mean({axis}) * 0.01 + 0.99 * self.t
+        return scores
+
+
+class Focal(torch.nn.Module):
+    def forward(self, scores, y):
+        loss = (scores.float() - y) ** 2
+        return loss.mean({axis}).sum()
+
+
+focal = Focal()
+model = Margin()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = focal(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0))
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("axis", ["", "-1", "dim=(0, 1)"])
+def test_a_mean_of_tensors_is_no_network_that_runs_twice_whatever_is_called_so(axis: str) -> None:
+    result = rewrite(PRELUDE + CLONED.format(axis=axis))
+    assert result.after is not None
+    assert "autocast" in result.after
+    assert "cache_enabled" not in result.after

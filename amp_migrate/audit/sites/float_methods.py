@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 # Methods of a tensor after which it is what it was, or float32, whatever comes in.
 PLAIN = FLOAT_BOTH | INTEGERS | KEEPING | MAKING | SHAPES | {"float", "double", "type"}
 
-REDUCING = frozenset("sum mean std var prod max min".split())  # methods of tensors; networks have fields of such names
 NETWORK = re.compile(r"(?:model|net|encoder|decoder|backbone|bert|head|generator|discriminator)\d*$", re.IGNORECASE)
 
 # Functions of torch's that compute products by themselves.
@@ -28,10 +27,7 @@ INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "r
 
 
 def float_method(both: Mixed, forward: Forward) -> bool:
-    """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half; or one
-    that tensors have: `mask.sum()`."""
-    if _reduces(forward.call):
-        return True
+    """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half."""
     runs = both.before.forwards.runs(forward)
     return bool(runs) and all(_floats(both, function, {*runs}) for function in runs)
 
@@ -43,11 +39,6 @@ def runs_products(both: Mixed, forward: Forward) -> bool:
     if forward.method is None or not runs:
         return last_name(forward.call.func) not in ("index", "count")  # of lists, too
     return any(_products(both, function, {*runs}) for function in runs)
-
-
-def _reduces(call: ast.Call) -> bool:
-    """Whether a call is of a method of tensors that is called like a field of some network."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr in REDUCING and not call.args
 
 
 def _products(both: Mixed, function: Function, seen: set[Function]) -> bool:

@@ -15,6 +15,7 @@ from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
+from amp_migrate.audit.sites.lookalikes import of_text, reduces
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, last_name
 from amp_migrate.audit.values.origins import Origin
@@ -107,7 +108,9 @@ class Forwards:
         if isinstance(func, ast.Name):
             return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
-            if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or _of_text(call):
+            if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or of_text(call):
+                return []
+            if reduces(call) and self.program.is_self(scope, func.value) is None:
                 return []
             if func.attr in RUNNING:
                 return [Forward(module, call, func.value, func.attr)]
@@ -371,16 +374,6 @@ class Forwards:
             [c.name for c in (owner, *self.program.below(owner))] + sorted(self.program.loaded.names)
         )
         return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
-
-
-def _of_text(call: ast.Call) -> bool:
-    """`url.encode("utf-8")`, `name.split(":", 1)`: what text and bytes have, which no network runs without an input."""
-    if not isinstance(call.func, ast.Attribute) or (not hasattr(str, call.func.attr) and call.func.attr != "decode"):
-        return False
-    given = [*syntax.given(call)]
-    texts = [v for v in given if isinstance(v, ast.Constant) and isinstance(v.value, str)]
-    plain = call.func.attr in ("encode", "decode")
-    return all(isinstance(v, ast.Constant) for v in given) and (len(texts) == len(given) if plain else bool(texts))
 
 
 def _makes_itself(module: Module, call: ast.Call) -> bool:
