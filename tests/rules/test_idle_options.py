@@ -50,10 +50,37 @@ def test_nothing_is_said_of_an_option_that_the_migrated_program_reads(argument: 
 
 def test_nothing_is_said_of_an_option_that_something_else_reads() -> None:
     source = apex(
-        prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + "\nprint(args.keep)",
+        prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + "\nbuild(args.keep)",
         imports=declared('"--keep", default=None'),
     )
     assert not found(rewrite(source), "AMP119")
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        ("print(args.keep)", True),
+        ('logger.info(f"norms: {args.keep}")', True),
+        (
+            "kept = args.keep\nif args.keep is None:\n    kept = 'as it is'\nprint('norms', kept)",
+            False,
+        ),  # others may import it
+        ("def tell(args):\n    kept = args.keep or 'as it is'\n    print(kept)\ntell(args)", True),
+        ("class Told:\n    def tell(self):\n        self.keep = args.keep\n        self.log.info(self.keep)", True),
+        ("if args.keep:\n    print('norms are kept')", True),
+        ("if args.keep:\n    print('norms are kept')\n    raise SystemExit", False),
+        ("class Told:\n    def tell(self):\n        self.keep = args.keep\n        return self.keep", False),
+        ("print(build(args.keep))", True),
+    ],
+)
+def test_an_option_that_is_only_printed_has_no_effect(read: str, told: bool) -> None:
+    source = apex(
+        prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + f"\n{read}",
+        imports=declared('"--keep", default=None'),
+    )
+    messages = [f.message for f in found(rewrite(source), "AMP119")]
+    assert bool(messages) == told
+    assert all("it is only printed now (train.py:" in m for m in messages)
 
 
 def test_nothing_is_said_of_an_option_read_by_its_name() -> None:
@@ -278,8 +305,8 @@ def test_an_option_that_still_offers_apex(old: str, new: str, told: bool) -> Non
     """The branch that its value chose went: torch's own takes its place."""
     result = rewrite(BACKEND.replace(old, new) if old else BACKEND)
     assert result.after is not None
-    found = [f for f in result.findings if f.code == "AMP119" and f.review == "look"]
-    assert ["'apex'" in f.message for f in found] == ([True] if told else [])
+    found = [f for f in result.findings if f.code == "AMP119" and "still takes 'apex'" in f.message]
+    assert [f.review for f in found] == (["look"] if told else [])
 
 
 def test_the_help_in_a_file_where_amp_is_never_imported_is_not_meant_and_keeps_no_other_back() -> None:

@@ -14,6 +14,7 @@ from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.cleanup.only_told import OnlyTold
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
 
@@ -54,7 +55,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
         reads = found[name]
         gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
-        option = next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
+        option = _called(call, name)
         if (
             not (gone or stays)
             and _offers_apex(call, output.edits.get(module))
@@ -62,6 +63,9 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         ):
             message = f"{option} still takes 'apex', and nothing asks for that any more"
             message += "" if neither else ": torch's own runs in its place"
+            output.note(module, call, "AMP119", "add_argument", message, "look")
+        elif reads and not (gone or stays) and (where := _only_told(project, output, reads)):
+            message = f"{option} is kept, but it is only printed now ({where}): no effect"
             output.note(module, call, "AMP119", "add_argument", message, "look")
         if gone and not any(edits.mentions(name) for edits in output.edits.values()):
             output.note(
@@ -71,6 +75,18 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 "add_argument",
                 f"{option} is kept, but nothing reads it any more: no effect",
             )
+
+
+def _only_told(project: Project, output: Output, reads: list[tuple[Module, ast.AST]]) -> str:
+    """Where an option is told of by all that reads it still; empty where it is read for something else."""
+    told = OnlyTold(project, output)
+    idle = all(isinstance(node, ast.Attribute) and told.is_idle(module, node) for module, node in reads)
+    return f"{told.told[0][0].display}:{told.told[0][1].lineno}" if idle and told.told else ""
+
+
+def _called(call: ast.Call, name: str) -> str:
+    """What an option is called by whoever gives it."""
+    return next((str(a.value) for a in call.args if isinstance(a, ast.Constant)), name)
 
 
 def _offers_apex(call: ast.Call, edits: Edits | None) -> bool:
