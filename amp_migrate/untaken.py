@@ -114,7 +114,7 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
 
 def extensions(project: Project, module: Module, output: Output) -> None:
     """Imports of what Apex's set-up compiles under other names than its own."""
-    from amp_migrate.reading.sites.apex import compiled_imports
+    from amp_migrate.reading.sites.apex import compiled_imports, compiled_loads
 
     for node in compiled_imports(project, module):
         guarded = any(isinstance(a, ast.Try) and a.handlers for a in module.ancestors(node))
@@ -122,6 +122,16 @@ def extensions(project: Project, module: Module, output: Output) -> None:
             name = node.names[0].name if isinstance(node, ast.Import) else str(node.module)
             message = f"{name} is an extension that Apex's set-up compiles: without Apex this import fails"
             output.manual(module, node, "AMP102", f"import {name}", message)
+    for call, name in compiled_loads(project, module):
+        guarded = any(isinstance(a, ast.Try) and a.handlers for a in module.ancestors(call))
+        if guarded or output.edit(module).gone(call) or not output.wants_at(module, call, "AMP102"):
+            continue
+        message = f"{name} is an extension that Apex's set-up compiles: without Apex this import fails"
+        stmt = module.parents.get(call)
+        given = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+        if isinstance(given, ast.Name) and not module.loads.get(given.id):
+            message += f", and nothing in this file uses {given.id}: delete the statement"
+        output.manual(module, call, "AMP102", f"import {name}", message)
 
 
 def unimported(project: Project, module: Module, output: Output) -> None:

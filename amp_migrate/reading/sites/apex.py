@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.definitions import argument, called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.program.modules_held import MODULES
 from amp_migrate.reading.program.project import Project
@@ -167,4 +167,19 @@ def compiled_imports(project: Project, module: Module) -> list[ast.Import | ast.
         names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level and node.module else []
         if any(n in COMPILED and n not in own for n in names):
             found.append(node)
+    return found
+
+
+def compiled_loads(project: Project, module: Module) -> list[tuple[ast.Call, str]]:
+    """Calls that import such an extension by its name in quotes, `importlib.import_module("fused_layer_norm_cuda")`, where no
+    other place of the project says that name: one that builds it, say."""
+    found: list[tuple[ast.Call, str]] = []
+    for name in COMPILED if "apex" in module.text and "import" in module.text else ():
+        said = [(m, node) for m in project.modules if name in m.text for node in m.named.get(name, ())]
+        said = [(m, node) for m, node in said if isinstance(node, ast.Constant)]
+        loads = [(m, m.parents.get(node)) for m, node in said]
+        if all(
+            isinstance(call, ast.Call) and called_name(call) in ("import_module", "__import__") for _, call in loads
+        ):
+            found += [(call, name) for m, call in loads if m is module and isinstance(call, ast.Call)]
     return found
