@@ -245,6 +245,12 @@ def test_what_a_loader_gives(item: str, taken: str, dtype: str) -> None:
     assert loaded(item, taken) == {dtype}
 
 
+def test_an_object_that_many_calls_make_with_numbers_of_their_own() -> None:
+    made = "\n".join(f"Scaled({n}.5)" for n in range(30))
+    item = "return self.scaled(cv2.imread('a'))"
+    assert loaded(item, loop=f"{made}\nfor x in DataLoader(Images(None))") == {"double"}
+
+
 def test_what_one_way_makes_float64() -> None:
     item = "x = cv2.imread('a')\nif index:\n    x = x / 255.0\nelse:\n    x = x.astype(np.float32)\nreturn x"
     assert loaded(item) == {"double", "single"}

@@ -196,6 +196,9 @@ class Doubles:
     def _stored(self, module: Module, node: ast.expr, path: Path) -> Kinds:
         """What is known of a variable of a file, or an attribute."""
         found = [v for v in self.values.may_be(module, node, path) if v.kind != "unknown" or v.name != BESIDE]
+        found = list(
+            {(type(v.constant), v.kind == "constant" or v): v for v in found}.values()
+        )  # one number is as another
         if len(found) > FEW or self._steps > MOST:
             return UNKNOWN
         if any(isinstance(at, str) for at in path) and not all(v.kind == "item" for v in found):
