@@ -97,3 +97,22 @@ def test_seeds_orders_and_processes_decide_nothing(tmp_path: Path) -> None:
         for path, text in first["texts"].items():
             assert other["texts"][path] == text, path
         assert other == first
+
+
+def test_what_is_told_of_many_ways_does_not_hang_on_the_seed() -> None:
+    code = (
+        "from amp_migrate.audit.ways.formulas import apart, disjunction\n"
+        "print(apart(True, disjunction(list('abcdefgh')), 'off'))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(FIXTURES.parent)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2", "3")
+    }
+    assert told == {"{'h': True, 'off': False}\n"}

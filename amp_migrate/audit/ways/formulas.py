@@ -166,7 +166,7 @@ def apart(given: Formula, holding: Formula, failing: Formula) -> dict[str, bool]
             literal: Formula = name if value else ("not", name)
             found = example(conjunction([given, holding, literal]))
             if found is not None and impossible(conjunction([given, failing]), {name: value}):
-                asked = {n: found[n] for n in atoms(holding)}
+                asked = {n: found[n] for n in sorted(atoms(holding))}
                 return {**minimal(holding, asked), name: value}
     return None
 
