@@ -65,6 +65,23 @@ def several(*given: str) -> str:
         (["output = outputs[-1][0].cpu().numpy()"], ["output = outputs[-1][0].float().cpu().numpy()"]),
         # a sigmoid gives floating values, whatever its argument is called
         (["a, b, c = outputs", "seen(torch.sigmoid(c[0, 0]).cpu().numpy())"], ["torch.sigmoid(c[0, 0].float()).cpu()"]),
+        # what rounds is cast first, in whichever statement it stands
+        (
+            ["logits = outputs[0]", "logits = logits.sigmoid()", "seen(logits.detach().cpu().numpy())", "print(logits)"],
+            ["logits = logits.float().sigmoid()", "seen(logits.detach().cpu().numpy())"],
+        ),
+        (
+            ["logits = outputs[0]", "scores = torch.sigmoid(logits[:, 1]).view(-1)", "seen(scores.cpu().numpy())"],
+            ["scores = torch.sigmoid(logits[:, 1].float()).view(-1)", "seen(scores.cpu().numpy())"],
+        ),
+        (
+            ["logits = outputs[0]", "if soft:", "    logits = torch.tanh(logits)", "seen(logits.cpu().numpy())"],
+            ["    logits = torch.tanh(logits.float())", "seen(logits.float().cpu().numpy())"],
+        ),
+        (
+            ["logits = outputs[0]", "logits = logits.tanh()", "seen(logits.cpu())"],
+            ["logits = logits.float().tanh()", "seen(logits.cpu())"],
+        ),
         (["a, b = outputs", "a = a.flip(3)", "seen(torch.sigmoid(a).view(-1).cpu().numpy())"], ["torch.sigmoid(a.float())"]),
     ],
 )  # fmt: skip

@@ -13,7 +13,14 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, walk
 from amp_migrate.reading.values.entries import values_of_pair
-from amp_migrate.rules.regions.half_values import KEEPING, NUMBER_NAMES, OUTPUT_NAMES, UNCHANGED, HalfValues
+from amp_migrate.rules.regions.half_values import (
+    KEEPING,
+    NUMBER_NAMES,
+    OUTPUT_NAMES,
+    UNCHANGED,
+    HalfValues,
+    kept_from,
+)
 from amp_migrate.writing.edits import Edits
 
 # What rounds half values once more: what comes of it differs by the dtype that it computes in.
@@ -25,6 +32,8 @@ CASTABLE = (ast.Name, ast.Subscript, ast.Attribute, ast.Call)
 
 def write_float(edits: Edits, half: HalfValues, value: ast.expr, *, written: bool = False) -> bool:
     """Make a value float32, if that can be. `written`: its use writes into it, so that no copy will do there."""
+    if isinstance(root := kept_from(value), ast.Name) and _before_rounding(edits, half, root):
+        return True
     stmt = _taken(half, value, written) if isinstance(value, ast.Name) else None
     if stmt is not None:
         value = unrounded(half.module, _side(half, stmt.value))
@@ -34,6 +43,22 @@ def write_float(edits: Edits, half: HalfValues, value: ast.expr, *, written: boo
     if value not in edits.insertions:
         edits.insert("after", value, ".float()")
     return True
+
+
+def _before_rounding(edits: Edits, half: HalfValues, use: ast.Name) -> bool:
+    """Cast what statements outside of every region round once more in its dtype: `logits` of `probs = logits.sigmoid()`.
+    Whether all is float32 so that a use may read."""
+    reached = half.reaching(use)
+    for stmt in reached:
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
+            continue
+        rounded = unrounded(half.module, stmt.value)
+        outside = not half.stands_inside(stmt) and half.module.scope_of(stmt) is half.found.scope
+        if outside and rounded is not stmt.value and half.may_be(rounded):
+            if rounded not in edits.insertions:
+                edits.insert("after", rounded, ".float()")
+            half.float_stmts.add(stmt)
+    return bool(reached) and half.float_stmts.issuperset(reached)
 
 
 def _side(half: HalfValues, value: ast.expr) -> ast.expr:
