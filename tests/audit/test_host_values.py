@@ -98,3 +98,56 @@ def test_float32_on_the_cpu_and_values_on_the_gpu_are_not_told(host: str, loss: 
 )
 def test_the_places_of_values_are_whole_numbers(best: str, half: bool) -> None:
     assert bool(found(f"{best}.cpu().numpy()", "torch.nn.MSELoss()(outputs[0], y)")) is half
+
+
+BESIDE = """
+    import numpy as np
+    import torch
+    {apex}
+
+    def pick(boxes):
+        {pick}
+
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    for x, y in []:
+        {region}
+            out = model(x)
+            picked = pick(out.data)
+            loss = torch.nn.functional.mse_loss(out, y)
+        {scaled}
+        optimizer.zero_grad()
+    """
+
+
+@pytest.mark.parametrize(
+    ("pick", "said"),
+    [
+        ("return boxes.cpu()[0, :].numpy()", "Write .float() first"),
+        ("return np.stack([b.cpu() for b in boxes])", ".astype(numpy.float32) where it is an array"),
+        ("return np.maximum(0, boxes.cpu())", ".astype(numpy.float32) where it is an array"),
+        ("return boxes.float().cpu().numpy()", ""),
+        ("return np.stack([b.float().cpu() for b in boxes])", ""),
+        ("return boxes.argmax(1).cpu().numpy()", ""),
+    ],
+)
+def test_what_a_function_that_a_region_calls_gives_numpy(pick: str, said: str) -> None:
+    """Beside the models: O1 made it float32 where it went to the CPU."""
+    before = BESIDE.format(
+        apex="from apex import amp",
+        set_up='model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+        region="if True:",
+        pick=pick,
+        scaled="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()\n        optimizer.step()",
+    )
+    after = BESIDE.format(
+        apex="",
+        set_up='scaler = torch.amp.GradScaler("cuda")',
+        region='with torch.autocast("cuda", dtype=torch.float16):',
+        pick=pick,
+        scaled="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+    )
+    found = [d.message for d in doubts(before, after) if d.code == "AMP535"]
+    assert len(found) == bool(said)
+    assert all(said in message for message in found)

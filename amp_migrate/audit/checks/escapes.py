@@ -241,10 +241,10 @@ class _Found:
                 "review",
             )
         if kind == "numpy":
-            return (
-                f"{text}: {comes}, and NumPy gets a float16 array; Apex had it in float32. Write .float() first",
-                "review",
-            )
+            first = "Write .float() first"
+            if detail:  # which may be of arrays already
+                first = "Write .float() where it is still a tensor, .astype(numpy.float32) where it is an array"
+            return f"{text}: {comes}, and NumPy gets a float16 array; Apex had it in float32. {first}", "review"
         if kind == "file":
             return (
                 f"{text}: {comes}, and the file holds float16; Apex had it in float32. Write .float() first",

@@ -38,7 +38,7 @@ DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 _BRACKET = re.compile(r"\[")
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
-BESIDE = ("double", "product", "unpatched", "narrow", "inside", "inplace", "write", "operation", "apart", "single")
+BESIDE = (*RAISING, "double", "product", "unpatched", "narrow", "inside", "operation", "single", "numpy", "file")
 # What a region computes otherwise than O1 did, whatever becomes of it.
 OF_THE_REGION = ("double", "island", "unpatched", "perhaps unpatched", "narrow")
 
@@ -178,21 +178,28 @@ class Operations:
             joined, parts = given[0].entry().holding(None), given[0].items or ()
             if joined.half and any(i.now == "float" for i in parts):  # what is joined takes the widest dtype
                 return joined._replace(was="float", now="float")
-            return UNKNOWN if joined.half and any(i == UNKNOWN for i in parts) else joined
+            if joined.half and any(i == UNKNOWN for i in parts):
+                return UNKNOWN
+            return joined if name.startswith("torch.") else self.array(expr, joined)
         if last == "einsum" and len(given) > 1:
             operands = [i for v in given[1:] for i in v.items or (v,)]
             return self.operation(expr, "einsum", operands, True)
         if not name.startswith("torch."):
             halves = [e for v in every if v.followed and (e := v.entry()).half]
             if halves and last not in known.INTEGERS and last not in known.SHAPES:
-                if halves[0].was == "float":
-                    self.tell("numpy", expr, halves[0], "")
+                self.array(expr, halves[0])
                 return UNKNOWN
             return given[0].entry() if given and last in known.STACKING else UNKNOWN
         if "out" in named and given:
             self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
         given = [*given, named["grid"]] if last in known.PROMOTED and "grid" in named else given
         return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
+
+    def array(self, expr: ast.expr, value: Value) -> Value:
+        """What NumPy makes of a value: of a half tensor, an array of float16, which is told where Apex had it in float32."""
+        if value.half and value.was == "float":
+            self.tell("numpy", expr, value, "an array")
+        return UNKNOWN if value.half and value.was == "float" else value
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
         """An operation of torch on values: what it computed in before, and what it computes in now."""
