@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.prepared import Prepared, Side
+from amp_migrate.audit.prepared import Prepared, Side, Was
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
@@ -25,19 +25,6 @@ from amp_migrate.audit.ways.options import refused
 from amp_migrate.audit.ways.predicates import Place
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
-
-
-@dataclass(frozen=True, eq=False)
-class Was:
-    """How a way ran before: the condition under which it was half, and whether nothing else could make it so."""
-
-    half: Formula
-    sure: bool
-    anew: str = ""  # it "runs", or "may run", an object made since, which O2 and O3 did not reach
-    usual: Formula | None = None  # the condition at the usual level, O1, where another may be asked for
-    reached: Formula = False  # the condition, with that level where only O1 reached an object made since
-    going: Formula = False  # `half` in a run that nothing stops: without what only lets it go on
-    going_reached: Formula = False  # the same of `reached`
 
 
 @dataclass(frozen=True)
@@ -250,6 +237,11 @@ class Mixed(Prepared):
             family = self.before.program.family(owner)
             for step in setup.steps:
                 if step.function is not None and step.function.owner in family:
+                    if (
+                        chain.start.function is not None
+                        and chain.start.function.name == "__init__" != step.function.name
+                    ):
+                        return False  # an object is made before any of its methods runs
                     return True if step.function.name in ("__init__", "setup", "build") or direct else None
         return None
 

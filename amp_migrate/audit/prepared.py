@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
@@ -19,8 +20,22 @@ from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identiti
 from amp_migrate.audit.values.names import handed_on
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, may_follow
+from amp_migrate.audit.ways.formulas import Formula
 from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.predicates import Predicates
+
+
+@dataclass(frozen=True, eq=False)
+class Was:
+    """How a way ran before: the condition under which it was half, and whether nothing else could make it so."""
+
+    half: Formula
+    sure: bool
+    anew: str = ""  # it "runs", or "may run", an object made since, which O2 and O3 did not reach
+    usual: Formula | None = None  # the condition at the usual level, O1, where another may be asked for
+    reached: Formula = False  # the condition, with that level where only O1 reached an object made since
+    going: Formula = False  # `half` in a run that nothing stops: without what only lets it go on
+    going_reached: Formula = False  # the same of `reached`
 
 
 class Side:

@@ -165,3 +165,67 @@ def test_a_copy_of_half_weights_was_not_left_in_float32() -> None:
     made, update = KINDS["a copy"]
     assert said("", made, update, evaluate=True) == [("AMP541", "look")]
     assert said(made, "", update, evaluate=True) == [("AMP531", "review")]
+
+
+LIBRARY = """
+import torch
+{apex}
+
+class Shadow:
+    def __init__(self, model):
+        self.model = model
+        self.kept = {{name: p for name, p in model.named_parameters()}}
+
+    def register(self):
+        for name, p in self.model.named_parameters():
+            self.kept[name] = p.data.clone()
+
+    def update(self):
+        for name, p in self.model.named_parameters():
+            self.kept[name] = 0.9 * self.kept[name] + 0.1 * p.data
+
+class Trainer:
+    def __init__(self, loader):
+        self.loader = loader
+        self.model = torch.nn.Linear(4, 2).cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.shadow = Shadow(self.model)
+        {made}
+
+    def prepare(self):
+        {setup}
+
+    def train(self):
+        self.prepare()
+        {later}
+        for x, y in self.loader:
+            {region}
+                loss = (self.model(x) - y).sum()
+            {backward}
+            self.shadow.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "later", "expected"), [("self.shadow.register()", "pass", 0), ("pass", "self.shadow.register()", 1)]
+)
+def test_an_object_is_made_before_the_method_that_sets_apex_up(made: str, later: str, expected: int) -> None:
+    before = LIBRARY.format(
+        apex="from apex import amp",
+        made=made,
+        later=later,
+        setup="self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level='O2')",
+        region="if True:",
+        backward="with amp.scale_loss(loss, self.optimizer) as scaled:\n                scaled.backward()\n"
+        "            self.optimizer.step()",
+    )
+    after = LIBRARY.format(
+        apex="",
+        made=made,
+        later=later,
+        setup="self.scaler = torch.amp.GradScaler('cuda')",
+        region="with torch.autocast('cuda', dtype=torch.float16):",
+        backward="self.scaler.scale(loss).backward()\n            self.scaler.step(self.optimizer)\n"
+        "            self.scaler.update()",
+    )
+    assert len([d for d in doubts(before, after) if d.code == "AMP541"]) == expected
