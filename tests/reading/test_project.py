@@ -202,3 +202,47 @@ def test_an_import_means_no_part_of_another_package() -> None:
     p = Project([package, *project(train="import utils", lib__utils="", src__utils="").modules])
     train = next(m for m in p.modules if m.name == "train")
     assert {m.name for m in p.imports[train]} == {"src.utils"}
+
+
+@pytest.mark.parametrize(
+    ("made", "own"),
+    [
+        ("Tokenizer.from_pretrained(card)", False),
+        ("Tokenizer(card)", False),
+        ("load_tokenizer(card)", True),  # nobody sees what that gives
+    ],
+)
+def test_a_method_of_what_a_library_made_is_none_of_the_program_wherever_it_is_handed(made: str, own: bool) -> None:
+    p = project(
+        gen=f"""
+            from library import Tokenizer, load_tokenizer
+
+            class Generator:
+                def __init__(self, card):
+                    self.tokenizer = {made}
+
+                def encode(self, ids):
+                    return ids
+            """,
+        masker="""
+            class Masker:
+                def __init__(self):
+                    self.tok = None
+
+                def register(self, tokenizer):
+                    self.tok = tokenizer
+
+                def mask(self, text):
+                    return self.tok.encode(text)
+            """,
+        train="""
+            from gen import Generator
+            from masker import Masker
+
+            generator, masker = Generator("card"), Masker()
+            masker.register(generator.tokenizer)
+            """,
+    )
+    module = next(m for m in p.modules if m.name == "masker")
+    (call,) = (n for n in module.nodes if isinstance(n, ast.Call))
+    assert [f.name for f in p.resolved[call]] == (["encode"] if own else [])

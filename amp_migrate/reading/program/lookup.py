@@ -23,6 +23,7 @@ from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.imports import Imports
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.tree import reached
 
 
 class Slot(NamedTuple):
@@ -43,9 +44,8 @@ class Lookup(Imports):
         self.classes: dict[ast.AST, ClassInfo] = {}
         self.methods_named: dict[str, list[Function]] = defaultdict(list)
         self.instances: dict[Slot, set[ClassInfo]] = defaultdict(set)
-        self.foreign: dict[Slot, set[bool]] = defaultdict(
-            set
-        )  # whether what a slot holds is made by a class from outside
+        # Whether what a slot is given is made by a class from outside; where that is held by another one, which.
+        self.foreign: dict[Slot, set[bool | Slot]] = defaultdict(set)
         self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
@@ -287,15 +287,24 @@ class Lookup(Imports):
         return [c for c in classes if self.classes[c].name.startswith(start) and self.classes[c].name.endswith(end)]
 
     def _is_foreign(self, module: Module, node: ast.expr) -> bool:
-        """Whether an object is in any case made by calling a class from outside of the program."""
+        """Whether an object is in any case made by a class from outside of the program, called itself or by a method of its
+        own: `Tokenizer.from_pretrained(path)`."""
         if not isinstance(node, ast.Call):
-            slot = self.slot(module, node)
-            return slot is not None and self.foreign.get(slot) == {True}
-        name = module.qualify(node.func)
-        if name is None or not name.rpartition(".")[2][:1].isupper() or self.definitions(module, node.func):
+            return self._made_outside(self.slot(module, node))
+        name = module.qualify(node.func) or ""
+        if not any(part[:1].isupper() for part in name.split(".")[-2:]) or self.definitions(module, node.func):
             return False
-        root = name.partition(".")[0]
-        return not self.may_be_own(root)
+        return not self.may_be_own(name.partition(".")[0])
+
+    def _made_outside(self, slot: Slot | None) -> bool:
+        """Whether all that a slot is given, also by way of others, is made so."""
+        if slot is None:
+            return False
+        given = [held for at in reached([slot], self._held_by) for held in self.foreign.get(at) or (False,)]
+        return all(held is not False for held in given) and True in given
+
+    def _held_by(self, slot: Slot) -> list[Slot]:
+        return [held for held in self.foreign.get(slot, ()) if isinstance(held, Slot)]
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""

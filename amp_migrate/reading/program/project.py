@@ -19,6 +19,7 @@ from amp_migrate.reading.program.definitions import (
     dotted,
     entries,
     in_rows,
+    is_none,
 )
 from amp_migrate.reading.program.flows import Flows
 from amp_migrate.reading.program.handed_back import (
@@ -277,7 +278,9 @@ class Project(Flows):
         self._hand(module, slot, value)
 
     def _hand(self, module: Module, slot: Slot, value: ast.expr) -> None:
-        self.foreign[slot].add(isinstance(value, ast.Call) and self._is_foreign(module, value))
+        held = self.slot(module, value) if isinstance(value, (ast.Name, ast.Attribute)) else None
+        if not is_none(value):
+            self.foreign[slot].add(held or (isinstance(value, ast.Call) and self._is_foreign(module, value)))
         self._enter(module, slot, value)
         owner = self.class_of(module.scope_of(value))
         for source in self.sources(module, value):
