@@ -21,6 +21,8 @@ MENTIONS = re.compile(
     rb"|ApexOptimWrapper|:[ ]*[\"']?apex\b",
     re.I,
 )
+# What a line begins with, up to a comment in it: a number sign in a text begins none.
+_COMMENT = re.compile(r"""(?:[^"'#\n]|"[^"\n]*"|'[^'\n]*')*\#""")
 # Settings are small; larger files are data.
 MAX_BYTES = 1_000_000
 
@@ -84,12 +86,18 @@ def migrate(source: SourceFile, options: Options, named: Callable[[str], bool]) 
 
 
 def names_in(sources: Sequence[SourceFile], unparsed: Sequence[str] = ()) -> Callable[[str], bool]:
-    """Whether Python code, that which does not parse too, names a setting: as an attribute, a key, or an option."""
+    """Whether Python code, that which does not parse too, names a setting: as an attribute, a key, or an option; a comment
+    reads nothing."""
     texts = [*(source.text for source in sources), *unparsed]
 
     def named(setting: str) -> bool:
         word = re.compile(rf"(?:[.\"']|--){re.escape(setting)}\b")
-        return any(setting in text and word.search(text) for text in texts)
+        return any(
+            not _COMMENT.match(text, text.rfind("\n", 0, found.start()) + 1, found.start())
+            for text in texts
+            if setting in text
+            for found in word.finditer(text)
+        )
 
     return named
 

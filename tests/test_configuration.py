@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.configuration import is_configuration, migrate
+from amp_migrate.configuration import is_configuration, migrate, names_in
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 from amp_migrate.sources.files import SourceFile
@@ -247,3 +247,12 @@ class TestCommands:
         assert run("rewrite", "t.yaml").exit_code == 0
         assert Path("t.yaml").read_bytes().startswith(b"\xef\xbb\xbf# how")
         assert b"apex" not in Path("t.yaml").read_bytes()
+
+
+def test_a_comment_reads_no_setting() -> None:
+    def named(text: str) -> bool:
+        return names_in([SourceFile(Path("a.py"), "a.py", text)])("OPT_LEVEL")
+
+    assert named("use(cfg.OPT_LEVEL)  # the level\n")
+    assert named('print("# of", cfg.OPT_LEVEL)\n')
+    assert not named("x = 1\n#     opt_level=cfg.OPT_LEVEL,\nuse(x)  # cfg.OPT_LEVEL\n")
