@@ -139,7 +139,7 @@ def read(program: Program) -> Read:
 
 def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Path, SourceError]]:
     from amp_migrate.reading.program.module import Module
-    from amp_migrate.sources.syntax import MAX_DEPTH, too_deep
+    from amp_migrate.sources.syntax import MAX_DEPTH, MAX_PATTERNS, too_deep
 
     modules: list[Module] = []
     by_path: dict[Path, Module] = {}
@@ -158,8 +158,8 @@ def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Pat
         except (RecursionError, MemoryError):
             unread[source.path] = too_deep()
             continue
-        if module.depth > MAX_DEPTH:
-            unread[source.path] = too_deep()
+        if module.depth > MAX_DEPTH or module.pattern_depth > MAX_PATTERNS:
+            unread[source.path] = too_deep() if module.depth > MAX_DEPTH else too_deep(MAX_PATTERNS, " of patterns")
             continue
         modules.append(module)
         by_path[source.path] = module

@@ -94,10 +94,22 @@ def test_a_neighbour_that_nests_too_deeply_is_no_reason_to_stop(name: str) -> No
     assert statuses(report) == {"train.py": "migrated"}
 
 
+@pytest.mark.parametrize("levels", [9, 80])
+def test_patterns_that_nest_too_deeply_are_refused_by_name(levels: int) -> None:
+    """A minute at ten levels, for a parser that tries each in several ways."""
+    deep = "match x:\n    case " + "{1: " * levels + "y" + "}" * levels + ":\n        pass\n"
+    write_tree(Path(), {"deep.py": APEX + deep, "good.py": APEX})
+    code, report = run_json("check", ".")
+    assert code == 2
+    assert statuses(report) == {"deep.py": "failed", "good.py": "migrated"}
+    assert "nested too deeply; the limit is 8 levels of patterns" in said(report, "deep.py")
+
+
 @pytest.mark.parametrize(
     "deep",
     [
         "x = " + "+".join(["y"] * 300) + "\n",
+        "match x:\n    case [{'a': ([y], C(z=[w, *_]))}] | y if y:\n        pass\n",
         "if x == 0:\n    pass\n" + "".join(f"elif x == {i}:\n    pass\n" for i in range(150)),
         "x = y" + ".z(1)" * 40 + "\n",
     ],
@@ -331,3 +343,10 @@ class TestDefects:
         assert done.returncode == code
         assert said in done.stdout + done.stderr
         assert ("apex" in Path("a.py").read_text()) == (code != 0)
+
+
+def test_a_path_that_begins_as_an_option_does_is_none_where_a_command_is_said() -> None:
+    write_tree(Path(), {"-x/--diff.py": APEX + "\nif __name__ == '__main__':\n    train()\n"})
+    result = run("rewrite", ".")
+    assert result.exit_code == 0
+    assert " ./-x/--diff.py -- ARGS\n" in result.stdout

@@ -23,7 +23,8 @@ def path(text: str) -> str:
 
 
 def shell(text: str) -> str:
-    """A path as a word of a shell's command line."""
+    """A path as a word of a shell's command line, which no command takes for an option."""
+    text = f"./{text}" if text.startswith("-") else text
     if re.fullmatch(r"[\w./+-]+", text, re.A):
         return text
     if _UNSAFE.search(text):

@@ -19,6 +19,8 @@ from amp_migrate.sources.files import SourceFile
 MAX_SIZE = 2_000_000
 # Levels of syntax, one for each `elif` and each `+` of a chain. Time grows with the square of them.
 MAX_DEPTH = 500
+# Of patterns in a `case`. libcst tries each of them in several ways: time grows fourfold with a level.
+MAX_PATTERNS = 8
 
 # Characters that are parsed at once.
 PIECE = 200_000
@@ -99,9 +101,9 @@ def pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def too_deep() -> SourceError:
-    """Why a file that nests beyond MAX_DEPTH, or beyond what Python's own parser takes, is not migrated."""
-    return SourceError(SYNTAX, f"nested too deeply; the limit is {MAX_DEPTH} levels")
+def too_deep(limit: int = MAX_DEPTH, of: str = "") -> SourceError:
+    """Why a file that nests beyond a limit, or beyond what Python's own parser takes, is not migrated."""
+    return SourceError(SYNTAX, f"nested too deeply; the limit is {limit} levels{of}")
 
 
 def size_error(size: int) -> SourceError | None:

@@ -100,9 +100,17 @@ class Module:
     @property
     def depth(self) -> int:
         """How many levels of syntax the file nests."""
+        return self._levels(ast.AST)
+
+    @property
+    def pattern_depth(self) -> int:
+        """How many levels the patterns of its `case`s nest."""
+        return self._levels(ast.pattern) if ast.Match in self._by_kind else 0
+
+    def _levels(self, kind: type[ast.AST]) -> int:
         levels: dict[ast.AST, int] = {self.tree: 0}
         for node in self.nodes:  # each comes after what holds it
-            levels[node] = levels[self.parents[node]] + 1
+            levels[node] = levels[self.parents[node]] + isinstance(node, kind)
         return max(levels.values())
 
     # -- building ------------------------------------------------------------------------------------------------
