@@ -193,7 +193,16 @@ class Change:
 
 
 def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
-    return list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    """As SequenceMatcher has them, of what stands between the lines that both begin and end with: it takes the square of how
+    often a line stands there."""
+    short = min(len(old), len(new))
+    head = next((i for i in range(short) if old[i] != new[i]), short)
+    tail = next((i for i in range(short - head) if old[-1 - i] != new[-1 - i]), short - head)
+    matcher = SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False)
+    inner = [(tag, i + head, to_i + head, j + head, to_j + head) for tag, i, to_i, j, to_j in matcher.get_opcodes()]
+    first = [("equal", 0, head, 0, head)] if head else []
+    last = [("equal", len(old) - tail, len(old), len(new) - tail, len(new))] if tail else []
+    return [*first, *inner, *last]
 
 
 class _Heads(dict[ast.stmt, str]):
