@@ -175,6 +175,18 @@ def test_whatever_imports_a_file_that_uses_apex_may_call_it() -> None:
     assert tied_as_they_are(files) == {"train.py", "main.py"}
 
 
+def test_whatever_imports_a_file_that_runs_a_network_may_call_it() -> None:
+    """It has a region then, and who calls it never had Apex."""
+    files = {
+        "train.py": "from apex import amp\nimport gen",
+        "gen.py": "import torch\n\ndef generate(model, x):\n    return model(x)\n",
+        "run.py": "from gen import generate\nprint(generate('x'))",
+        "names.py": "from gen import NAMES",
+        "plain.py": "import names",
+    }
+    assert tied_as_they_are(files) == {"train.py", "gen.py", "run.py", "names.py"}
+
+
 NET = "import torch\nclass Net(torch.nn.Module):\n    pass\n"
 
 

@@ -26,6 +26,8 @@ _APEX_WORDS = ("apex", "scale_loss", "master_params", "_amp_state")  # one of wh
 _SCALES = re.compile(r"\bamp\b|scale_loss|master_params|_amp_state|fp16_utils|FP16_Optimizer")
 # A file without any of these words neither trains nor hands a model, a loss or an optimizer on.
 _TRAINING = ("torch", "optim", "loss", "backward", "scaler", ".step(", "model", "amp.")
+# What runs a network may be given a region: whoever imports that may call it, and need name nothing of the above.
+_RUNS = ("model(", "nn.Module", ".forward(")
 # What a file must name to be concerned when another one re-exports torch.cuda.amp.
 _AMP_NAMES = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "amp.")
 
@@ -72,10 +74,13 @@ def related(
     users = {path for path in found if _USES_APEX.search(texts[path])}
     handed_on = _handed_on(texts[path] for path in users)
 
+    def runs(path: str) -> bool:
+        return "torch" in texts[path] and any(word in texts[path] for word in _RUNS)
+
     def ties(path: str) -> Iterator[str]:
         near = (*imports[path], *importers[path])
         follow = (there for there in near if names(there, _TRAINING) or handed_on.search(texts[there]))
-        return chain(follow, importers[path]) if path in users else follow
+        return chain(follow, importers[path]) if path in users or runs(path) else follow
 
     def takers(path: str) -> Iterator[str]:
         return (there for there in importers[path] if names(there, _AMP_NAMES))
