@@ -208,3 +208,46 @@ def test_whether_a_file_is_the_one_that_is_run_is_no_switch(tmp_path: Path, dtyp
     dtypes, losses = run_files(tmp_path, after, "main.py")
     assert set(dtypes) == {f"torch.{dtype}"}
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("kept", "scaled"),
+    [("self.amp = amp", "self.amp.scale_loss"), ('self.settings["amp"] = amp', 'self.settings["amp"].scale_loss')],
+)
+def test_what_is_scaled_by_a_value_that_is_not_followed_is_not_said_to_be_scaled_by_nobody(
+    kept: str, scaled: str
+) -> None:
+    """Initialize must not be taken out for that."""
+    loop = f"""
+        class Loop:
+            def __init__(self, model, optimizer, settings, amp):
+                self.model, self.optimizer, self.settings = model, optimizer, settings
+                self.amp = None
+                {kept}
+
+            def batch(self, x):
+                loss = self.model(x).mean()
+                self.optimizer.zero_grad()
+                if self.settings is None:
+                    loss.backward()
+                else:
+                    with {scaled}(loss, self.optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                self.optimizer.step()
+        """
+    train = """
+        import torch
+        from loop import Loop
+
+        def main(batches):
+            model = torch.nn.Linear(4, 2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            from apex import amp
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            loop = Loop(model, optimizer, {}, amp if batches else None)
+            for x in batches:
+                loop.batch(x)
+        """
+    findings = rewrite_files({"train.py": train, "loop.py": loop})["train.py"].findings
+    (told,) = [f for f in findings if f.code == "AMP116" and f.status == "manual"]
+    assert told.message.startswith(f"{scaled} (loop.py:13) scales a loss")

@@ -96,6 +96,11 @@ def no_loss(m: Migration) -> str:
             f"{missing} scales a loss for this optimizer by an amp that no import reaches, which raises a NameError where mixed "
             "precision is on: import amp at the top of that file, and rewrite again"
         )
+    if unknown := _by_unknown(m):
+        return (
+            f"{unknown} scales a loss, and that what it is called on holds amp could not be followed: call amp.scale_loss by "
+            "the name that an import gives it there, and rewrite again"
+        )
     found = _places(m, "scale_loss")
     if plain:
         place = f"{plain[0].module.display}:{plain[0].call.lineno}"
@@ -128,6 +133,15 @@ def _without_import(m: Migration, steps: Iterable[Step]) -> str | None:
             for use in missing.uses:
                 if part(module, use) == "scale_loss" and module.scope_of(use) in scopes:
                     return f"{module.display}:{use.lineno}"
+    return None
+
+
+def _by_unknown(m: Migration) -> str | None:
+    """Where a loss is scaled by what may be amp, handed here as a value: `self.amp.scale_loss`, `config["amp"].scale_loss`."""
+    for module in m.unit.reach:
+        for call, func in module.method_calls.get("scale_loss", ()):
+            if module.qualify(func) is None and not m.project.resolved.get(call):
+                return f"{module.source(func)} ({module.display}:{call.lineno})"
     return None
 
 
