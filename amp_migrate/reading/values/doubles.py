@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -19,7 +18,9 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.values import arrays as known
 from amp_migrate.reading.values.analysis import Values, of_tensors
+from amp_migrate.reading.values.array_operations import Operations
 from amp_migrate.reading.values.arrays import NOTHING, UNKNOWN, Kind, Kinds, only
+from amp_migrate.reading.values.data_sets import DataSets
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.sources import given_to, key_of
@@ -29,7 +30,6 @@ MOST = 1500  # steps of one question
 DEEPEST = 120  # questions that wait for each other
 LONGEST = 4  # items of items
 FEW = 12  # values of an attribute or a variable of a file; of more, nothing is said
-DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 TURNS = frozenset("tqdm tqdm.tqdm tqdm.auto.tqdm tqdm.notebook.tqdm tqdm.std.tqdm".split())
 LOADER = "torch.utils.data.DataLoader"
 TURNED = frozenset("enumerate zip iter next list tuple reversed".split())
@@ -51,18 +51,15 @@ class Doubles:
     """Answers for one program; see `Project.once`."""
 
     def __init__(self, project: Project) -> None:
-        from amp_migrate.reading.values.data_sets import DataSets
-
         self.project = project
         self.values = project.once(of_tensors)
         self._constants = project.once(Values)
-        self._data = DataSets(self)
+        self._data, self._operations = DataSets(self), Operations(self)
         self._known: dict[Asked, Kinds] = {}  # of what stands in no call that is followed
         self._within: dict[Asked, Kinds] = {}  # of what does, for one question
         self._open: set[Asked] = set()
-        self._hung: set[Asked | None] = (
-            set()
-        )  # what is open that the present answer hangs on; None: that no more is asked
+        # What is open that the present answer hangs on; None: that no more is asked.
+        self._hung: set[Asked | None] = set()
         self._calls: list[Call] = []  # of one question
         self._steps = 0
 
@@ -196,9 +193,8 @@ class Doubles:
     def _stored(self, module: Module, node: ast.expr, path: Path) -> Kinds:
         """What is known of a variable of a file, or an attribute."""
         found = [v for v in self.values.may_be(module, node, path) if v.kind != "unknown" or v.name != BESIDE]
-        found = list(
-            {(type(v.constant), v.kind == "constant" or v): v for v in found}.values()
-        )  # one number is as another
+        # One number is as another.
+        found = list({(type(v.constant), v.kind == "constant" or v): v for v in found}.values())
         if len(found) > FEW or self._steps > MOST:
             return UNKNOWN
         if any(isinstance(at, str) for at in path) and not all(v.kind == "item" for v in found):
@@ -274,7 +270,7 @@ class Doubles:
             return self._turned(module, node, name, path, call)
         if path:
             return self._item(module, node, path, call)
-        return self._data.operation(module, node, name, call)
+        return self._operations.of(module, node, name, call)
 
     def _turned(self, module: Module, node: ast.Call, name: str, path: Path, call: Call | None) -> Kinds:
         if not node.args:
@@ -307,7 +303,7 @@ class Doubles:
         if moved and node.args and (key := key_of(node.args[0])) is not None:
             return self.of(module, node.func.value, (key, *path), call)  # type: ignore[attr-defined]
         if all(p is None or isinstance(p, int) for p in path):
-            rows = self._data.operation(module, node, name, call)
+            rows = self._operations.of(module, node, name, call)
             return rows if all(k.among("double", "single", "integer", "index") for k in rows) else UNKNOWN
         return UNKNOWN
 
@@ -320,10 +316,16 @@ class Doubles:
 
         given = {name: of_default(value) for name, value in function.defaults.items()}
         given |= {name: of_argument(value) for name, value in self.project.arguments(function, node)}
-        return self.kept(Call(function, given, lambda test: self._constants.told(function, module, node, test)))
+        return self.called(function, given, lambda test: self._constants.told(function, module, node, test))
 
-    def kept(self, call: Call) -> Call:
+    def called(
+        self,
+        function: Function,
+        given: Mapping[str, Callable[[Path], Kinds]],
+        told: Callable[[ast.expr], bool | None] = lambda test: None,
+    ) -> Call:
         """A call that stays the same one while a question is asked about it."""
+        call = Call(function, given, told)
         self._calls.append(call)
         return call
 
@@ -387,8 +389,3 @@ def _gives(stmt: ast.stmt, name: str) -> bool:
         return dotted(stmt.value.func) in ("sys.exit", "exit", "quit")
     names = [e for t in stmt.targets for e in elements(t)] if isinstance(stmt, ast.Assign) else []
     return any(isinstance(n, ast.Name) and n.id == name for n in names)
-
-
-def is_place(module: Module, node: ast.expr) -> bool:
-    """Whether what a tensor is moved to is a device, no dtype."""
-    return isinstance(node, ast.Constant) or bool(DEVICES.search(module.source(node)))
