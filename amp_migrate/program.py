@@ -158,8 +158,11 @@ def _parse(program: Program) -> tuple[list[Module], dict[Path, Module], dict[Pat
         except (RecursionError, MemoryError):
             unread[source.path] = too_deep()
             continue
-        if module.depth > MAX_DEPTH or module.pattern_depth > MAX_PATTERNS:
-            unread[source.path] = too_deep() if module.depth > MAX_DEPTH else too_deep(MAX_PATTERNS, " of patterns")
+        if module.depth > MAX_DEPTH:
+            unread[source.path] = too_deep()
+            continue
+        if module.pattern_depth > MAX_PATTERNS:
+            unread[source.path] = too_deep(MAX_PATTERNS, " of patterns")
             continue
         modules.append(module)
         by_path[source.path] = module

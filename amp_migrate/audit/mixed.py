@@ -237,10 +237,8 @@ class Mixed(Prepared):
             family = self.before.program.family(owner)
             for step in setup.steps:
                 if step.function is not None and step.function.owner in family:
-                    if (
-                        chain.start.function is not None
-                        and chain.start.function.name == "__init__" != step.function.name
-                    ):
+                    made = chain.start.function is not None and chain.start.function.name == "__init__"
+                    if made and step.function.name != "__init__":
                         return False  # an object is made before any of its methods runs
                     return True if step.function.name in ("__init__", "setup", "build") or direct else None
         return None

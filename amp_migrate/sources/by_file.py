@@ -25,14 +25,8 @@ def readers(texts: Mapping[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path, text in texts.items() if saving else ():
         if "torch.load(" in text and _SAVES not in text:
-            near = [(_shared(path, other), other) for key in set(_KEY.findall(text)) for other in saving.get(key, ())]
-            most = max((shared for shared, _ in near), default=0)
-            if near:
-                found[path] = {other for shared, other in near if shared == most}
+            # The folders above the script that hold the other one, too: the longest is the nearest.
+            shared = {o: len(os.path.commonpath([path, o])) for key in _KEY.findall(text) for o in saving.get(key, ())}
+            if shared:
+                found[path] = {other for other, folder in shared.items() if folder == max(shared.values())}
     return found
-
-
-def _shared(one: str, other: str) -> int:
-    """How many folders two files have in common."""
-    pairs = zip(os.path.dirname(one).split(os.sep), os.path.dirname(other).split(os.sep), strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(one.count(os.sep), other.count(os.sep)))

@@ -197,9 +197,10 @@ class Operations:
 
     def array(self, expr: ast.expr, value: Value) -> Value:
         """What NumPy makes of a value: of a half tensor, an array of float16, which is told where Apex had it in float32."""
-        if value.half and value.was == "float":
-            self.tell("numpy", expr, value, "an array")
-        return UNKNOWN if value.half and value.was == "float" else value
+        if not value.half or value.was != "float":
+            return value
+        self.tell("numpy", expr, value, "an array")
+        return UNKNOWN
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
         """An operation of torch on values: what it computed in before, and what it computes in now."""

@@ -6,9 +6,8 @@ import ast
 
 from amp_migrate.audit.program import syntax
 
-REDUCING = frozenset(
-    "sum mean std var prod max min".split()
-)  # of tensors; data sets and networks have fields of such names
+# Of tensors; data sets and networks have fields of such names.
+REDUCING = frozenset("sum mean std var prod max min".split())
 
 
 def reduces(call: ast.Call) -> bool:

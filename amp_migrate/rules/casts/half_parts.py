@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -15,9 +15,8 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.older.fp16_utils import is_model
 
 LISTING = frozenset("modules named_modules children named_children".split())
-RUN_BY_TORCH = frozenset(
-    "__init__ __call__ forward train eval".split()
-)  # whoever calls or trains the network runs these
+# Whoever calls or trains the network runs these.
+RUN_BY_TORCH = frozenset("__init__ __call__ forward train eval".split())
 
 
 def is_part(m: Migration, module: Module, call: ast.Call, half: ast.expr) -> bool:
@@ -39,22 +38,8 @@ def _of_network(m: Migration, module: Module, node: ast.expr) -> bool:
     """Whether an expression is the network whose method it stands in, also in a function within that, or held by it."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
-    cls = _class_around(m.project, module, node)
-    method = next(
-        (a for a in module.ancestors(node) if a in m.project.functions and m.project.functions[a].cls is cls), None
-    )
-    function = m.project.functions.get(method) if method is not None else None
-    return (
-        isinstance(node, ast.Name)
-        and cls is not None
-        and cls.is_module
-        and function is not None
-        and node.id == function.scope.self_name
-    )
-
-
-def _class_around(project: Project, module: Module, node: ast.AST) -> ClassInfo | None:
-    return next((project.classes[a] for a in module.ancestors(node) if a in project.classes), None)
+    cls = m.project.class_around(module.scope_of(node))
+    return module.is_self(node) and cls is not None and cls.is_module
 
 
 def _wholes(m: Migration, module: Module, part: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
