@@ -250,3 +250,42 @@ def test_a_write_into_what_has_no_name_is_refused() -> None:
     result = rewrite(f"import torch\nfrom apex import amp\nloader = []\nseen = []\n{source}")
     assert result.after is None
     assert [f.code for f in result.findings if f.status == "manual" and "scatter" in f.message] == ["AMP542"]
+
+
+OF_A_CLASS = """
+class Losses:
+    def masked(labels, ys):
+        labels.masked_scatter_(labels < 0, ys)
+        return (labels - ys).pow(2).mean() / 10
+
+    def kept(self, labels, ys):
+        labels.masked_scatter_(labels < 0, ys)
+        return (labels - ys).pow(2).mean() / 10
+
+class Own(Losses):
+    def kept(self, labels, ys):
+        return Losses.kept(self, labels, ys)
+
+losses = Own()
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+for x, y in loader:
+    optimizer.zero_grad()
+    ys = model(x)
+    loss = CALL(torch.ones(len(x), 2).float(), ys)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    clip_grad_norm_(amp.master_params(optimizer), 10.0)
+    seen.append(loss.item())
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("call", ["Losses.masked", "losses.kept"])
+def test_a_function_that_its_class_alone_is_asked_for_is_given_what_it_names_first(call: str) -> None:
+    """`Losses.masked(labels, ys)`, `Losses.kept(self, labels, ys)`: neither call fills the first parameter by itself."""
+    after = check_trained(OF_A_CLASS.replace("CALL", call))
+    function = "masked" if "masked" in call else "kept"
+    body = after.partition(f"def {function}(")[2].partition("return")[0]
+    assert "labels.masked_scatter_(labels < 0, ys.to(labels.dtype))" in body

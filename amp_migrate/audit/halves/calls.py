@@ -274,7 +274,7 @@ class Calls(Operations):
         passed: Mapping[str, Given] | None = None,
     ) -> Value:
         parameters = [p.arg for p in function.parameters]
-        if function.bound and parameters:
+        if self.halves.program.fills_self(function, expr):
             parameters = parameters[1:]
         env: Env = {}
         if not any(isinstance(a, ast.Starred) for a in expr.args):

@@ -22,7 +22,7 @@ def given_to(program: Program, function: Function, scope: Scope, call: ast.Call)
     found: dict[str, Given] = {}
     if filled is None or not asked:
         return found
-    for parameter in function.parameters[function.bound :]:
+    for parameter in function.parameters:
         if parameter.arg not in asked:
             continue
         value = filled.get(parameter.arg) or function.defaults.get(parameter.arg)

@@ -84,10 +84,17 @@ class Function:
 
     @cached_property
     def bound(self) -> bool:
-        """Whether a call through an instance or the class fills the first parameter."""
-        return self.owner is not None and not any(
+        """Whether a call through an instance fills the first parameter: that of a static method is filled by none, nor is one
+        by another name than `self` where its file calls the function by its class alone, `Trainer.loss(x, y)`."""
+        if self.owner is None or any(
             isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list
-        )
+        ):
+            return False
+        if not self.parameters or self.parameters[0].arg in ("self", "cls"):
+            return True
+        called = [c.func for c in self.module.calls_named.get(self.name, ())]
+        by_class = [f for f in called if isinstance(f, ast.Attribute) and syntax.last(f.value) == self.owner.name]
+        return not called or len(by_class) < len(called)
 
     @property
     def class_method(self) -> bool:

@@ -347,17 +347,30 @@ class Program(Imports):
                     found.append((module, node))
         return found
 
+    def fills_self(self, function: Function, call: ast.Call) -> bool:
+        """Whether a call of a method fills its first parameter by itself, as far as names tell: not `Trainer.fit(trainer, x)`."""
+        if (
+            not function.bound
+            or function.owner is None
+            or function.class_method
+            or not isinstance(call.func, ast.Attribute)
+        ):
+            return function.bound
+        on = call.func.value
+        named = syntax.last(on) if isinstance(on, (ast.Name, ast.Attribute)) else ""
+        return not any(named == c.name for c in self.family(function.owner))
+
     def arguments(self, function: Function, call: ast.Call, *, bound: bool | None = None) -> dict[str, ast.expr] | None:
         """The parameters of a function as a call fills them; None where `*args`/`**kwargs` hide that.
 
-        `bound`: whether `self` is filled by the call itself (by default: where it is a method called on an object).
+        `bound`: whether `self` is filled by the call itself (by default: where it is a method that `fills_self` so).
         """
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return None
         a = function.node.args
         positional = [p.arg for p in (*a.posonlyargs, *a.args)]
         if bound is None:
-            bound = function.bound
+            bound = self.fills_self(function, call)
         if bound and positional:
             positional = positional[1:]
         filled = dict(zip(positional, call.args, strict=False))
