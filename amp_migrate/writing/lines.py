@@ -12,7 +12,8 @@ ABOUT_APEX = re.compile(
     r"apex|\bamp\b|fp16|half|mixed|nvidia|noinspection|apex_?amp|\b(un)?scal(ed?|ing)\b", re.IGNORECASE
 )
 
-NAMES_APEX = re.compile(r"apex", re.IGNORECASE)
+# Also what the example that most programs began with says above initialize.
+NAMES_APEX = re.compile(r"apex|\bamp accepts\b", re.IGNORECASE)
 
 # What a comment says of Apex that is not so of what has taken its place, and where code comes from, which stays so.
 STALE = re.compile(

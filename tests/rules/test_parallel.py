@@ -951,3 +951,52 @@ def test_a_model_that_freezes_a_part_of_itself_as_it_is_trained(apex: str, nativ
     assert wanted in (result.after or ""), result.findings
     told = next(f.message for f in result.findings if f.code == "AMP601")
     assert "with find_unused_parameters=True, since a part of the model gets no gradient" in told
+
+
+CHOSEN = """
+    import torch
+
+    def main(args, model, optimizer, loader):
+        if args.amp:
+            try:
+                global DDP, amp
+                from apex.parallel import DistributedDataParallel as DDP
+                from apex import amp
+            except ImportError:
+                raise ImportError("Please install apex")
+        if not args.amp and args.distributed:
+            from torch.nn.parallel import DistributedDataParallel as DDP
+        if args.amp:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        if args.distributed:
+            if args.amp:
+                model = DDP(model, delay_allreduce=True)
+            else:
+                model = DDP(model, device_ids=[args.rank], output_device=args.rank)
+        for x in loader:
+            optimizer.zero_grad()
+            if args.amp:
+                with amp.scale_loss(model(x).sum(), optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                model(x).sum().backward()
+            optimizer.step()
+    """
+
+
+def test_what_apex_takes_no_argument_of_was_torchs_wherever_it_ran() -> None:
+    result = rewrite(CHOSEN)
+    assert result.after is not None
+    told = {f.line: f for f in result.findings if f.code == "AMP601"}
+    assert told[19].message.endswith("as before wherever this ran: Apex's takes no device_ids or output_device")
+    assert told[19].review == "as-is"
+    assert told[17].review == "look"
+    written = "torch.nn.parallel.DistributedDataParallel(model, device_ids=[args.rank], output_device=args.rank)"
+    assert f"model = {written}\n" in result.after
+
+
+def test_what_declares_the_names_of_an_import_goes_with_it() -> None:
+    after = rewrite(CHOSEN).after
+    assert after is not None
+    assert "global" not in after
+    assert after.startswith("import torch\n\ndef main(args, model, optimizer, loader):\n    scaler = ")

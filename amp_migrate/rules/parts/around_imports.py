@@ -48,6 +48,8 @@ class AroundImports:
             if node in guards or node.orelse or node.finalbody or not _awaits_import(node):
                 continue
             imported = [s for s in node.body if isinstance(s, (ast.Import, ast.ImportFrom))]
+            if all(s in imported or isinstance(s, ast.Global) for s in node.body):
+                continue  # goes with them
             apex = [s for s in imported if from_apex(s)]
             gone = {a for aliases in self.imports.removed.values() for a in aliases}
             names = {a.asname or a.name.split(".")[0] for s in apex for a in s.names if a not in gone}

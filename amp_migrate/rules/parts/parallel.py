@@ -208,6 +208,12 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     given = {name: argument for name, argument in named if name is not None}
     if any(name is None for name, _ in named):
         return Manual("AMP601", "unpacked arguments may hold Apex's own: write torch's DistributedDataParallel by hand")
+    of_torch = [name for name in given if name in NATIVE_PARAMETERS - {"module"}]
+    if of_torch and not any(name in DROPPED for name in given):
+        message = (
+            f"torch's DistributedDataParallel, as before wherever this ran: Apex's takes no {' or '.join(of_torch)}"
+        )
+        return Native("AMP601", (NATIVE_DDP,), message, "as-is")
     if "gradient_average" in given and literal(value_of(given["gradient_average"])) is not True:
         return Manual(
             "AMP601",
