@@ -28,6 +28,8 @@ from amp_migrate.writing.watched import Watched
 
 # Emitted code: text, with nodes of the original standing for their own (edited) source.
 Code = str | tuple["str | ast.expr | ast.stmt", ...]
+# Texts in code, those of several lines in three quotes alone.
+_TEXTS = re.compile(r"""("{3}|'{3})[\s\S]*?\1|(["']).*?\2""")
 
 
 def joined(parts: Iterable[ast.expr], between: str) -> tuple[str | ast.expr | ast.stmt, ...]:
@@ -269,7 +271,7 @@ class Edits:
             words: set[str] = set()
             for part in parts:
                 if isinstance(part, str):
-                    bare = re.sub(r"""(["']).*?\1""", "", part)  # `config["amp"]` does not mention amp
+                    bare = _TEXTS.sub("", part)  # `config["amp"]` does not mention amp, nor does a docstring
                     if bare.startswith(("import ", "from ")):
                         bare = re.sub(r"[\w.]+\s+as\s", "", bare)  # `import amp as native` binds native alone
                     words.update(re.findall(r"(?<![\w.])[A-Za-z_]\w*", bare))

@@ -1133,3 +1133,44 @@ def test_a_script_that_imports_it_under_a_test_binds_it_for_the_whole_file(tmp_p
     assert "amp." not in texts["train.py"].replace("torch.amp.", "")
     assert "global" not in texts["train.py"]
     assert isinstance(run_files(tmp_path, texts, "train.py"), float)
+
+
+def test_words_of_a_docstring_that_is_written_anew_use_no_import() -> None:
+    source = '''
+        import torch
+
+        try:
+            import apex
+        except ImportError:
+            apex = None
+
+
+        def main(loader, model, optimizer):
+            model, optimizer = apex.amp.initialize(model, optimizer, opt_level="O1")
+            for x in loader:
+                step(model, optimizer, x)
+
+
+        def step(model, optimizer, x):
+            """One step.
+
+            Parameters
+            ----------
+            model : torch.nn.Module
+                What is trained, in a way that apex would know.
+            optimizer : torch.optim.Optimizer
+                What steps it.
+            x : torch.Tensor
+                A batch.
+            """
+            loss = model(x).sum()
+            optimizer.zero_grad()
+            with apex.amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        '''
+    result = rewrite(source)
+    assert result.after is not None
+    assert "scaler : torch.amp.GradScaler" in result.after  # the docstring tells of it now
+    assert "import apex" not in result.after
+    assert not [f for f in result.findings if f.status == "manual"]
