@@ -13,7 +13,15 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.casts import autograd_functions, half_weights, in_place, level_tests
 from amp_migrate.rules.casts import registered as casts
-from amp_migrate.rules.cleanup import commands, idle_options, idle_parameters, imports, option_texts, skipped_tests
+from amp_migrate.rules.cleanup import (
+    commands,
+    idle_options,
+    idle_parameters,
+    imports,
+    option_texts,
+    said_texts,
+    skipped_tests,
+)
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
 from amp_migrate.rules.handover import carried_amp, from_users, process_wide, scaler_passing
@@ -138,6 +146,7 @@ def finish(project: Project, targets: Collection[Module], output: Output) -> Non
     idle_parameters.apply(project, targets, output)
     idle_options.apply(project, targets, output)
     option_texts.apply(project, targets, output)
+    said_texts.apply(targets, output)
     commands.apply(project, targets, output)
 
 

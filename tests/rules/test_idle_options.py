@@ -83,6 +83,33 @@ def test_an_option_that_is_only_printed_has_no_effect(read: str, told: bool) -> 
     assert all("it is only printed now (train.py:" in m for m in messages)
 
 
+def test_nothing_is_said_of_an_option_that_what_is_written_reads_beside_a_print() -> None:
+    prepare = "print(args.loss_scale)\n" + initialize('opt_level="O1", loss_scale=args.loss_scale')
+    result = rewrite(apex(prepare=prepare, imports=declared('"--loss-scale", default=None')))
+    assert result.after is not None
+    assert "loss_scale" in result.after.partition("print(args.loss_scale)")[2]
+    assert not found(result, "AMP119")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('print("using apex synced BN")', True),
+        ('rank_print("training with Apex")', True),
+        ('logger.info(f"apex on {device}")', True),
+        ('print("using synced BN")', False),
+        ('raise ValueError("apex")', False),  # a reason, told elsewhere
+        ('amp.unknown("apex")\nprint("apex")', False),  # of which some stays
+    ],
+)
+def test_what_is_printed_or_logged_and_still_says_apex_is_named_once_a_file(line: str, told: bool) -> None:
+    text = initialize('opt_level="O1"')
+    source = apex(prepare=f"{text}\nif device:\n    {line.replace(chr(10), chr(10) + '    ')}")
+    messages = [f.message for f in found(rewrite(source), "AMP854")]
+    assert len(messages) is int(told)
+    assert all(m.startswith("what is printed or logged still says Apex (line ") for m in messages)
+
+
 def test_nothing_is_said_of_an_option_read_by_its_name() -> None:
     source = apex(
         prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + '\nprint(getattr(args, "keep"))',

@@ -55,6 +55,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
         reads = found[name]
         gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
+        written = any(edits.mentions(name) for edits in output.edits.values())
         option = _called(call, name)
         if (
             not (gone or stays)
@@ -64,10 +65,10 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             message = f"{option} still takes 'apex', and nothing asks for that any more"
             message += "" if neither else ": torch's own runs in its place"
             output.note(module, call, "AMP119", "add_argument", message, "look")
-        elif reads and not (gone or stays) and (where := _only_told(project, output, reads)):
+        elif reads and not (gone or stays or written) and (where := _only_told(project, output, reads)):
             message = f"{option} is kept, but it is only printed now ({where}): no effect"
             output.note(module, call, "AMP119", "add_argument", message, "look")
-        if gone and not any(edits.mentions(name) for edits in output.edits.values()):
+        if gone and not written:
             output.note(
                 module,
                 call,

@@ -11,7 +11,9 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
 
-_TELLING = re.compile(r"print|(?:.*\.)?_?(?:log|logger|logging|LOG|LOGGER)(?:\.\w+)?|warnings\.warn|tqdm\.write")
+_TELLING = re.compile(
+    r"(?:\w+_)?print(?:_\w+)?|(?:.*\.)?_?(?:log|logger|logging|LOG|LOGGER)(?:\.\w+)?|warnings\.warn|tqdm\.write"
+)
 MOST = 20  # reads that are followed
 
 
@@ -49,7 +51,7 @@ class OnlyTold:
         if isinstance(stmt, ast.Pass):
             return True
         call = stmt.value if isinstance(stmt, ast.Expr) else None
-        if not isinstance(call, ast.Call) or not _TELLING.fullmatch(dotted(call.func) or ""):
+        if not isinstance(call, ast.Call) or not tells(call):
             return False
         self.told.append((module, stmt))
         return True
@@ -84,6 +86,11 @@ class OnlyTold:
         return len(attributes) == len([r for r in reads if not _declares(*r)]) and all(
             self.is_idle(m, n) for m, n in attributes
         )
+
+
+def tells(call: ast.Call) -> bool:
+    """Whether a call prints or logs what it is given."""
+    return _TELLING.fullmatch(dotted(call.func) or "") is not None
 
 
 def _declares(module: Module, node: ast.AST) -> bool:

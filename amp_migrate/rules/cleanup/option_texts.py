@@ -6,7 +6,6 @@ Native: https://docs.python.org/3/library/argparse.html#help
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection
 
 from amp_migrate.findings import Code
@@ -15,12 +14,12 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.cleanup.said_texts import SAYS_APEX, note
 from amp_migrate.rules.migration import Output
 
 CODES: tuple[Code, ...] = ()  # reported as AMP854: see `leftovers.py`
 
 BARE = ("amp", "apex")  # names that nothing binds
-_SAYS = re.compile(r"\bapex\b", re.IGNORECASE)
 
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
@@ -34,7 +33,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
     for module in targets if written else ():
         if module in kept - left:
             continue
-        said = [(name, call) for name, call in declared(module) if _says(call)] if _SAYS.search(module.text) else []
+        said = [(name, call) for name, call in declared(module) if _says(call)] if SAYS_APEX.search(module.text) else []
         near = in_process(project, (module,)) if said else frozenset()
         calls = [
             call
@@ -45,11 +44,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             and not (module in output.edits and output.edits[module].gone(call))
         ]
         calls.sort(key=lambda call: call.lineno)
-        if calls:
-            lines = sorted({call.lineno for call in calls})
-            where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
-            message = f"the help of {', '.join(_option(c) for c in calls)} still says Apex ({where}): torch's own has taken its place"
-            output.note(module, calls[0], "AMP854", "add_argument", message, about=where)
+        note(module, calls, "add_argument", f"the help of {', '.join(map(_option, calls))}", output)
 
 
 def _chooses(module: Module, name: str, kept: Collection[ast.AST]) -> bool:
@@ -70,7 +65,7 @@ def _chooses(module: Module, name: str, kept: Collection[ast.AST]) -> bool:
 
 def _says(call: ast.Call) -> bool:
     texts = [n for k in call.keywords if k.arg == "help" for n in walk(k.value) if isinstance(n, ast.Constant)]
-    return any(isinstance(t.value, str) and _SAYS.search(t.value) for t in texts)
+    return any(isinstance(t.value, str) and SAYS_APEX.search(t.value) for t in texts)
 
 
 def _option(call: ast.Call) -> str:
