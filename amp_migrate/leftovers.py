@@ -75,11 +75,11 @@ CODES = (
     ),
     Code(
         code=REFERENCE,
-        title="Documentation that refers to Apex",
+        title="A text that still refers to Apex",
         construct="reference",
-        apex="Was named as a dependency, or shown in an example.",
+        apex="Was named as a dependency, or shown in an example; in the help of options, and in what programs print and log.",
         native="Tell readers about torch.amp instead.",
-        why="Readers would install something the program no longer uses.",
+        why="Readers would install something the program no longer uses, or take what ran for Apex's.",
         links=(_NATIVE,),
     ),
     Code(
