@@ -79,3 +79,43 @@ def test_a_step_that_is_named_otherwise_has_its_clip_on_each_path(clipped: bool)
     after = after.replace("STEP", "scaler.step(optimizers[0])\n        scaler.update()")
     found = [d.message for d in doubts(before, after) if d.code == "AMP231"]
     assert found == ([] if clipped else ["on a path that steps, clipping would be left out"])
+
+
+CHOSEN = """
+import torch
+from project import args, loader, model, reader
+
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+SETUP
+for x in loader:
+    loss = model(x).sum()
+    BACKWARD
+    COLLECT
+    reader(GIVEN)
+    STEP
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("unscaled", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("chosen", [True, False])
+def test_who_is_handed_what_has_a_gradient_reads_it(chosen: bool, named: bool, unscaled: bool) -> None:
+    """Functions out of sight included; not those that are handed parameters as such, which may read weights."""
+    program = CHOSEN.replace("GIVEN", "given" if named else "FOUND").replace(
+        "COLLECT", "given = FOUND" if named else "pass"
+    )
+    program = program.replace("FOUND", f"[p for p in PARAMETERS if p.{'grad' if chosen else 'data'} is not None]")
+    before = program.replace("import torch", "import torch\nfrom apex import amp", 1)
+    before = before.replace("SETUP", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")')
+    scaled = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()"
+    before = before.replace("BACKWARD", scaled).replace("PARAMETERS", "amp.master_params(optimizer)")
+    after = program.replace("SETUP", 'scaler = torch.amp.GradScaler("cuda")')
+    unscale = "\n    scaler.unscale_(optimizer)" if unscaled else ""
+    after = after.replace("BACKWARD", f"scaler.scale(loss).backward(){unscale}").replace(
+        "PARAMETERS", "model.parameters()"
+    )
+    found = doubts(
+        before.replace("STEP", "optimizer.step()"), after.replace("STEP", "scaler.step(optimizer)\n    scaler.update()")
+    )
+    assert ("AMP231" in {d.code for d in found}) is (chosen and not unscaled)

@@ -132,3 +132,23 @@ def writes_none(module: Module, node: ast.Attribute) -> bool:
             return True
         parent = module.parents.get(parent)
     return False
+
+
+def chosen_for_gradients(module: Module, given: ast.expr) -> bool:
+    """Whether an expression, or what the name was given in the same code, is parameters that were chosen for having a
+    gradient: `[p for p in model.parameters() if p.grad is not None]`. Who is handed these means to read them."""
+    if isinstance(given, ast.Name):
+        function = module.function_around(given)
+        stored = [n for n in syntax.every(module.around(given), ast.Assign) if function is module.function_around(n)]
+        values = [n.value for n in stored if any(syntax.text(t) == given.id for t in n.targets)]
+        return bool(values) and all(not isinstance(v, ast.Name) and chosen_for_gradients(module, v) for v in values)
+    if isinstance(given, ast.Call) and syntax.last(given.func) in ("list", "tuple", "iter") and len(given.args) == 1:
+        return chosen_for_gradients(module, given.args[0])
+    if not isinstance(given, (ast.ListComp, ast.GeneratorExp)) or not isinstance(given.elt, ast.Name):
+        return False
+    tests = [t for g in given.generators for i in g.ifs for t in syntax.every(i, ast.Compare)]
+    return any(
+        isinstance(t.ops[0], ast.IsNot) and syntax.text(t.left) == f"{given.elt.id}.grad"
+        for t in tests
+        if len(t.ops) == 1
+    )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from amp_migrate.reading.gradients.held_readers import Held, held_readers
+from amp_migrate.reading.gradients.masters import given_masters
 from amp_migrate.reading.gradients.untrained import Untrained
 from amp_migrate.reading.gradients.uses import NOT_READERS, READER_NAMES, GradientUses
 from amp_migrate.reading.program.definitions import Function, called_name
@@ -19,8 +20,6 @@ from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.units.unit import Unit
 
 SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
-
-COLLECTORS = frozenset("list tuple iter filter map zip enumerate len isinstance print id".split())
 
 
 class Readers:
@@ -103,26 +102,7 @@ class Readers:
 
     @cached_property
     def _given_masters(self) -> dict[ast.Call, Module]:
-        """Calls that are handed what `master_params` yields: their business is with the gradients."""
-        found: dict[ast.Call, Module] = {}
-        for site in self.unit.sites:
-            if site.short != "master_params" or site.call is None:
-                continue
-            module = site.module
-            values: list[ast.AST] = [site.call]
-            whole: ast.AST = site.call
-            outer = module.parents.get(whole)
-            while isinstance(outer, ast.IfExp) or (isinstance(outer, ast.Call) and _collects(outer)):
-                whole, outer = outer, module.parents.get(outer)
-            if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
-                name = outer.targets[0].id
-                values += [n for n in module.loads.get(name, []) if module.scope_of(n) is site.scope]
-            for value in values:
-                parent = module.parents.get(value)
-                parent = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-                if isinstance(parent, ast.Call) and value is not parent.func and not _collects(parent):
-                    found[parent] = module
-        return {call: module for call, module in found.items() if called_name(call) not in NOT_READERS}
+        return given_masters(self.unit)
 
     @cached_property
     def _handling_masters(self) -> set[Function]:
@@ -160,7 +140,3 @@ class Readers:
     def backward(self, node: Node) -> bool:
         """Whether a statement runs a backward."""
         return any(self.uses.runs_backward(n) for n in node.all_calls)
-
-
-def _collects(call: ast.Call) -> bool:
-    return called_name(call) in COLLECTORS
