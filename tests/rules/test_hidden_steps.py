@@ -214,3 +214,13 @@ def test_a_step_that_is_wrapped_where_it_is_goes_through_the_scaler() -> None:
     assert "scaler.step(optimizer)" in check_trained(COUNTED)
     elsewhere = COUNTED.replace("self.optimizer.step = count(", "self.go = count(")
     assert rewrite("import torch\nfrom apex import amp\n" + elsewhere).after is None
+
+
+def test_a_step_that_is_kept_to_be_compared_is_told_as_that() -> None:
+    """By it some see whether Apex has just put a step of its own there: nothing calls what is kept."""
+    loop = "usual = optimizer.step\n" + BACKWARD + "if optimizer.step is usual:\n    count()\noptimizer.step()"
+    result = check_refused(apex(loop), "AMP216")
+    (finding,) = [f for f in result.findings if f.code == "AMP216"]
+    assert "compared with what it is at line" in finding.message
+    assert "get_scale() fell" in finding.message
+    assert "called later" not in finding.message

@@ -559,3 +559,10 @@ def test_a_condition_beside_the_switch_that_goes_with_the_pair_is_told() -> None
         assert not [f for f in found(same, "AMP201") if f.status == "note"]
     both = rewrite(apex(loop, f"if distributed and args.fp16:\n    {INITIALIZE}", imports=imports))
     assert not [f for f in found(both, "AMP201") if f.status == "note"]
+
+
+def test_a_misspelt_backward_is_told_where_it_stands() -> None:
+    result = check_refused(apex(APEX_LOOP.replace("scaled_loss.backward()", "scaled_loss.backwward()")), "AMP202")
+    (finding,) = found(result, "AMP202")
+    assert "a tensor has no backwward" in finding.message
+    assert result.before.splitlines()[finding.line - 1].strip() == "scaled_loss.backwward()"

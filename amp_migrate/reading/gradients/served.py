@@ -138,8 +138,19 @@ KEEPING = frozenset(
 )
 
 
+BY_SCALER = (
+    "GradScaler must make the call: write scaler.step(optimizer) where it is called, and one scaler.update() after the last "
+    "optimizer's step"
+)
+REPLACED = (
+    "Apex puts a step of its own there after an overflow, by which this sees one, and GradScaler does not: see whether "
+    "scaler.get_scale() fell"
+)
+
+
 def kept_steps(unit: Unit) -> Iterator[tuple[Module, ast.expr, str]]:
-    """Where the step of one of a unit's optimizers is reached in another way than `optimizer.step()`: with what it is."""
+    """Where the step of one of a unit's optimizers is reached in another way than `optimizer.step()`: with why that is
+    in the way."""
     for module in unit.reach:
         named, handed = unit.project.once(_unusual_steps, module)
         told = {s.method for s in unit.project.once(spoken_steps, module)}
@@ -186,7 +197,12 @@ def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Mod
     if not called and (_only_asked(module, node) or _put_back(module, node)):
         return
     if not called and unit.project.slot(module, node.value) in unit.optimizer_slots:
-        yield module, node, f"{ast.unparse(node)} is kept as a value here and called later"
+        text, compared = ast.unparse(node), _compared(module, node)
+        if compared is not None:
+            line = f"kept here and compared with what it is at line {compared.lineno}"
+            yield module, node, f"{text} is {line}: {REPLACED}"
+            return
+        yield module, node, f"{text} is kept as a value here and called later; {BY_SCALER}"
     if not _of_class(unit.project, module, node):
         return
     name = module.qualify(node) or ""
@@ -195,9 +211,21 @@ def _kept(unit: Unit, module: Module, node: ast.Attribute) -> Iterator[tuple[Mod
         return
     given = parent.args[:1] if called and isinstance(parent, ast.Call) else ()
     if any(unit.project.slot(module, a) in unit.optimizer_slots for a in given):
-        yield module, node, f"{ast.unparse(node)} is called through the class here"
+        yield module, node, f"{ast.unparse(node)} is called through the class here; {BY_SCALER}"
     elif not called and module in unit.tied and name.startswith("torch.optim."):
-        yield module, node, f"{ast.unparse(node)} is handed on as a value here"
+        yield module, node, f"{ast.unparse(node)} is handed on as a value here; {BY_SCALER}"
+
+
+def _compared(module: Module, node: ast.Attribute) -> ast.Compare | None:
+    """Where a name that a step is kept under is all that is asked for: compared with what the step is by then."""
+    stmt = module.statement(node)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not node or not isinstance(stmt.targets[0], ast.Name):
+        return None
+    scope = module.scope_of(stmt)
+    reads = [n for n in module.loads.get(stmt.targets[0].id, ()) if module.scope_of(n) is scope]
+    tests = [module.parents.get(n) for n in reads]
+    compared = [t for t in tests if isinstance(t, ast.Compare)]
+    return compared[0] if compared and len(compared) == len(tests) else None
 
 
 ASKS = frozenset("callable bool isinstance hasattr type id repr str print".split()) | {
@@ -240,7 +268,7 @@ def _by_name(unit: Unit, module: Module, node: ast.Constant) -> Iterator[tuple[M
     name = module.qualify(call.func) or spelled(call.func)
     asked = name == "getattr" and unit.project.slot(module, call.args[0]) in unit.optimizer_slots
     if asked or (name in ("operator.methodcaller", "operator.attrgetter") and module in unit.tied):
-        yield module, call, f"{ast.unparse(call)} asks for the step by its name here"
+        yield module, call, f"{ast.unparse(call)} asks for the step by its name here; {BY_SCALER}"
 
 
 def _handed(unit: Unit, module: Module, call: ast.Call, way: str) -> Iterator[tuple[Module, ast.expr, str]]:
@@ -251,11 +279,11 @@ def _handed(unit: Unit, module: Module, call: ast.Call, way: str) -> Iterator[tu
     if (module.qualify(call.func) or "").startswith("torch.optim."):
         return
     if way == "lambda":
-        yield module, call, "a lambda steps the optimizers that are handed to it here"
+        yield module, call, f"a lambda steps the optimizers that are handed to it here; {BY_SCALER}"
     elif way == "by name":
-        yield module, call, f"{ast.unparse(call)} may ask for the step by its name here"
+        yield module, call, f"{ast.unparse(call)} may ask for the step by its name here; {BY_SCALER}"
     else:
-        yield module, call, f"{ast.unparse(call.func)} may step the optimizer that it is given here"
+        yield module, call, f"{ast.unparse(call.func)} may step the optimizer that it is given here; {BY_SCALER}"
 
 
 def _stepping(project: Project, module: Module, call: ast.Call) -> str:

@@ -7,6 +7,8 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.conjunctions import conjuncts
@@ -128,6 +130,14 @@ def _migrate(m: Migration, loss: Loss) -> None:
             "scale the loss once, for all of its optimizers",
         )
     uses = _uses(loss)
+    if (misspelt := _misspelt(module, uses)) is not None:
+        raise Blocked(
+            module,
+            misspelt,
+            "AMP202",
+            "amp.scale_loss",
+            f"no backward runs here: a tensor has no {misspelt.attr}, with Apex this raises, too",
+        )
     value = scaled(m, loss, vector=any(_reduced(module, use) for use in uses))
     alone = len(uses) == 1 and isinstance(uses[0].ctx, ast.Load)
     if alone:
@@ -162,6 +172,13 @@ def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast
         scaler = m.scaler_at(module, loss.with_stmt, loss.optimizers[0] if loss.optimizers else None)
         return (f"{scaler}.scale(", *value, ")")
     return value if simple else ("(", *value, ")")
+
+
+def _misspelt(module: Module, uses: Sequence[ast.Name]) -> ast.Attribute | None:
+    """What all that is done with a scaled loss asks for in place of its backward, by a slip of the hand."""
+    asked = [a for use in uses if isinstance(a := module.parents.get(use), ast.Attribute)]
+    meant = [a for a in asked if a.attr != "backward" and get_close_matches(a.attr, ["backward"], cutoff=0.85)]
+    return meant[0] if meant and len(meant) == len(uses) else None
 
 
 def _scaled_again(m: Migration, loss: Loss) -> bool:

@@ -195,16 +195,9 @@ def apply(m: Migration) -> None:
 
 def _refuse_kept(m: Migration) -> None:
     """Refuse a unit whose optimizers may be stepped in a way that cannot be turned into a call of the scaler."""
-    for module, node, what in kept_steps(m.unit):
+    for module, node, reason in kept_steps(m.unit):
         if m.live(module, node):
-            raise Blocked(
-                module,
-                node,
-                "AMP216",
-                "optimizer.step",
-                f"{what}; GradScaler must make the call: write scaler.step(optimizer) where it is called, and one "
-                "scaler.update() after the last optimizer's step",
-            )
+            raise Blocked(module, node, "AMP216", "optimizer.step", reason)
 
 
 def _refuse_unserved(m: Migration, reader: GradientReader, steps: list[Step]) -> None:
