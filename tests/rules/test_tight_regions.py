@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_files, rewrite, rewrite_files
-from tests.rules.programs import MODEL
+from tests.rules.programs import APEX_LOOP, MODEL, apex
 from tests.rules.test_autocast import AUTOCAST, check_region
 from tests.rules.trained import check_trained
 
@@ -384,3 +384,12 @@ def test_what_is_called_a_model_begins_the_region_not_what_prepares_the_batch(im
     assert f"x = x + 1\n        {region}" in text
     # What an object from outside was made with by a name is its attribute of that name: the model, wherever it is run.
     assert 'torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):' in text
+
+
+@pytest.mark.parametrize("name", ["format_loss", "loss_text", "write_losses", "loss_history"])
+def test_what_only_tells_of_losses_computes_none(name: str) -> None:
+    loop = APEX_LOOP + f"\nprint('epoch ' + {name}(loss.item()))"
+    result = rewrite(apex(loop))
+    assert result.after is not None
+    assert result.after.count("torch.autocast(") == 1
+    assert f"\n    print('epoch ' + {name}(loss.item()))" in result.after

@@ -18,7 +18,7 @@ from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
 NOT_LOSSES = re.compile(
-    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled)(?:_|$)"
+    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled|format|formatted|str|string|text|name|names|history|curve|write|writer|summary)(?:_|$)"
 )
 # Calls that compute nothing Apex would have cast: on a loss that is there, and on the way to a batch.
 TRIVIAL_CALLS = frozenset(
