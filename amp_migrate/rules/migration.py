@@ -87,7 +87,7 @@ class Migration:
         self.stem = scaler_stem(unit, suffixes.values(), others_here)  # what all its scalers are called
         self.scalers = [self._plan(f"{self.stem}{s}", text, last_home, users) for text, s in suffixes.items()]
         for plan in self.scalers:
-            plan.passed_by = lambda module, node: self.set_up.never_at(module, node)
+            plan.passed_by = lambda module, node: self.set_up.never_at(module, node)  # made once it is asked
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created
@@ -264,7 +264,7 @@ class Migration:
         flags = self._flags(scope)
         if not flags or all(f.always for f in flags):
             return "True"
-        return self._seen_from(flags[0], scope) if len({f.text() for f in flags}) == 1 else None
+        return self._seen_from(flags[0], scope, by_field=True) if len({f.text() for f in flags}) == 1 else None
 
     def _asked(self, module: Module, node: ast.AST) -> str:
         """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
@@ -287,6 +287,7 @@ class Migration:
             self.switch.optional = True
             self.switch.taken = shared_switches(self.unit) | self.earlier.switches
             self.switch.seen, self.switch.never = self.evaluated, self._float32_at
+            self.switch.passed_by = self.set_up.never_at
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()
         try:
@@ -303,22 +304,23 @@ class Migration:
         models = [value for value in given if self.regions.forwards.is_model(module, value)]
         return self.set_up.never_at(module, node) or any(never_cast(self.unit, module, model) for model in models)
 
-    def _seen_from(self, flag: Flag, scope: Scope) -> str | None:
-        """The switch as it reads in a scope; None where it cannot be evaluated there."""
+    def _seen_from(self, flag: Flag, scope: Scope, by_field: bool = False) -> str | None:
+        """The switch as it reads in a scope; None where it cannot be evaluated there. A field of the object is read where no
+        scaler is kept beside it, that can be asked, or `by_field`."""
         if flag.parts is None:
             return "False"
         texts: list[str] = []
-        asks = self.scales and self.scaler.keeps(self.project.class_of(scope))
+        asks = not by_field and self.scales and self.scaler.keeps(self.project.class_of(scope))
         for part in flag.parts:
             seen = self.scaler.as_seen(part, flag.scope, scope)
-            if seen is None and not asks:  # the object has no scaler to ask
+            if seen is None and not asks:
                 seen = through_field(self.project, part, flag.scope, scope)
             if seen is not None:
                 texts.append(seen)
                 continue
             longer = expanded(flag.scope, part)
-            if longer == part or not visible(self.project, longer, flag.scope, scope):
-                return None
+            if longer in (part, "True", "False") or not visible(self.project, longer, flag.scope, scope):
+                return None  # a literal is what a name is set to today: whoever sets it otherwise asks by the name
             texts.append(longer)
         return " and ".join(without_implied(distinct(texts)))
 

@@ -137,6 +137,7 @@ class ScalerPlan(Threads):
                 outermost = self.project.functions.get(scope.outermost.node) if home.scope.is_module else None
                 # A function that is handed `amp` or its handle already; or a switch that whoever imports the file lacks.
                 lacking = self.optional and when_run(home.scope.module, home.anchor)
+                lacking = lacking or (outermost is not None and self._run_before(outermost))
                 if outermost is not None and (lacking or self._amp_parameter(outermost) is not None):
                     return self._thread(outermost, node)
                 self.reads.setdefault(home.scope, []).append((module, node))
@@ -264,13 +265,13 @@ class ScalerPlan(Threads):
 
     def near(self, scope: Scope) -> bool:
         """Whether the scaler can be named in a scope without being handed there first."""
-        if any(h.kind == "local" and not h.idle and h.scope in list(scope.chain()) for h in self.homes):
+        own = self.project.functions.get(scope.outermost.node)
+        there = [h for h in self.homes if h.kind == "local" and not h.idle and h.scope in list(scope.chain())]
+        if any(own is None or not h.scope.is_module or not self._run_before(own) for h in there):
             return True
         if any(h.carrier and visible(self.project, h.carrier, h.scope, scope) for h in self.homes):
             return True
-        return (
-            self.keeps(self.project.class_of(scope)) or self.project.functions.get(scope.outermost.node) in self.threads
-        )
+        return self.keeps(self.project.class_of(scope)) or own in self.threads
 
     def snapshot(self) -> tuple[object, ...]:
         """What asking for the scaler has recorded so far, to be put back by `restore`."""

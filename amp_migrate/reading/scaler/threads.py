@@ -11,6 +11,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.signatures import alike, all_calls
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.scaler.homes import Homes
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
@@ -138,6 +139,8 @@ class Threads(Homes):
         """
         saved, busy = self.snapshot(), set(self._busy)
         try:
+            if self._comes_before(module, call):
+                raise Blocked(module, call, "AMP213", "GradScaler", "mixed precision is only set up below")
             self._reach(module, module.scope_of(call), call)
         except Blocked as failure:
             if thread.replaces is not None or not (self.passed_by(module, call) or self._may_do_without(module)):
@@ -146,6 +149,24 @@ class Threads(Homes):
             self._busy = busy
             return failure
         return None
+
+    def _run_before(self, function: Function) -> bool:
+        """Whether a script runs a function above what creates its scaler, without mixed precision: `train(model)` for a float32
+        baseline, and `train(model)` again once Apex is set up."""
+
+        def above(called: Function) -> list[Function]:
+            outer = (self.project.function_of(m, c) for m, c in self.project.calls.get(called, ()))
+            return [f for f in outer if f is not None]
+
+        calls = (c for f in reached([function], above) for c in self.project.calls.get(f, ()))
+        return any(module.scope_of(call).is_module and self._comes_before(module, call) for module, call in calls)
+
+    def _comes_before(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call stands above what creates the scaler that its scope has, in a run that has set nothing up by then."""
+        scope = module.scope_of(call)
+        homes = [h for h in self.homes if h.kind == "local" and not h.carrier and h.scope is scope]
+        below = bool(homes) and all(call.lineno < h.anchor.lineno for h in homes)
+        return below and self.passed_by(module, call)
 
     def _may_do_without(self, module: Module) -> bool:
         """Whether a file is a test, an example or a notebook that sets nothing up, and what it leaves out has a form that does
