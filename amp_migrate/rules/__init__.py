@@ -17,6 +17,7 @@ from amp_migrate.rules.cleanup import (
     commands,
     idle_options,
     idle_parameters,
+    idle_settings,
     imports,
     option_texts,
     said_texts,
@@ -145,6 +146,7 @@ def finish(project: Project, targets: Collection[Module], output: Output) -> Non
     scaler_passing.finish(project, output)
     idle_parameters.apply(project, targets, output)
     idle_options.apply(project, targets, output)
+    idle_settings.apply(project, targets, output)
     option_texts.apply(project, targets, output)
     said_texts.apply(targets, output)
     commands.apply(project, targets, output)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.parameters import Where, in_order
 from amp_migrate.writing.parts import (
@@ -230,7 +231,9 @@ class Edits:
         while current is not None:
             if current in self.expressions:
                 return not self._requoted(current, node)
-            if current in self.cuts:
+            if current in self.cuts or (
+                isinstance(current, ast.If) and current.test is child and self._emptied(current)
+            ):
                 return True
             if current in quoted:
                 return False
@@ -242,6 +245,13 @@ class Edits:
                     return True
             child, current = current, self.module.parents.get(current)
         return False
+
+    def _emptied(self, stmt: ast.stmt) -> bool:
+        """Whether nothing is left of a statement: it is deleted, or an `if` all of whose body is."""
+        empty = self.deleted(stmt)
+        if isinstance(stmt, ast.If) and not stmt.orelse and stmt not in self.statements:
+            empty = pure(stmt.test) and all(map(self._emptied, stmt.body))
+        return empty and not self.before.get(stmt) and not self.after.get(stmt)
 
     def _requoted(self, holder: ast.AST, node: ast.AST) -> bool:
         """Whether the code put in place of an expression quotes a part of it that holds a node."""

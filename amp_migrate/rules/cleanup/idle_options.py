@@ -21,12 +21,12 @@ from amp_migrate.writing.edits import Edits
 CODES = (
     Code(
         "AMP119",
-        "A command-line option has no effect any more",
+        "An option or a setting has no effect any more",
         "add_argument",
         apex="Options such as keep_batchnorm_fp32 and verbosity are handed to initialize.",
         native="Autocast over float32 weights has no such setting.",
-        why="The option is kept: launch scripts that give it keep working. Whoever gives it should know that nothing "
-        "reads it.",
+        why="The option is kept: launch scripts that give it keep working; so is a setting of a configuration, and a "
+        "parameter of a function that others may call. Whoever gives it should know that nothing reads it.",
         links=(
             "https://nvidia.github.io/apex/amp.html#apex.amp.initialize",
             "https://docs.python.org/3/library/argparse.html",

@@ -282,14 +282,18 @@ class Cleaner:
 
     def _orphans(self) -> None:
         """Imports and simple local values whose every use went with Apex."""
+        orphans: dict[ast.Import | ast.ImportFrom, list[str]] = {}
         for scope in self.module.scopes.values():
             for name, target in list(scope.imports.items()):
-                if within_apex(target):
-                    continue
-                self._orphan(scope.bindings.get(name, []), name)
+                node = None if within_apex(target) else self._orphan(scope.bindings.get(name, []), name)
+                if node is not None:
+                    orphans.setdefault(node, []).append(name)
             if not scope.is_class:
                 for name, bindings in scope.bindings.items():
                     self._orphan_value(scope, name, bindings)
+        for node, names in orphans.items():
+            kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) not in names]
+            keep_only(self.edits, self.module, node, kept)
 
     def _orphan_value(self, scope: Scope, name: str, bindings: list[ast.AST]) -> None:
         """A variable that was computed only to be handed to Apex."""
@@ -309,16 +313,14 @@ class Cleaner:
             if isinstance(stmt, ast.Assign) and not self.edits.gone(stmt.value):
                 self.edits.delete(stmt)
 
-    def _orphan(self, bindings: list[ast.AST], name: str) -> None:
+    def _orphan(self, bindings: list[ast.AST], name: str) -> ast.Import | ast.ImportFrom | None:
+        """The import of a name that lost all its uses."""
         if len(bindings) != 1 or not isinstance(bindings[0], (ast.Import, ast.ImportFrom)):
-            return
+            return None
         node = bindings[0]
         if node in self.edits.statements or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
-            return
-        if not self._lost_uses(name) or self._used(name):
-            return
-        kept = [a for a in node.names if (a.asname or a.name.split(".")[0]) != name]
-        keep_only(self.edits, self.module, node, kept)
+            return None
+        return node if self._lost_uses(name) and not self._used(name) else None
 
 
 def is_own(module: Module, node: ast.Name) -> bool:
