@@ -143,7 +143,10 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     last = called.rpartition(".")[2]
     if last in UNPATCHED and all(i.levels <= {"O0", "O1"} for i in m.unit.inits):
         return
-    cast = halves if promised else [v for v in values if not _is_float32(module, v)]
+    # One that is half without being seen to be raises beside those; a field, a weight above all, is float32 in O2 and O3.
+    cast = [
+        v for v in values if v in halves or not (_is_float32(module, v) or (promised and isinstance(v, ast.Attribute)))
+    ]
     cast = [v for v in cast if v not in m.edit(module).insertions]
     if not cast or not all(isinstance(v, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)) for v in cast):
         return

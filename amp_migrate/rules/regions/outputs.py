@@ -79,6 +79,8 @@ def _outputs(
     cast: set[str] = set()
     # Where the audit saw what is given come to what Apex ran in float32, in whichever function.
     seen = m.mended_lines(module, "AMP503")
+    assigned = [n for s in inside for n in walk(s) if isinstance(n, ast.Assign)]
+    beside = {t.id for s in assigned if s.value.lineno in seen for t in s.targets if isinstance(t, ast.Name)}
     for stmt in (n for s in inside for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
@@ -107,7 +109,7 @@ def _outputs(
             and _is_tensor(m, module, value, uses)
         ):
             m.output.castable.add((module.display, value.lineno))
-            sure = promised = told = value.lineno in seen
+            sure = promised = told = value.lineno in seen or any(_goes_with(module, n, beside) for n in uses)
         if not in_island and not told and not (promised and outside and all(_tensor_use(module, n) for n in outside)):
             continue
         if not sure and any(not _tensor_use(module, n) and not (promised and _written(module, n)) for n in uses):
@@ -176,6 +178,13 @@ def _tensor_use(module: Module, node: ast.Name) -> bool:
 def _is_handed_on(module: Module, node: ast.Name) -> bool:
     """Whether a value is put into a list, or handed on or back, as it is."""
     return isinstance(module.parents.get(node), (ast.List, ast.Tuple, ast.Dict, ast.keyword, ast.Return))
+
+
+def _goes_with(module: Module, node: ast.Name, names: set[str]) -> bool:
+    """Whether a value is handed on together with one of some names: what takes both may take one dtype alone."""
+    parent = module.parents.get(node)
+    around = parent if isinstance(parent, (ast.List, ast.Tuple, ast.Call, ast.BinOp)) else None
+    return around is not None and any(isinstance(n, ast.Name) and n.id in names for n in ast.iter_child_nodes(around))
 
 
 def _is_cast(module: Module, node: ast.Name) -> bool:
