@@ -601,7 +601,7 @@ def test_unrelated_names_stay(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "self.loss.forward = amp.half_function(self.loss.forward)\n",
+        "self.losses[0] = amp.half_function(self.losses[0])\n",
         "f = amp.float_function(g) if wide else g\n",
         "def half_function(fn):\n    return amp.half_function(fn)\n",
         "decorate = amp.float_function\n",
@@ -626,7 +626,7 @@ def test_what_cannot_be_decided_is_reported_and_stays(source: str) -> None:
 
 
 def test_a_unit_waits_for_its_casts() -> None:
-    result = check_manual(IMPORTS + "self.f = amp.half_function(self.f)\n" + LOOP, "AMP516")
+    result = check_manual(IMPORTS + "use(amp.half_function(f))\n" + LOOP, "AMP516")
     assert result.after is None
     assert result.status == "blocked"
 

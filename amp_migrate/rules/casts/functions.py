@@ -11,6 +11,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import DECORATORS, decorated
 from amp_migrate.reading.switch.flags import flag_around
+from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.tensors import Kind, is_generator, loads, parameter_kinds
 from amp_migrate.rules.casts.text import cast_lines, guarded
@@ -239,13 +240,16 @@ def _wrapped(m: Migration, cast: Cast, call: ast.Call, inner: ast.expr) -> None:
         isinstance(stmt, ast.Assign)
         and stmt.value is call
         and len(stmt.targets) == 1
-        and isinstance(stmt.targets[0], ast.Name)
+        and isinstance(stmt.targets[0], (ast.Name, ast.Attribute))
     ):
         raise cast.refuse(
             f"{module.source(inner)} is wrapped in an expression; cast its inputs where it is called, without autocast"
         )
-    name = stmt.targets[0].id
     edits = m.edit(module)
+    if isinstance(stmt.targets[0], ast.Attribute):
+        _kept_in_field(m, cast, stmt, stmt.targets[0], inner)
+        return
+    name = stmt.targets[0].id
     if isinstance(inner, ast.Name) and inner.id == name:
         definition = next((b for b in module.scope_of(stmt).bindings[name] if isinstance(b, FUNCTION_NODES)), None)
         if definition is None:
@@ -261,13 +265,26 @@ def _wrapped(m: Migration, cast: Cast, call: ast.Call, inner: ast.expr) -> None:
     m.output.done(module, call, cast.code, cast.construct, message, "look")
 
 
-def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.expr) -> Code:
-    """A function that casts whatever it is given and passes it on."""
+def _kept_in_field(m: Migration, cast: Cast, stmt: ast.stmt, field: ast.Attribute, inner: ast.expr) -> None:
+    """`model.roi.forward = amp.half_function(model.roi.forward)`: whoever reads it there calls what casts. It holds what it
+    calls itself, for in a loop another takes its name."""
+    module = cast.site.module
+    if cast.to == "promote":
+        raise cast.refuse(f"which inputs of {module.source(inner)} are tensors cannot be told; promote them by hand")
+    dtype = "float32" if cast.to == "float" else m.options.dtype
+    name = free(m.unit, (f"{field.attr}_in_{dtype}", f"{dtype}_{field.attr}", f"cast_{field.attr}"))
+    m.edit(module).replace(stmt, _wrapper(m, cast, stmt, name, inner, held=True), (field, f" = {name}"))
+    message = f"{module.source(field)} casts its inputs and calls what {module.source(inner)} was"
+    m.output.done(module, cast.site.call or cast.site.node, cast.code, cast.construct, message, "look")
+
+
+def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.expr, held: bool = False) -> Code:
+    """A function that casts whatever it is given and passes it on; `held`: to what it holds as a default of its own."""
     module = cast.site.module
     torch = m.torch(module, module.scope_of(stmt))
     indent = m.style(module).indent
     method = method_of(m, cast.to)
-    keywords = _called_with_keywords(m, module, stmt, name)
+    keywords = held or _called_with_keywords(m, module, stmt, name)
     one = guarded("t", method, torch, loose=True)
     parameters = "*args, **kwargs" if keywords else "*args"
     header = f"def {name}({parameters}):\n"
@@ -275,12 +292,14 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
     if keywords:
         casts.append(f"kwargs = {{k: {guarded('v', method, torch, loose=True)} for k, v in kwargs.items()}}")
     body = "".join(f"{indent}{line}\n" for line in casts)
-    if cast.to == "float":
-        header = f"@{m.off('autocast', module, module.scope_of(stmt))}\n{header}"
-    elif not always_on(m):
+    above = f"@{m.off('autocast', module, module.scope_of(stmt))}\n" if cast.to == "float" else ""
+    if cast.to == "half" and not always_on(m):
         test = _under_autocast(m, module, module.scope_of(stmt))
         body = f"{indent}{test}\n" + "".join(f"{indent}{indent}{line}\n" for line in casts)
-    return (f"{header}{body}{indent}return ", inner, f"({parameters})")
+    if held:
+        called = f", **kwargs):\n{body}{indent}return wrapped({parameters})"
+        return (f"{above}def {name}(*args, wrapped=", inner, called)
+    return (f"{above}{header}{body}{indent}return ", inner, f"({parameters})")
 
 
 def _called_with_keywords(m: Migration, module: Module, stmt: ast.stmt, name: str) -> bool:
