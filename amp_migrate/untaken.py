@@ -30,9 +30,17 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
     from amp_migrate.reading.units.unit import Blocked
 
     objects = [s for s in (*unit.sites, *loose) if s.module in unit.modules and is_chosen(s.module, s.node)]
-    for site in (*unit.sites, *(s for s in objects if s not in unit.sites)):
+    others = [s for s in loose if s not in unit.sites and (s in objects or _by_value(s))]
+    for site in (*unit.sites, *others):
         edits = migration.output.edits.get(site.module)
         told = {f.line for f in migration.output.findings.get(site.module, ())}
+        if (
+            migration.scales
+            and _by_value(site)
+            and not (told & {site.at[0]})
+            and (edits is None or not edits.gone(site.node))
+        ):
+            raise Blocked.at(site, "AMP102", f"{site.name} {NO_RULE}")
         if site.name not in MODULES or (edits is not None and edits.gone(site.node)):
             continue
         if (told & {site.at[0]} and site not in objects) or only_asks(site):
@@ -41,6 +49,11 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
         if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
             message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
         raise Blocked.at(site, "AMP102", message)
+
+
+def _by_value(site: Site) -> bool:
+    """Whether something of amp is called where a program handed it, `options["amp"].float_function`: the scaler is there then."""
+    return site.name not in MODULES and site.module.qualify(site.node) is None
 
 
 def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:

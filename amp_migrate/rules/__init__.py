@@ -25,7 +25,7 @@ from amp_migrate.rules.cleanup import (
 )
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
-from amp_migrate.rules.handover import carried_amp, from_users, process_wide, scaler_passing
+from amp_migrate.rules.handover import amp_values, carried_amp, from_users, process_wide, scaler_passing
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import fp16_optimizer, fp16_utils, inner_clip, never_made
 from amp_migrate.rules.older import handle as legacy_handle
@@ -110,6 +110,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     double_inputs.apply,
     settle.folds,
     legacy_handle.apply,
+    amp_values.apply,
     scaler_passing.apply,
     unread.apply,
     process_wide.apply,

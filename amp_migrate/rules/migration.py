@@ -87,6 +87,7 @@ class Migration:
         self.stem = scaler_stem(unit, suffixes.values(), others_here)  # what all its scalers are called
         self.scalers = [self._plan(f"{self.stem}{s}", text, last_home, users) for text, s in suffixes.items()]
         for plan in self.scalers:
+            plan.alone = len(self.scalers) == 1
             plan.passed_by = lambda module, node: self.set_up.never_at(module, node)  # made once it is asked
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
@@ -219,7 +220,8 @@ class Migration:
     def _without(self, module: Module, node: ast.AST) -> str:
         """The switch where a program runs that sets nothing up: of a scaler that is there, and disabled for such a program,
         or handed along by itself."""
-        apart = self.scales and any(thread.apart for thread in self.scaler.threads.values())
+        threads = self.scaler.threads.values() if self.scales else ()
+        apart = any(thread.apart or (thread.replaces is not None and thread.without) for thread in threads)
         asks = apart and self.scaler.near(module.scope_of(node))
         return self._asked(module, node) if asks else self._switch_at(module, node)
 

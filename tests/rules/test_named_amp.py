@@ -64,9 +64,23 @@ def test_a_name_of_a_class() -> None:
 @pytest.mark.parametrize(
     "assign",
     [
-        "mixed = apex.amp\nif mixed is not None:\n    print(mixed)",
         "try:\n    mixed = apex.amp\nexcept AttributeError:\n    mixed = None",
         "def get():\n    return apex.amp\n\nmixed = get()",
+    ],
+)
+def test_a_name_by_way_of_others(assign: str) -> None:
+    result = rewrite(named(assign))
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert result.after is not None
+    assert "scaler.scale(loss).backward()" in result.after
+    assert "mixed." not in result.after
+
+
+@pytest.mark.parametrize(
+    "assign",
+    [
+        "mixed = apex.amp\nif mixed is not None:\n    print(mixed)",
+        "mixed = apex.amp\nparts = [mixed]",
     ],
 )
 def test_what_is_not_followed_is_said(assign: str) -> None:

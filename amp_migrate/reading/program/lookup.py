@@ -48,7 +48,8 @@ class Lookup(Imports):
         self.foreign: dict[Slot, set[bool | Slot]] = defaultdict(set)
         self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
-        self.passed_modules: dict[Slot, str] = {}  # parameters that receive one: `train(model, amp)`
+        self.passed_modules: dict[Slot, str] = {}  # where one is handed to: `train(model, amp)`, `state["amp"] = amp`
+        self.module_calls: dict[ast.Call, str] = {}  # that give one: `get_amp()`
         self._by_full_name: dict[str, list[ast.AST]] = {}
         self._definitions: dict[ast.AST, list[ast.AST]] = {}
         self._slots: dict[ast.AST, Slot | None] = {}  # of names
@@ -98,10 +99,13 @@ class Lookup(Imports):
             if base is not None:
                 return self.handed_on.meaning(f"{base}.{node.attr}")
             held = self.module_attributes.get(node.attr)
-            return None if held is None or self.is_option(module, node) else held
+            if held is not None and not self.is_option(module, node):
+                return held
         if name is None and isinstance(node, ast.Name):
             return self._parameter_module(module, node)
-        return name
+        if name is None and self.passed_modules and isinstance(node, (ast.Attribute, ast.Subscript)):
+            return self.passed_modules.get(slot) if (slot := self.slot(module, node)) is not None else None
+        return self.module_calls.get(node) if name is None and isinstance(node, ast.Call) else name
 
     def is_option(self, module: Module, node: ast.Attribute) -> bool:
         """Whether an attribute by the name of one that holds an Apex module is another object's: not while that is read."""
@@ -122,6 +126,7 @@ class Lookup(Imports):
                 name in module.text and re.search(rf"\.[\s\\]*{name}", module.text) for name in self.module_attributes
             )
             or any(isinstance(s.holder, Scope) and s.holder.module is module for s in self.passed_modules)
+            or any(s.name.strip("[]") in module.text for s in self.passed_modules if not isinstance(s.holder, Scope))
         )
 
     def find_class(self, module: Module, node: ast.AST) -> ClassInfo | None:

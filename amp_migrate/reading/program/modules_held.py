@@ -1,5 +1,7 @@
-"""Variables that hold `apex.amp` itself: `mixed = apex.amp`, and parameters that receive it: `train(model, amp)`; and those
-that hold a function of it to call: `scaled = amp.scale_loss`."""
+"""Fields that hold `apex.amp` itself, by their name, and variables that hold a function of it to call: `scaled = amp.scale_loss`.
+
+`modules_passed.py` follows the module itself.
+"""
 
 from __future__ import annotations
 
@@ -119,42 +121,19 @@ def _stores(project: Project) -> dict[str, list[_Store]]:
     return found
 
 
-def modules_held(project: Project) -> dict[Slot, str]:
-    """The Apex module that each of these variables holds, by whatever other variables it came there."""
-    held = dict(_named(project))
-    grown = True
-    while grown:
-        grown = False
-        for function, sites in project.calls.items():
-            for module, call in sites:
-                for parameter, value in project.arguments(function, call):
-                    slot = Slot(function.scope, parameter)
-                    if slot in held or not isinstance(value, (ast.Name, ast.Attribute)):
-                        continue
-                    name = project.qualify(module, value)
-                    if name is None and isinstance(value, ast.Name):
-                        name = held.get(Slot(module.scope_of(value).lookup(value.id), value.id))
-                    if name in MODULES:
-                        held[slot] = name
-                        grown = True
-    return held
-
-
-def _named(project: Project) -> Iterator[tuple[Slot, str]]:
-    """Names that are given one once, where attributes of it are all that is ever asked; or a function, which is only called."""
+def functions_held(project: Project) -> Iterator[tuple[Slot, str]]:
+    """Names that are given a function of Apex's once, and are only called."""
     for module in project.modules:
         for node in module.of(ast.Assign) if "apex" in module.text else ():
             target = node.targets[0] if len(node.targets) == 1 else None
-            if not isinstance(target, ast.Name):
+            name = module.qualify(node.value) if isinstance(target, ast.Name) else None
+            if not isinstance(target, ast.Name) or name not in KEPT:
                 continue
-            name = module.qualify(node.value)
             owner = module.scope_of(target).lookup(target.id)
             if owner is None or name is None or not _only_read(project, module, owner, target.id):
                 continue
-            uses = [(use, module.parents.get(use)) for use in module.loads.get(target.id, ())]
-            asked = name in MODULES and all(isinstance(parent, ast.Attribute) for _, parent in uses)
-            called = name in KEPT and all(isinstance(parent, ast.Call) and parent.func is use for use, parent in uses)
-            if asked or called:
+            parents = [(use, module.parents.get(use)) for use in module.loads.get(target.id, ())]
+            if all(isinstance(parent, ast.Call) and parent.func is use for use, parent in parents):
                 yield Slot(owner, target.id), name
 
 

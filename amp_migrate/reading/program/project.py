@@ -31,7 +31,8 @@ from amp_migrate.reading.program.handed_back import (
 )
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.modules_held import KEPT, is_option, modules_held, only_kept
+from amp_migrate.reading.program.modules_held import KEPT, functions_held, is_option, only_kept
+from amp_migrate.reading.program.modules_passed import Passed
 from amp_migrate.reading.program.named_fields import named_fields
 from amp_migrate.reading.program.spelled_out import DEEP, OWN, HandedOn, passed_on, spelled_out
 from amp_migrate.reading.program.tree import reached, walk
@@ -47,6 +48,7 @@ class Project(Flows):
 
     def __init__(self, modules: Iterable[Module], follow: bool = True) -> None:
         super().__init__(modules)
+        self.follows = follow
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
         self.resolved: dict[ast.Call, list[Function]] = {}
         self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
@@ -67,7 +69,10 @@ class Project(Flows):
             self._spread_instances()
         computed_keys.link(self)
         self._settled = True
-        self.passed_modules = modules_held(self)
+        passed = Passed(self)
+        self.passed_modules = {**passed.held, **dict(functions_held(self))}
+        self.module_calls = passed.calls
+        self.module_targets = passed.targets
 
     def _find_partials(self) -> dict[Slot, ast.Call]:
         """Names that are bound once, to a function with its first arguments: `backward = partial(run_backward, fp16)`."""
@@ -205,6 +210,10 @@ class Project(Flows):
                     self._return(module, node)
                 elif isinstance(node, ast.Call):
                     self._call(module, node)
+
+    def same_objects(self, slot: Slot) -> Iterable[Slot]:
+        """Where the very object goes that lives in a place."""
+        return self._same.get(slot, ())
 
     def _spread_instances(self) -> None:
         """What is made in one place is an instance of the same class wherever it goes, in whatever order files are read."""
@@ -357,8 +366,8 @@ class Project(Flows):
             if call in self.through or not function.lacks(call, {name for name, _ in given}):
                 for parameter, value in given:
                     self._give(module, Slot(function.scope, parameter), value)
-            if function.unpacking:
-                self._pass_on(module, function, call)
+            for inner, parameter, value in self.passed_on(function, call) if function.unpacking else ():
+                self._give(module, Slot(inner.scope, parameter), value)
         if not functions:
             for cls in self.classes_of(module, call):
                 for field, value in cls.given(call):
@@ -370,7 +379,7 @@ class Project(Flows):
                     self.flows[source].add(container)
                 self._enter(module, container, ast.List([call.args[0]], ast.Load()))
 
-    def _pass_on(self, module: Module, function: Function, call: ast.Call) -> None:
+    def passed_on(self, function: Function, call: ast.Call) -> Iterator[tuple[Function, str, ast.expr]]:
         """What a call gives, where the function hands on its `*args` and `**kwargs`, and where those that it calls do: by
         however many ways one is handed the same, it is given that once."""
 
@@ -387,7 +396,7 @@ class Project(Flows):
         for way in reached(further(handed_to(function, call, len(call.args) + DEEP)), further):
             for parameter, value in super().arguments(way.function, way.call):
                 if value is not OWN:
-                    self._give(module, Slot(way.function.scope, parameter), value)
+                    yield way.function, parameter, value
 
     def _give(self, module: Module, slot: Slot, value: ast.expr) -> None:
         for candidate in alternatives(value):

@@ -14,6 +14,16 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import when_run
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.scaler.amp_kept import (
+    Kept,
+    brings_amp,
+    entry_held,
+    given_local,
+    holds_amp,
+    kept_in,
+    object_held,
+    without_entry,
+)
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.threads import Threads
 from amp_migrate.reading.switch.elsewhere import visible
@@ -30,6 +40,9 @@ class ScalerPlan(Threads):
         super().__init__(unit, name, optimizer)
         self.what = "the scaler"  # for the report
         self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
+        self.in_place: dict[
+            ast.expr, tuple[str, str]
+        ] = {}  # where an object keeps amp: what it keeps then, and from where
         self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
         self.never: Callable[[Module, ast.AST], bool] | None = None  # where a switch is off in any case, and left out
         self.created: list[Home] = []  # the homes whose creation is written
@@ -42,6 +55,11 @@ class ScalerPlan(Threads):
         self.methods: list[Scope] = []  # the methods that read it from `self`
         self.named: set[Scope | ClassInfo] = set()  # the scopes and classes of homes whose variable is used
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
+        self.alone = True  # the only scaler of its unit
+        self.key: Callable[[str], str] = lambda name: name  # what an entry is called then that held amp
+        self.locals: dict[tuple[Scope, str], None] = {}  # the variables that take it over from amp
+        self.keys_asked: set[str] = set()  # the keys under which mappings had amp, where they are asked for it
+        self.declared: dict[str, None] = {}  # the fields of what functions are given
 
     def at(self, module: Module, node: ast.AST, optimizer: ast.expr | None = None) -> str:
         """The expression that gives the scaler where a node stands.
@@ -128,12 +146,18 @@ class ScalerPlan(Threads):
             return text
         chain = list(scope.chain())
         for home in self.homes:
-            if home.carrier and visible(self.project, home.carrier, home.scope, scope):
+            if (
+                home.carrier
+                and visible(self.project, home.carrier, home.scope, scope)
+                and not self._on_own(scope, node)
+            ):
                 return f"{home.carrier}.{self.base_name}"
             if home.kind == "local" and not home.carrier and home.scope in chain:
                 if home.idle and not self.optional:
                     message = "nothing is trained where this is called, so there is no scaler"
                     raise Blocked(module, node, "AMP213", "GradScaler", message)
+                if home.scope.is_module and (held := self._where_amp_was(module, scope, node)) is not None:
+                    return held
                 outermost = self.project.functions.get(scope.outermost.node) if home.scope.is_module else None
                 # A function that is handed `amp` or its handle already; or a switch that whoever imports the file lacks.
                 lacking = self.optional and when_run(home.scope.module, home.anchor)
@@ -154,7 +178,7 @@ class ScalerPlan(Threads):
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
                 return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
-        holder = self._holder(module, scope, node)
+        holder = self._where_amp_was(module, scope, node) or self._holder(module, scope, node)
         if holder is not None:
             return holder
         function = self.project.functions.get(scope.outermost.node)
@@ -167,6 +191,38 @@ class ScalerPlan(Threads):
                 "the scaler would have to be handed over here, at module level, and is created inside a function",
             )
         return self._thread(function, node)
+
+    def _on_own(self, scope: Scope, node: ast.AST) -> bool:
+        """Whether the object of a method has the scaler, whatever variable of that name the file has for it."""
+        return self.keeps(self.project.class_of(scope)) and not self._without_object(scope, node)
+
+    def _where_amp_was(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
+        """The scaler where a function finds `amp`: in a field of its object, a mapping, a variable. It takes the same way."""
+        if self.optional or not self.alone or not self.project.passed_modules:
+            return None
+        cls = self.project.class_of(scope)
+        if cls is not None and holds_amp(self.project, cls) and not self._without_object(scope, node):
+            if self.keeps(cls) or self._carries(cls):
+                self.named.add(cls.family)
+                self.methods.append(scope)
+                return f"{scope.self_name}.{self.base_name}"
+        if (local := given_local(self.project, scope)) is not None:
+            self.locals[local] = None
+            return self.name_in(local[0])
+        if not scope.is_function:
+            return None
+        if (entry := entry_held(self.project, scope)) is not None:
+            if (lacking := without_entry(self.project, scope, *entry)) is not None:
+                raise Blocked(
+                    *lacking, "AMP213", "GradScaler", f"this hands over no {entry[1]!r}, where the scaler is then"
+                )
+            quote = '"' if module.prefers_double else "'"
+            self.keys_asked.add(entry[1])
+            return f"{entry[0]}[{quote}{self.key(entry[1])}{quote}]"
+        if (held := object_held(self.project, scope)) is not None:
+            self.declared[held[1]] = None
+            return f"{held[0]}.{self.base_name}"
+        return None
 
     def _without_object(self, scope: Scope, node: ast.AST) -> bool:
         """Whether the fields of its object cannot be asked where a node stands: in a class method there is none, and a call of
@@ -285,38 +341,39 @@ class ScalerPlan(Threads):
         """Whether objects of a class keep the unit's optimizer in an attribute: then they keep the scaler beside it."""
         family = cls.family
         carried = {s.name for s in self.unit.optimizer_slots if s.holder is family}
-        if not carried:
+        amp = holds_amp(self.project, cls) if not self.optional else frozenset()
+        if not carried and not amp:
             return False
-        found: list[tuple[Module, ast.Assign, Function]] = []
-        for member in filter(cls.shares_instances, family.descendants()):
-            for method in member.methods.values():
-                for node in walk(method.node):
-                    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                        target = node.targets[0]
-                        slot = self.project.slot(member.module, target)
-                        sources = set(self.project.sources(member.module, node.value))
-                        own = slot is not None and slot.holder is family and slot.name in carried
-                        given = sources & self.unit.optimizer_slots and not any(s.holder is family for s in sources)
-                        if own and given and isinstance(target, ast.Attribute):
-                            found.append((member.module, node, method))
-        if not found:
-            return False
-        self.keepers |= {method.cls for _, _, method in found if method.cls is not None}
-        self.storing |= {method for _, _, method in found}
-        for module, stmt, method in found:
-            if any(_on_the_way(module, earlier, stmt) for _, earlier, other in found if other is method):
+        stored = [*kept_in(self.project, cls)]
+        kept = [k for k in stored if k.target.attr in amp and brings_amp(self.project, k.module, k.value)]
+        found = [k for k in stored if k not in kept and k.target.attr in carried and self._takes_optimizer(k)]
+        found = [k for k in found if all(k.method is not other.method for other in kept)]
+        self.keepers |= {k.method.cls for k in (*kept, *found) if k.method.cls is not None}
+        self.storing |= {k.method for k in (*kept, *found)}
+        for each in kept:  # where amp was, beside whatever else
+            self.in_place[each.target] = self._named_in(each), self._reach_outside(each.module, each.method, each.stmt)
+        for each in found:
+            if any(_on_the_way(k.module, k.stmt, each.stmt) for k in found if k.method is each.method):
                 continue  # beside one optimizer of several
-            value = self._reach_outside(module, method, stmt)
-            target = stmt.targets[0]
-            assert isinstance(target, ast.Attribute)
-            self.attributes[stmt] = (module, f"{module.source(target.value)}.{self.base_name}", value)
-        return True
+            value = self._reach_outside(each.module, each.method, each.stmt)
+            self.attributes[each.stmt] = (each.module, self._named_in(each), value)
+        return bool(kept or found)
+
+    def _takes_optimizer(self, kept: Kept) -> bool:
+        """Whether what a method keeps is an optimizer that its object had not."""
+        sources = set(self.project.sources(kept.module, kept.value))
+        own = any(isinstance(s.holder, ClassInfo) and s.holder is kept.family for s in sources)
+        return bool(sources & self.unit.optimizer_slots) and not own and kept.stmt.targets == [kept.target]
+
+    def _named_in(self, kept: Kept) -> str:
+        return f"{kept.module.source(kept.target.value)}.{self.base_name}"
 
     def _reach_outside(self, module: Module, method: Function, stmt: ast.stmt) -> str:
         """The scaler inside the method that stores the optimizer, without going through `self`."""
         for home in self.homes:
             if home.kind == "local" and home.scope in list(method.scope.chain()):
-                return self._local(home.scope)
+                if self._amp_parameter(method) is None:
+                    return self._local(home.scope)
         return self._thread(method, stmt)
 
     def _local(self, scope: Scope) -> str:

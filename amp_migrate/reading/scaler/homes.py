@@ -79,7 +79,7 @@ class Homes:
         own = [n for n in inside if n[1] is not init.call]
         if self._carried(init) or (outside and self._beside_optimizer(init, inside, outside)):
             return
-        if function is not None and outside and not self._on_self(init, outside):
+        if function is not None and outside and not self._on_self(init, outside) and not self._gives_amp(scope):
             if self._moved_to_callers(init, function, outside, used_here=bool(own)):
                 return
         kind = "self" if outside and self._on_self(init, outside) else "local"
@@ -90,6 +90,13 @@ class Homes:
         home = Home(init, kind, scope, init.stmt, init_flag(self.project, init))
         self._climb(home, inside, bool(outside))
         self.homes.append(home)
+
+    def _gives_amp(self, scope: Scope) -> bool:
+        """Whether a function hands `amp` to its callers, which are given the scaler then."""
+        return any(
+            site.scope is scope and site.name == "apex.amp" and isinstance(site.stmt, ast.Return)
+            for site in self.unit.sites
+        )
 
     def _carried(self, init: Init) -> bool:
         """Where the program keeps `amp` on an object (`args.amp = amp`), the scaler is kept there too."""

@@ -56,6 +56,14 @@ class Threads(Homes):
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
         raise NotImplementedError
 
+    def take_over(self, function: Function) -> None:
+        """Hand a function the scaler that is handed `amp`, whatever it does with it.
+
+        Raises Blocked where a call has none.
+        """
+        self._asked = function
+        self._thread(function, function.node)
+
     def _thread(self, function: Function, node: ast.AST) -> str:
         if function in self._busy and self.optional:
             raise NeverOn(function.module, node, "AMP213", "GradScaler", f"{function.name} is only called in a circle")

@@ -66,7 +66,7 @@ def _sites(project: Project, module: Module) -> list[Site]:
         node = stack.pop()
         if node in through:
             continue
-        named = isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load)
+        named = isinstance(node, (ast.Attribute, ast.Name, ast.Subscript)) and isinstance(node.ctx, ast.Load)
         if isinstance(node, ast.expr) and (named or isinstance(node, ast.Call)) and node not in module.never:
             name = project.qualify(module, node)
             if name is not None and name.split(".")[0] == "apex" and followed(project, module, node):
@@ -96,7 +96,7 @@ def followed(project: Project, module: Module, node: ast.expr) -> bool:
         base = base.value
     while isinstance(base, ast.Call) and isinstance(module.parents[node], ast.Attribute):
         node = module.parents[node]  # type: ignore[assignment]
-    if not isinstance(base, ast.Call):
+    if not isinstance(base, ast.Call) or base in project.module_calls:
         return True
     if project.qualify(module, node) not in MODULES:
         return node is not base

@@ -303,8 +303,10 @@ class Cleaner:
             return
         if not scope.is_function and (self._used(name) or self.project.hands_on(self.module, name)):
             return
-        if name in self.outer:
-            return
+        if name in self.outer or any(
+            s in self.edits.statements and not self.edits.gone(s.value) for s in stmts if isinstance(s, ast.Assign)
+        ):
+            return  # written anew, to hold something else
         for stmt in stmts:
             alone = isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.targets[0] in bindings
             if not isinstance(stmt, ast.Assign) or not alone or not pure(stmt.value):

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import Function, is_none
+from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.scaler.amp_kept import assigned, holds_amp, takes_over
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.keys import new_key
 
 CODES: tuple[Code, ...] = ()
 
 
 def apply(m: Migration) -> None:
+    for plan in m.scalers:
+        plan.key = partial(new_key, m)
     for site in m.unit.sites:
         if m.scales and site.name == "apex.amp" and (function := _without_place(m.project, site)) is not None:
             call = site.module.parents[site.node]
@@ -38,9 +43,13 @@ def apply(m: Migration) -> None:
                 "review",
             )
             continue
-        if not isinstance(site.stmt, ast.Assign) or site.stmt.value is not site.node:
+        if not isinstance(site.stmt, ast.Assign):
             continue
         target = site.stmt.targets[0]
+        if site.name == "apex.amp" and m.scales and _kept_there(m, site):
+            continue
+        if site.stmt.value is not site.node:
+            continue
         if site.name in KEPT:
             m.edit(site.module).delete(site.stmt)
             m.output.done(site.module, site.node, "AMP110", site.construct, "nothing is called by this name any more")
@@ -51,6 +60,8 @@ def apply(m: Migration) -> None:
         if site.name != "apex.amp":
             continue
         if isinstance(target, ast.Name):
+            if m.scales and takes_over(m.project, site.module, target):
+                continue  # the scaler, from where amp came
             m.edit(site.module).delete(site.stmt)
             m.output.done(
                 site.module, site.node, "AMP110", "apex.amp", "nothing is called through it any more", "as-is"
@@ -60,6 +71,42 @@ def apply(m: Migration) -> None:
             m.output.done(site.module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
             if m.scales and len(m.scalers) == 1:
                 _without(m, target.attr)
+
+
+def _kept_there(m: Migration, site: Site) -> bool:
+    """Keep the scaler where a method keeps the module that its object was given."""
+    plan, module, stmt = m.scaler, site.module, site.stmt
+    cls = m.project.class_of(site.scope)
+    pairs = (p for p in assigned(stmt) if any(v is site.node for v in alternatives(p[1])))
+    target, value = next(pairs, (None, site.node))
+    if cls is None or not isinstance(target, ast.Attribute) or not module.is_self(target.value):
+        return False
+    if target.attr not in holds_amp(m.project, cls) or not plan.alone:
+        return False
+    if not plan.keeps(cls):
+        plan.at(module, target)
+    if target not in plan.in_place:
+        return False
+    name, scaler = plan.in_place[target]
+    if stmt.value is value:  # type: ignore[attr-defined]
+        around = module.parents.get(stmt)
+        alone = isinstance(around, ast.If) and around.body == [stmt] and not around.orelse
+        if alone and not _placeholder(m, cls, target.attr):
+            stmt = around  # type: ignore[assignment]  # a scaler that is off does no harm, and is asked for in all runs
+        m.edit(module).replace(stmt, f"{name} = {scaler}")
+    else:
+        m.edit(module).replace(target, name)
+        m.edit(module).replace(value, scaler)
+    m.output.done(module, site.node, "AMP110", "apex.amp", "the scaler is kept where amp was", "as-is")
+    _without(m, target.attr)
+    return True
+
+
+def _placeholder(m: Migration, cls: ClassInfo, name: str) -> bool:
+    """Whether objects of a class hold something else in a field until they are given the module."""
+    stored = (n for member in cls.ancestry() for f in member.methods.values() for n in f.inside)
+    pairs = (p for n in stored for p in assigned(n))
+    return any(isinstance(t, ast.Attribute) and t.attr == name and is_none(v) for t, v in pairs)
 
 
 def _placeholders(project: Project, attribute: str) -> Iterator[tuple[Module, ast.stmt]]:

@@ -16,6 +16,7 @@ from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.handover.docstrings import SCALER, SWITCH, document
+from amp_migrate.rules.handover.given_none import needs_one, off_where_none, unpacked
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.setup import inherited_readers
 from amp_migrate.rules.setup.initialize import create_switch
@@ -120,9 +121,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     if apart:
         text = f"{thread.name}=None"
     if apart and plan.may_be_off:
-        off = m.scaler_off(module, function.scope)
-        line = f"if {thread.name} is None:\n{m.style(module).indent}{thread.name} = {off}"
-        edits.before.setdefault(function.scope.first, []).insert(0, line)
+        off_where_none(m, function, thread.name)
     places = {0 if anchor is None else _place(m, other)[0] for other in thread.group}
     starred = any(isinstance(a, ast.Starred) for _, call in calls for a in call.args)
     # Where the optimizer may be left out, what is given by position stays where it is.
@@ -260,7 +259,14 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     function = thread.function
     parameter = function.parameter(old)
     assert parameter is not None
-    m.edit(function.module).replace(parameter, thread.name)
+    text = thread.name
+    if parameter.annotation is not None:
+        kept = function.module.source(parameter.annotation)
+        known = kept in ("object", "Any", "typing.Any") or function.defaults.get(old) is not None
+        text += f": {kept if known else f'{m.torch(function.module, function.module.root)}.amp.GradScaler'}"
+    m.edit(function.module).replace(parameter, text)
+    if needs_one(m, plan, thread, old):
+        off_where_none(m, function, thread.name)
     document(m, function, thread.name, SCALER, old=old)
     for module, call in thread.calls:
         sites = [call]
@@ -268,6 +274,8 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
             later = [c for c, bound in m.project.through.items() if bound is call]
             sites = later or [ast.Call(call.func, call.args[1:], call.keywords)]
         given = [v for c in sites for p, v in m.project.arguments(function, c) if p == old]
+        if unpacked(m, module, call, old):
+            continue  # among what is handed on whole
         if not given and (call not in thread.without or function.defaults.get(old) is None):
             _argument(m, plan, module, call, NAMED, thread)
         for value in dict.fromkeys(given):

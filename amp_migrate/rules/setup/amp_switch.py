@@ -15,6 +15,7 @@ from amp_migrate.reading.program.logic import is_asked
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.modules_held import only_given
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.scaler.amp_kept import may_be_none
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
@@ -149,7 +150,9 @@ def _parts(test: ast.expr) -> list[ast.expr]:
 
 
 def _may_be_left_out(m: Migration, module: Module, node: ast.expr) -> bool:
-    """Whether amp is a parameter that a call may leave out or give None for: so may it leave out the scaler."""
+    """Whether amp is a parameter that a call may leave out or give None for: so may it leave out the scaler; or an entry."""
+    if may_be_none(m.project, module, node):
+        return True
     owner = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
     function = m.project.functions.get(owner.node) if owner is not None else None
     if function is None or not isinstance(node, ast.Name) or function.parameter(node.id) is None:
