@@ -193,6 +193,8 @@ class Migration:
             return (self._without if self._runs_without(scope) else self._asked)(module, node)
         way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
+            if self.scales and self.scaler.given_sometimes and all(f.scope is not scope for f in flags):
+                return self._asked(module, node)
             if self._runs_without(scope):
                 return self._without(module, node)
             return as_bool(self.project, scope, " and ".join(way)) if way else None

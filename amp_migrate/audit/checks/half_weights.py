@@ -36,6 +36,7 @@ CODES = (
     ),
 )
 ASKED = frozenset({"to_fp16", "to_half", "half", "fp16_params", "use_half", "convert_to_fp16"})
+SETTINGS = frozenset(["argparse.Namespace", "types.SimpleNamespace"])  # what they hold is no more than said
 # Of torch's, float32 unless told otherwise, whatever they are given.
 FACTORIES = frozenset(f"torch.{n}" for n in "randn rand zeros ones empty normal".split())
 OF_MODULES = frozenset(
@@ -337,7 +338,10 @@ def _asked(both: Mixed, module: Module, scalers: list[ast.Call], legacy: bool) -
         for keyword in call.keywords:
             if keyword.arg not in ASKED or syntax.is_false(keyword.value):
                 continue
-            if both.review.after.callees(module, call):
+            if (
+                both.review.after.callees(module, call)
+                or both.review.after.dotted(module.scope_of(call), call.func) in SETTINGS
+            ):
                 continue
             message = (
                 f"{syntax.text(call.func)} is asked for half weights ({keyword.arg}=): if it makes them so, the GradScaler raises "

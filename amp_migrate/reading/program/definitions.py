@@ -320,6 +320,15 @@ def given_once(scope: Scope | None, name: str) -> ast.expr | None:
     return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == bindings else None
 
 
+def lambdas(module: Module, name: ast.Name) -> list[ast.Lambda]:
+    """What a name is given that is called, where that is one of some lambdas: `make = lambda size: Net(size)`."""
+    owner = module.scope_of(name).lookup(name.id)
+    stmts = [module.parents.get(b) for b in owner.bindings.get(name.id, ())] if owner is not None else []
+    values = [s.value if isinstance(s, ast.Assign) else None for s in stmts]
+    found = [value for value in values if isinstance(value, ast.Lambda)]
+    return found if len(found) == len(values) else []
+
+
 def alternatives(value: ast.expr) -> Iterator[ast.expr]:
     """What an expression may come to: both sides of `a if test else b`."""
     if isinstance(value, ast.IfExp):

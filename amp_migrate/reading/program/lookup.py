@@ -16,6 +16,7 @@ from amp_migrate.reading.program.definitions import (
     dotted,
     entries,
     given_once,
+    lambdas,
     single_assignment,
     written_out,
 )
@@ -342,6 +343,8 @@ class Lookup(Imports):
             if not classes and isinstance(node.func, ast.Attribute) and node.func.attr in SAME_OBJECT_METHODS:
                 held = self._classes_of(module, node.func.value)  # `Net().cuda()`
                 return {c for c in held if c.method(node.func.attr) is None}
+            if not classes and isinstance(node.func, ast.Name):
+                return {c for made in lambdas(module, node.func) for c in self._classes_of(module, made.body)}
             return classes
         slot = self.slot(module, node)
         return self.instances.get(slot, set()) if slot is not None else set()

@@ -342,10 +342,10 @@ class Project(Flows):
                 self._same[source].add(given)
             if function.is_property and function.cls is not None:
                 self.flows[source].add(Slot(function.cls.family, function.name))
-            if not isinstance(value, ast.Tuple):
+            if not isinstance(value, (ast.Tuple, ast.List)):
                 for index in range(4):
                     self.flows[Slot(source, f"#{index}")].add(Slot(function, f"return#{index}"))
-        if isinstance(value, ast.Tuple):
+        if isinstance(value, (ast.Tuple, ast.List)):
             for index, element in enumerate(value.elts):
                 for source in self.sources(module, element):
                     if source not in own:

@@ -4,7 +4,7 @@ that is given one of them, or what a function gives back. There it finds the sca
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, entries, is_none
@@ -34,6 +34,35 @@ def given_local(project: Project, scope: Scope) -> tuple[Scope, str] | None:
             if _takes_over(project, inner, name):
                 return inner, name
     return None
+
+
+def given_handle(project: Project, scope: Scope, handles: Collection[Slot]) -> tuple[Scope, str] | None:
+    """The variable in sight that a function gave the handle of `amp.init`: `handle = get_handle(args)`."""
+    for inner in scope.chain():
+        for name in inner.bindings if handles and not inner.is_class else ():
+            if name not in inner.params and Slot(inner, name) in handles:
+                stmts = (inner.module.statement(b) for b in inner.bindings[name])
+                calls = (s.value for s in stmts if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call))
+                if any(project.resolved.get(call) for call in calls):
+                    return inner, name
+    return None
+
+
+def given_sometimes(project: Project, handles: Collection[Slot]) -> bool:
+    """Whether some runs leave a variable that is given the module, or a handle, without one: `amp = None` until then."""
+    held = {s for s, name in project.passed_modules.items() if name == AMP} | {*handles}
+    for scope, name in {(s.holder, s.name) for s in held if isinstance(s.holder, Scope)}:
+        if scope.is_class or name in scope.params or name not in scope.bindings:
+            continue
+        if not _takes_over(project, scope, name) and given_handle(project, scope, {Slot(scope, name)}) is None:
+            continue
+        stmts = [scope.module.statement(b) for b in scope.bindings[name]]
+        within = (a for s in stmts for a in scope.module.ancestors(s) if scope.module.scope_of(a) is scope)
+        if any(isinstance(s, ast.Assign) and is_none(s.value) for s in stmts) or any(
+            isinstance(a, ast.If) for a in within
+        ):
+            return True
+    return False
 
 
 def takes_over(project: Project, module: Module, target: ast.Name) -> bool:

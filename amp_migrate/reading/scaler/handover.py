@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
@@ -18,7 +19,9 @@ from amp_migrate.reading.scaler.amp_kept import (
     Kept,
     brings_amp,
     entry_held,
+    given_handle,
     given_local,
+    given_sometimes,
     holds_amp,
     kept_in,
     object_held,
@@ -198,15 +201,16 @@ class ScalerPlan(Threads):
 
     def _where_amp_was(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
         """The scaler where a function finds `amp`: in a field of its object, a mapping, a variable. It takes the same way."""
-        if self.optional or not self.alone or not self.project.passed_modules:
+        if self.optional or not self.alone or not (self.project.passed_modules or self.unit.handle_slots):
             return None
         cls = self.project.class_of(scope)
-        if cls is not None and holds_amp(self.project, cls) and not self._without_object(scope, node):
+        if cls is not None and self._fields_held(cls) and not self._without_object(scope, node):
             if self.keeps(cls) or self._carries(cls):
                 self.named.add(cls.family)
                 self.methods.append(scope)
                 return f"{scope.self_name}.{self.base_name}"
-        if (local := given_local(self.project, scope)) is not None:
+        local = given_local(self.project, scope) or given_handle(self.project, scope, self.unit.handle_slots)
+        if local is not None:
             self.locals[local] = None
             return self.name_in(local[0])
         if not scope.is_function:
@@ -341,11 +345,11 @@ class ScalerPlan(Threads):
         """Whether objects of a class keep the unit's optimizer in an attribute: then they keep the scaler beside it."""
         family = cls.family
         carried = {s.name for s in self.unit.optimizer_slots if s.holder is family}
-        amp = holds_amp(self.project, cls) if not self.optional else frozenset()
+        amp = self._fields_held(cls) if not self.optional else frozenset()
         if not carried and not amp:
             return False
         stored = [*kept_in(self.project, cls)]
-        kept = [k for k in stored if k.target.attr in amp and brings_amp(self.project, k.module, k.value)]
+        kept = [k for k in stored if k.target.attr in amp and self._brings(k)]
         found = [k for k in stored if k not in kept and k.target.attr in carried and self._takes_optimizer(k)]
         found = [k for k in found if all(k.method is not other.method for other in kept)]
         self.keepers |= {k.method.cls for k in (*kept, *found) if k.method.cls is not None}
@@ -358,6 +362,30 @@ class ScalerPlan(Threads):
             value = self._reach_outside(each.module, each.method, each.stmt)
             self.attributes[each.stmt] = (each.module, self._named_in(each), value)
         return bool(kept or found)
+
+    @cached_property
+    def given_sometimes(self) -> bool:
+        """Whether what a function gives back is one of several things that a variable may hold: it knows whether it is on."""
+        return given_sometimes(self.project, self.unit.handle_slots)
+
+    def place_of(self, module: Module, target: ast.expr) -> tuple[str, str] | None:
+        """Where a method keeps amp, or the handle, of which its object was given one: what it keeps then, and from where."""
+        cls = self.project.class_of(module.scope_of(target))
+        if cls is None or not isinstance(target, ast.Attribute) or not module.is_self(target.value):
+            return None
+        if target.attr not in self._fields_held(cls) or not self.alone:
+            return None
+        if not self.keeps(cls):
+            self.at(module, target)
+        return self.in_place.get(target)
+
+    def _fields_held(self, cls: ClassInfo) -> frozenset[str]:
+        """The fields in which objects of a class keep `apex.amp`, or the handle of `amp.init`."""
+        return holds_amp(self.project, cls) | {s.name for s in self.unit.handle_slots if s.holder is cls.family}
+
+    def _brings(self, kept: Kept) -> bool:
+        slot = self.project.slot(kept.module, kept.value) if isinstance(kept.value, (ast.Name, ast.Attribute)) else None
+        return slot in self.unit.handle_slots or brings_amp(self.project, kept.module, kept.value)
 
     def _takes_optimizer(self, kept: Kept) -> bool:
         """Whether what a method keeps is an optimizer that its object had not."""

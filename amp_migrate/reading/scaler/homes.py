@@ -14,6 +14,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, reached, walk
+from amp_migrate.reading.scaler.amp_kept import AMP
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
 from amp_migrate.reading.scaler.home import (
     Home,
@@ -92,11 +93,14 @@ class Homes:
         self.homes.append(home)
 
     def _gives_amp(self, scope: Scope) -> bool:
-        """Whether a function hands `amp` to its callers, which are given the scaler then."""
-        return any(
-            site.scope is scope and site.name == "apex.amp" and isinstance(site.stmt, ast.Return)
-            for site in self.unit.sites
-        )
+        """Whether a function hands `amp`, or the handle of `amp.init`, to its callers, which are given the scaler then."""
+        if any(s.scope is scope and s.name == AMP and isinstance(s.stmt, ast.Return) for s in self.unit.sites):
+            return True
+        function = self.project.functions.get(scope.node) if self.unit.handle_slots else None
+        back = (n.value for n in function.inside if isinstance(n, ast.Return)) if function is not None else ()
+        values = [v for value in back for v in (value.elts if isinstance(value, ast.Tuple) else [value])]
+        named = (v for v in values if isinstance(v, (ast.Name, ast.Attribute)))
+        return any(self.project.slot(scope.module, v) in self.unit.handle_slots for v in named)
 
     def _carried(self, init: Init) -> bool:
         """Where the program keeps `amp` on an object (`args.amp = amp`), the scaler is kept there too."""

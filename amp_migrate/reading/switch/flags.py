@@ -143,7 +143,22 @@ def init_flag(project: Project, init: Init) -> Flag:
         if more is None:
             return Flag(scope, None)
         parts += more
+    parts += [p for chosen in chosen_parts(project, module, init.call) for p in chosen or ()]
     return Flag(scope, distinct([*import_parts(project, init), *_halving_parts(project, init), *parts]))
+
+
+def chosen_parts(project: Project, module: Module, node: ast.AST) -> list[list[str] | None]:
+    """What the choices in a statement ask that have an expression as one side: `FP16_Optimizer(optimizer) if half else optimizer`."""
+    found: list[list[str] | None] = []
+    child = node
+    for around in module.ancestors(node):
+        if isinstance(around, ast.stmt):
+            break
+        if isinstance(around, ast.IfExp) and child is not around.test:
+            negate = child is around.orelse
+            found.append(conjunction(module, availability(project, module), around.test, negate=negate))
+        child = around
+    return found
 
 
 def _halving_parts(project: Project, init: Init) -> list[str]:

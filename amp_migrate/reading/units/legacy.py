@@ -14,7 +14,8 @@ from functools import cached_property
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import argument
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
@@ -118,6 +119,7 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
             _follow(unit)
         except Blocked as failure:
             unit.unreadable.append(failure)
+    units = _without_idle(project, units)
     for unit in units:
         halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
         unit.sites += [s for s in halved if _belongs(unit, units, s)]
@@ -125,6 +127,26 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     asked = only_asked(sites)
     unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s) and s not in asked]
     return [*units, *unreadable]
+
+
+def _without_idle(project: Project, units: list[Unit]) -> list[Unit]:
+    """The units, where a handle that nothing is asked of is a site of the FP16_Optimizer that trains in the same process."""
+    wrapping = [u for u in units if u.inits[0].optimizers]
+    for unit in [u for u in units if u not in wrapping and not (u.losses or u.sites or u.unreadable)]:
+        beside = in_process(project, [i.module for i in unit.inits])
+        home = next((u for u in wrapping if any(i.module in beside for i in u.inits)), None)
+        if home is not None and not any(True for _ in _reads(project, unit.handle_slots)):
+            home.sites += [i.site for i in unit.inits]
+            home.forget()
+            units = [u for u in units if u is not unit]
+    return units
+
+
+def _reads(project: Project, slots: set[Slot]) -> Iterator[ast.Name]:
+    """The reads of variables."""
+    for slot in slots:
+        if isinstance(slot.holder, Scope):
+            yield from slot.holder.reads(slot.name)
 
 
 def only_asked(sites: Sequence[Site]) -> list[Site]:
@@ -189,7 +211,7 @@ def _read_handle(project: Project, site: Site) -> LegacyInit:
     targets = list(parent.targets) if isinstance(parent, ast.Assign) else []
     if isinstance(parent, ast.AnnAssign):
         targets = [parent.target]
-    if not targets and not isinstance(parent, ast.Expr):
+    if not targets and not isinstance(parent, (ast.Expr, ast.Return)):
         raise Blocked.at(site, "AMP711", "the handle is not simply assigned: assign it to a name")
     return LegacyInit(project, site, call, arguments, [], [], handles=targets, calls=[call])
 
@@ -314,7 +336,7 @@ def _beside(one: Unit, two: Unit) -> bool:
 
 
 def _follow(unit: Unit) -> None:
-    if unit.inits[0].handles or not unit.inits[0].optimizers:
+    if not unit.inits[0].optimizers:
         _follow_handle(unit)
     else:
         _follow_wrapper(unit)

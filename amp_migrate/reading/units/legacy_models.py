@@ -105,8 +105,20 @@ def _stepped(unit: Unit, near: set[Module]) -> set[Slot]:
     for module in unit.reach:
         for _, func in module.method_calls.get("parameters", ()) if module not in near else ():
             stmt = module.statement(func)
-            if isinstance(stmt, ast.Assign) and not made.isdisjoint(project.slots(module, stmt.targets)):
+            taken = project.slots(module, stmt.targets) if isinstance(stmt, ast.Assign) else _taking(project, module, func)
+            if not made.isdisjoint(taken):
                 found |= project.slots(module, [func.value])
+    return found
+
+
+def _taking(project: Project, module: Module, node: ast.AST) -> set[Slot]:
+    """The parameters that are given what an expression is part of: `model.train(loader, Adam(model.parameters()))`."""
+    found: set[Slot] = set()
+    above = [a for a in module.ancestors(node) if isinstance(a, ast.Call)]
+    for call in above:
+        for function in project.resolved.get(call, ()):
+            given = project.arguments(function, call)
+            found |= {Slot(function.scope, name) for name, value in given if value in above and value is not call}
     return found
 
 

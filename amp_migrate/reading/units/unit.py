@@ -91,7 +91,12 @@ class Unit:
     @cached_property
     def handle_slots(self) -> set[Slot]:
         """Where the handle of `amp.init` is kept or passed to."""
-        return self.project.reaches({s for i in self.inits for s in self.project.slots(i.module, i.handles)})
+        seeds = {s for i in self.inits for s in self.project.slots(i.module, i.handles)}
+        given = [i for i in self.inits if i.site.short == "init" and isinstance(i.stmt, ast.Return)]
+        functions = (self.project.functions.get(i.site.scope.node) for i in given)  # `return amp.init()`
+        return self.project.reaches(
+            seeds | {Slot(function, "return") for function in functions if function is not None}
+        )
 
     @cached_property
     def _models(self) -> tuple[set[Slot], set[Slot], set[ClassInfo]]:

@@ -14,6 +14,7 @@ from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.conjunctions import conjunction
 from amp_migrate.reading.conditions.tests import Availability, asks_for_part, availability, is_chosen
 from amp_migrate.reading.program.definitions import ClassInfo, is_off
+from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -41,6 +42,8 @@ class Guards:
                 value = self.available.value(node.test)
                 if value is not None:
                     self.edits.replace(node, (node.body if value else node.orelse,))
+                else:
+                    self._fold_same(node)
             elif (
                 isinstance(node, ast.BoolOp)
                 and not self.edits.gone(node)
@@ -53,6 +56,17 @@ class Guards:
                 test = asserted(self.project, node)
                 if test is not None and self.available.value(test) is True:
                     self.edits.delete(node)
+
+    def _fold_same(self, node: ast.IfExp) -> None:
+        """A choice between two sides that come to the same now: `model if args.half else model`."""
+        edited = any(n in self.edits.expressions for side in (node.body, node.orelse) for n in walk(side))
+        if not edited or not pure(node.test) or self.edits.text(node.body) != self.edits.text(node.orelse):
+            return
+        stmt = self.module.parents.get(node)
+        if isinstance(stmt, ast.Assign) and [ast.unparse(t) for t in stmt.targets] == [self.edits.text(node.body)]:
+            self.edits.delete(stmt)
+        else:
+            self.edits.replace(node, (node.body,))
 
     @cached_property
     def _staying(self) -> set[ast.Name]:

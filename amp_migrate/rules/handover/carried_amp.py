@@ -17,7 +17,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.scaler.amp_kept import assigned, holds_amp, takes_over
+from amp_migrate.reading.scaler.amp_kept import assigned, takes_over
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state.keys import new_key
@@ -76,18 +76,13 @@ def apply(m: Migration) -> None:
 def _kept_there(m: Migration, site: Site) -> bool:
     """Keep the scaler where a method keeps the module that its object was given."""
     plan, module, stmt = m.scaler, site.module, site.stmt
-    cls = m.project.class_of(site.scope)
     pairs = (p for p in assigned(stmt) if any(v is site.node for v in alternatives(p[1])))
     target, value = next(pairs, (None, site.node))
-    if cls is None or not isinstance(target, ast.Attribute) or not module.is_self(target.value):
+    place = plan.place_of(module, target) if target is not None else None
+    cls = m.project.class_of(site.scope)
+    if place is None or cls is None or not isinstance(target, ast.Attribute):
         return False
-    if target.attr not in holds_amp(m.project, cls) or not plan.alone:
-        return False
-    if not plan.keeps(cls):
-        plan.at(module, target)
-    if target not in plan.in_place:
-        return False
-    name, scaler = plan.in_place[target]
+    name, scaler = place
     if stmt.value is value:  # type: ignore[attr-defined]
         around = module.parents.get(stmt)
         alone = isinstance(around, ast.If) and around.body == [stmt] and not around.orelse

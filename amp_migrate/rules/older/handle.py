@@ -70,12 +70,22 @@ CODES = (
 def apply(m: Migration) -> None:
     """Take `amp.init` out and answer what was asked of its handle."""
     inits = [i for i in m.unit.inits if isinstance(i, LegacyInit) and not i.wraps]
+    for site in m.unit.sites:
+        if site.name == "apex.amp.init":  # beside an FP16_Optimizer, and never asked for anything
+            m.edit(site.module).delete(site.stmt)
+            m.output.done(
+                site.module, site.node, "AMP710", site.construct, "taken out; autocast does the casting", "look"
+            )
     if not inits:
         return
     for init in inits:
         if not m.unit.losses and _trains(init.module) and not _beside_initialize(m, init.module):
             raise Blocked.at(init.site, "AMP711", "this program trains, but no scale_loss of this handle is in sight")
-        m.edit(init.module).delete(init.site.stmt)
+        if isinstance(init.stmt, ast.Return):
+            m.edit(init.module).replace(init.call, m.scaler_at(init.module, init.call) if m.scales else "None")
+            _others_off(m, init.module, init.stmt)
+        else:
+            m.edit(init.module).delete(init.site.stmt)
         m.output.done(
             init.module,
             init.call,
@@ -168,9 +178,18 @@ def _mentions(m: Migration, module: Module) -> list[ast.Name | ast.Attribute]:
 def _bound(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
     """`amp_handle = None` beforehand, `self.amp_handle = amp_handle` afterwards."""
     stmt = module.statement(node)
-    if not isinstance(node.ctx, ast.Store) or not isinstance(stmt, ast.Assign) or stmt.targets != [node]:
+    if not isinstance(node.ctx, ast.Store) or not isinstance(stmt, ast.Assign):
         return
     value = stmt.value
+    if isinstance(value, ast.Call) and m.project.resolved.get(value) and m.scales:  # given back by a function
+        m.edit(module).replace(node, m.scaler_at(module, stmt))
+        return
+    place = m.scaler.place_of(module, node) if m.scales and isinstance(value, (ast.Name, ast.Attribute)) else None
+    if place is not None:
+        m.edit(module).replace(stmt, f"{place[0]} = {place[1]}")
+        return
+    if stmt.targets != [node]:
+        return
     empty = is_none(value)
     copied = isinstance(value, (ast.Name, ast.Attribute)) and m.project.slot(module, value) in m.unit.handle_slots
     if empty or copied:
@@ -188,6 +207,11 @@ def _read(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
     if is_asked(parent, node):
         edits.replace(node, _enabled(m, module, node))
         return
+    back = module.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+    if isinstance(back, ast.Return) and m.scales:
+        edits.replace(node, m.scaler_at(module, back))
+        _others_off(m, module, back)
+        return
     call = parent if isinstance(parent, ast.Call) else module.parents.get(parent) if parent is not None else None
     functions = m.project.resolved.get(call, []) if isinstance(call, ast.Call) else []
     if m.scales and len(functions) == 1:
@@ -202,6 +226,15 @@ def _read(m: Migration, module: Module, node: ast.Name | ast.Attribute) -> None:
         if m.scales
         else "the handle is passed along",
     )
+
+
+def _others_off(m: Migration, module: Module, stmt: ast.Return) -> None:
+    """`return None` where a function gives the scaler back in other runs: there is one that is off."""
+    function = m.project.function_of(module, stmt)
+    for other in function.inside if function is not None else ():
+        if isinstance(other, ast.Return) and other is not stmt and module.scope_of(other) is module.scope_of(stmt):
+            if other.value is not None and is_none(other.value) and m.scales:
+                m.edit(module).replace(other.value, m.scaler_off(module, module.scope_of(stmt)))
 
 
 def _enabled(m: Migration, module: Module, node: ast.AST) -> str:

@@ -7,7 +7,8 @@ import ast
 from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.switch.flags import Flag, flag_in_call, guard_parts, init_flag
+from amp_migrate.reading.scaler.guards import is_main_guard
+from amp_migrate.reading.switch.flags import Flag, chosen_parts, flag_in_call, guard_parts, init_flag
 from amp_migrate.rules.migration import Migration
 
 UNTOLD = "..."  # a condition that cannot be read where a way has come to
@@ -64,9 +65,11 @@ def _read_in(m: Migration, own: set[Asked], function: Function, module: Module, 
 
 
 def asked_at(m: Migration, module: Module, node: ast.AST) -> list[str]:
-    """What the tests around a node in its function ask."""
+    """What the tests around a node in its function ask, but for whether a file is the one that is run."""
     guards = guard_parts(m.project, module, module.statement(node))
-    return [p for _, parts in guards for p in (parts if parts is not None else (UNTOLD,))]
+    asked = [parts for guard, parts in guards if not is_main_guard(guard)]
+    asked += chosen_parts(m.project, module, node)
+    return [p for parts in asked for p in (parts if parts is not None else (UNTOLD,))]
 
 
 def _asked_to_set_up(m: Migration) -> list[set[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.gradients.cleared import clearing, piles_up
+from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init, Step
 from amp_migrate.rules.migration import Migration
@@ -62,6 +63,8 @@ def _clearing(m: Migration, step: Step) -> list[str]:
 
 
 def _scales(init: Init) -> bool:
-    """Whether a call may ask for a loss scale."""
+    """Whether a call may ask for a loss scale, and keeps what earlier steps left: the handle of `amp.init` divided that, too."""
+    if isinstance(init, LegacyInit) and not init.wraps:
+        return False
     off = init.literal("enabled") is False or init.levels == {"O0"}
     return not off and static_scale(init) != 1.0
