@@ -55,8 +55,8 @@ class Mixed(Prepared):
         for setup in near:
             if uncast and setup.usually_patches:
                 continue
-            given = bool(model & self.models[setup])
             ways = self.before.chains.to(setup.module, setup.call)
+            given = self._given(setup, ways, model, chain)
             other = not setup.surely_patches and another(self.review.before, setup, ways, chain)
             fresh = given and other
             direct = given and not (fresh and not setup.patches)
@@ -99,6 +99,22 @@ class Mixed(Prepared):
         usual_half = any_of([*parts, *usually], False) if usually else None
         going, going_reached = any_of(parts, False), any_of(reached, False)
         return Was(any_of(parts, True), sure, anew, usual_half, any_of(reached, True), going, going_reached)
+
+    def _given(self, setup: SetUp, ways: tuple[Chain, ...], model: frozenset[Identity], chain: Chain) -> bool:
+        """Whether a set-up may be given a model that a way runs: what an object of one class keeps is not what one of a class
+        beside it does."""
+        if not model & self.models[setup]:
+            return False
+        ran = self.before.chains.objects(chain)
+        if ran is None or not ways:
+            return True
+        for way in ways:
+            prepared = self.before.chains.objects(way)
+            if prepared is None or not prepared.isdisjoint(ran):
+                return True
+            if way.start.function is chain.start.function and way.start.module is chain.start.module:
+                return True  # which may hand one model to both
+        return False
 
     def _left_out(self, setup: SetUp, model: frozenset[Identity]) -> bool:
         """Whether a set-up is seen not to be given a model that another one is: under another flag, it stays in float32."""

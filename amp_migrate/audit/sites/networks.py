@@ -211,7 +211,7 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
                 continue
             own = forwards.at(module, call)
             if own is not None and own.method is None and last_name(own.model) in names:
-                if not is_given(both, module, own.model):
+                if not forwards.no_network(own) and not is_given(both, module, own.model):
                     yield module, call, syntax.text(own.model)
             if call not in both.running and not both.review.after.callees(module, call):
                 continue

@@ -12,7 +12,7 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import NOTHING, Facts, is_there, learned, reads
 from amp_migrate.audit.paths.flow import Node
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, own_statements, place_of, root
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Fault:
     node: ast.AST
     facts: Facts
     missed: bool = False  # what runs before may give the place a value, and does not on this path
+    classes: frozenset[Class] | None = None  # of which the object is whose attribute it is, to come to the read
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class State:
     pending: Fault | None = None  # a function that reads the place was handed on: it may run from here on
     beside: frozenset[str] = frozenset()
     held: bool = False  # whether the name that the place begins with was assigned
+    classes: frozenset[Class] | None = None  # of which what that was assigned is
     lacking: Facts = NOTHING  # what holds where a call that may have given the place a value did not
 
 
@@ -93,7 +95,10 @@ class Happens:
                 self.gives.add(event)
         for callee, inner in functions:
             its = unset.body(callee.module, callee)
-            for fault in unset.faults(its, inner, NOTHING, depth + 1):
+            for found in unset.faults(its, inner, NOTHING, depth + 1):
+                fault = self._of_object(event, callee, inner, found)
+                if fault is None:
+                    continue
                 guards: Guards | None = ()
                 if isinstance(event.node, ast.Call):
                     guards = unset.passing.guards(body, event.node, callee, fault.facts)
@@ -107,6 +112,16 @@ class Happens:
                     if missed:
                         self.misses.setdefault(event, []).append(missed)
         return event in self.calls or event in self.gives
+
+    def _of_object(self, event: Event, callee: Function, inner: str, fault: Fault) -> Fault | None:
+        """A fault of a method with the classes of the object that comes to it; None where the one that it is called on is
+        of none of them."""
+        receivers = self.unset.receivers
+        classes = fault.classes or receivers.having(callee)
+        if event.kind != "call" or classes is None or root(inner) != callee.parameters[0].arg:
+            return replace(fault, classes=None)
+        classes = receivers.of(self.body.module, event.node, callee, classes).classes
+        return replace(fault, classes=classes) if classes else None
 
     def _assigned_with(self, written: list[ast.stmt]) -> frozenset[str]:
         """Places that are assigned only where this one is: a path without it is one without them, before as after."""
@@ -205,7 +220,8 @@ class Happens:
             elif event.kind == "store" and event.text in self.beside:
                 states = [replace(s, beside=s.beside | {event.text}) for s in states]
             elif event.text == self.holder and event.kind == "store":
-                states = [replace(s, has=self._comes_with(node, event), held=True) for s in states]
+                has, classes = self._comes_with(node, event), self._made(node, event)
+                states = [replace(s, has=has, held=True, classes=classes) for s in states]
             elif event.text == self.place or event in self.calls or event in self.gives:
                 held = _with(facts, event.guards)
                 if held is not None:
@@ -237,6 +253,8 @@ class Happens:
             if lacking is not None:
                 after.append(replace(state, lacking=lacking))
         for fault, guards in self.calls.get(event, ()):
+            if fault.classes and state.classes and fault.classes.isdisjoint(state.classes):
+                continue
             held = _with(facts, guards)
             if held is not None:
                 reached = replace(fault, facts=held, missed=fault.missed or bool(state.lacking))
@@ -251,6 +269,12 @@ class Happens:
         scope = self.body.module.scope_of(node.stmt)
         rest = self.place[len(event.text) :]
         return self.unset.given.has(self.unset, scope, node.stmt.value, rest) is not False
+
+    def _made(self, node: Node, event: Event) -> frozenset[Class] | None:
+        """The classes of what the name is given that the place begins with, as far as that is seen to be made."""
+        if not isinstance(node.stmt, ast.Assign) or node.stmt.targets != [event.node]:
+            return None
+        return self.unset.receivers.made(self.body.module.scope_of(node.stmt), node.stmt.value)
 
     def on_error(self, node: Node, state: State) -> Iterable[State]:
         """An exception is a path only where the handler names what it expects."""

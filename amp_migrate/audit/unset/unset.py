@@ -23,6 +23,7 @@ from amp_migrate.audit.unset.happens import LEAVES, Fault, Happens, State
 from amp_migrate.audit.unset.passing import Passing
 from amp_migrate.audit.unset.places import Body, Event, own_statements, root
 from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.receivers import Receivers
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class Unset:
         self.settings = Settings(settings_kept)
         self.passing = Passing(values)
         self.given = Given(values)
+        self.receivers = Receivers(values)
         self._faults: dict[tuple[Body, str, Facts], tuple[list[Fault], bool]] = {}
         self._sure: dict[tuple[Body, str, Facts], tuple[bool, bool]] = {}
         self._stores: dict[tuple[Body, str], bool] = {}

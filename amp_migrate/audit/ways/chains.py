@@ -9,11 +9,12 @@ from pathlib import PurePosixPath
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.near import Loaded
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.ways.receivers import Receiver, Receivers
 from amp_migrate.audit.ways.texts import start_of_method
 
 MOST = 24  # ways to one place that are looked at
@@ -75,15 +76,25 @@ class Chains:
     def __init__(self, program: Program, forwards: Forwards) -> None:
         self.program = program
         self.forwards = forwards
+        self.receivers = Receivers(forwards.values)
         self._loaded = Loaded(program)
 
     @kept
     def to(self, module: Module, node: ast.AST) -> tuple[Chain, ...]:
         found: list[Chain] = []
-        self._up(module, node, (), found, False)
+        self._up(module, node, (), found, False, None)
         return tuple(found)
 
-    def _up(self, module: Module, node: ast.AST, below: tuple[Step, ...], found: list[Chain], value: bool) -> None:
+    def _up(
+        self,
+        module: Module,
+        node: ast.AST,
+        below: tuple[Step, ...],
+        found: list[Chain],
+        value: bool,
+        classes: frozenset[Class] | None,
+    ) -> None:
+        """`classes`: of which the object is whose method this is in, by what comes further down."""
         if len(found) >= MOST:
             return
         function = module.function_around(node)
@@ -96,14 +107,47 @@ class Chains:
             return
         callers = [*self.program.callers(function), *self.forwards.callers(function)]
         callers = callers or self.on_objects(function) or self._by_name(function)
+        classes = self.receivers.having(function) if classes is None else classes
+        followed = False
         for caller, call in callers:
-            self._up(caller, call, steps, found, False)
-        if not callers:
+            on = self.receivers.of(caller, call, function, classes) if classes is not None else None
+            if on is None or on.classes:
+                followed = True
+                self._up(caller, call, steps, found, False, on.classes if on is not None and on.own else None)
+        if not followed:
             mentions = self.mentions(function)
             for caller, expr in mentions[:3]:
-                self._up(caller, expr, steps, found, True)
+                self._up(caller, expr, steps, found, True, None)
             if not mentions:
                 found.append(Chain(steps))
+
+    @kept
+    def called_on(self, chain: Chain) -> tuple[Receiver | None, ...]:
+        """Step by step, the object on which a call of a way runs the method that comes next; None where it runs none."""
+        found: list[Receiver | None] = [None]
+        for step, after in zip(chain.steps[-2::-1], chain.steps[:0:-1], strict=True):
+            later = found[-1]
+            classes = later.classes if later is not None and later.own else None
+            if classes is None and after.function is not None and not step.value:
+                classes = self.receivers.having(after.function)
+            on = None
+            if classes is not None and after.function is not None and not step.value:
+                on = self.receivers.of(step.module, step.node, after.function, classes)
+            found.append(on)
+        return tuple(reversed(found))
+
+    @kept
+    def objects(self, chain: Chain) -> frozenset[Class] | None:
+        """The classes of which the object is in whose method a way ends; None where it ends in none."""
+        function = chain.place.function
+        classes = self.receivers.having(function) if function is not None else None
+        for on in self.called_on(chain)[-2::-1]:
+            if on is None:
+                break
+            classes = on.classes
+            if not on.own:
+                break
+        return classes
 
     def as_script(self, step: Step) -> bool:
         """Whether a place is what a file does only when it is run itself."""
@@ -181,9 +225,14 @@ class Chains:
         """What must have come out how for a node to run within its function: enclosing tests, and those that leave."""
         return _tests(module, node)
 
-    def held(self, module: Module, node: ast.AST) -> Tests:
+    def _of_others(self, scope: Scope, node: ast.AST, classes: frozenset[Class]) -> bool:
+        """Whether a statement gives a name an object that is seen to be of none of these classes."""
+        made = self.receivers.made(scope, node.value) if isinstance(node, ast.Assign) else None
+        return made is not None and made.isdisjoint(classes)
+
+    def held(self, module: Module, node: ast.AST, on: Receiver | None = None) -> Tests:
         """What must have come out how for a call to find the object it is called on: the tests around the one place of its
-        body that assigns it, without which the run fails before it comes here."""
+        body that assigns it, or one of the class that is called, without which the run fails before it comes here."""
         name = node.func if isinstance(node, ast.Call) else None
         while isinstance(name, ast.Attribute):
             name = name.value
@@ -191,6 +240,8 @@ class Chains:
         if not isinstance(name, ast.Name) or scope.binder(name.id) is not scope:
             return []
         bound = [b for b in scope.bindings[name.id] if not _again(b, name.id)]
+        if on is not None and len(bound) > 1:
+            bound = [b for b in bound if not self._of_others(scope, b, on.classes)]
         one = bound[0] if len(bound) == 1 else None
         if not isinstance(one, ast.Assign) or module.scope_of(one) is not scope:
             return []

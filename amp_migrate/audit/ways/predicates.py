@@ -82,9 +82,9 @@ class Predicates:
         if key in self._given:
             return self._given[key]
         parts: list[Formula] = []
-        for step, place in zip(chain.steps, self.places(chain), strict=True):
+        for step, on, place in zip(chain.steps, self.chains.called_on(chain), self.places(chain), strict=True):
             counted = turns(step.module, step.node) if not loops else set()
-            tests = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node)]
+            tests = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node, on)]
             parts += [
                 self.under([(test, came)], place)
                 for test, came in tests

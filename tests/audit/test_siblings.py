@@ -1,0 +1,129 @@
+"""Classes that share a base, of which one is set up: what its objects read and run is not laid to those of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts_of, told
+
+TRAINERS = """
+    import torch
+    {imports}
+
+    class Base:
+        def __init__(self, model, optimizer, loss_f):
+            self.model = model.cuda()
+            self.optimizer = optimizer
+            self.loss_f = loss_f
+
+        def train(self, loader):
+            self.model.train()
+            if hasattr(self.loss_f, "train"):
+                self.loss_f.train()
+            for data in loader:
+                self.iteration(data)
+
+    class Plain(Base):
+        def iteration(self, data):
+            x, y = data
+            loss = self.loss_f(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+    class Mixed(Plain):
+        def __init__(self, model, optimizer, loss_f):
+            super().__init__(model, optimizer, loss_f)
+            {set_up}
+
+        def iteration(self, data):
+            x, y = data
+            {region}
+                loss = self.loss_f(self.model(x), y)
+            {step}
+"""
+BEFORE = {
+    "imports": "from apex import amp",
+    "set_up": 'self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="{level}")',
+    "region": "if True:",
+    "step": "with amp.scale_loss(loss, self.optimizer) as scaled: scaled.backward()\n            self.optimizer.step()",
+}
+AFTER = {
+    "imports": "",
+    "set_up": 'self.scaler = torch.amp.GradScaler("cuda")',
+    "region": 'with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):',
+    "step": "self.scaler.scale(loss).backward()\n            self.scaler.step(self.optimizer)\n            self.scaler.update()",
+}
+SCRIPT = """
+    import argparse
+    import torch
+    from torch.nn import functional as F
+    from networks import Net
+    from trainers import Mixed, Plain
+
+    def main():
+        p = argparse.ArgumentParser()
+        p.add_argument("--mixed", action="store_true")
+        args = p.parse_args()
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        {made}
+        trainer.train(data())
+
+    main()
+"""
+NET = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.fc(x)
+"""
+CHOSEN = """if args.mixed:
+            trainer = Mixed(model, optimizer, F.cross_entropy)
+        else:
+            trainer = Plain(model, optimizer, F.cross_entropy)"""
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("trainer = Mixed(model, optimizer, F.cross_entropy)", []),
+        (CHOSEN, []),
+        # One model given to both: it was half when the other ran it.
+        ("Mixed(model, optimizer, F.cross_entropy)\n        trainer = Plain(model, optimizer, F.cross_entropy)", [20]),
+        ("trainer = Mixed(model, optimizer, torch.nn.Bilinear(4, 4, 1))", [32]),  # weights of its own
+    ],
+)
+def test_what_one_class_prepares_is_not_what_a_class_beside_it_runs(made: str, expected: list[int]) -> None:
+    trainers = TRAINERS.format(**BEFORE).replace("{level}", "O2")
+    files = {"trainers.py": trainers, "networks.py": NET, "main.py": SCRIPT.format(made=made)}
+    found = doubts_of(files, {"trainers.py": TRAINERS.format(**AFTER)})
+    assert [d.line for d in found if d.code == "AMP531"] == expected
+    assert not told(found, "AMP131")
+
+
+def test_a_field_that_only_the_class_below_makes_is_missing_where_the_base_reads_it() -> None:
+    after = {**AFTER, "set_up": "pass"}
+    files = {"trainers.py": TRAINERS.format(**BEFORE).replace("{level}", "O2"), "networks.py": NET}
+    below = """
+    from trainers import Mixed
+
+    class Scaled(Mixed):
+        def __init__(self, model, optimizer, loss_f):
+            super().__init__(model, optimizer, loss_f)
+            self.scaler = make()
+"""
+    for made, expected in (("Mixed", "refuse"), ("Scaled", None)):
+        script = SCRIPT.format(made=f"trainer = {made}(model, optimizer, F.cross_entropy)")
+        script = script.replace(
+            "from trainers import Mixed, Plain", "from below import Scaled\n    from trainers import Mixed"
+        )
+        found = doubts_of(
+            {**files, "main.py": script, "below.py": below},
+            {"trainers.py": TRAINERS.format(**after), "below.py": below},
+        )
+        assert [v for _, v in told(found, "AMP131")] == ([expected] if expected else [])
