@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from amp_migrate.audit.doubts import Doubt
@@ -24,7 +24,7 @@ Part = Literal["refusing", "telling"]
 CODES = (
     Code(
         code="AMP191",
-        title="a migration that a check of the audit could not follow",
+        title="a migration that a check of the audit could not follow, or that no process comes to",
         construct="a program",
         apex="-",
         native="Read the change of this file with what the message names in mind: nothing was proved about it.",
@@ -58,7 +58,22 @@ def audit(
 
     review = (was or Was(before)).review(after, wish or Wish(), trees)
     asked = [c for c in CHECKS if part is None or (c in TELLING) is (part == "telling")]
-    return sorted({doubt for check in asked for doubt in _doubts(check, review)})
+    found = {doubt for check in asked for doubt in _doubts(check, review)}
+    return sorted(found | ({*_not_loaded(review)} if part != "refusing" else set()))
+
+
+def _not_loaded(review: Review) -> Iterator[Doubt]:
+    """Changed files that no process loads as they are: what their code would run was not followed."""
+    from amp_migrate.audit.program.stopping import stops_at
+
+    for path in review.changes:
+        stopped = stops_at(review.before, review.before.modules[path])
+        if stopped is not None:
+            message = (
+                f"`{ast.unparse(stopped)}` raises: it leads to a name that is not there, so that nothing loads this file; "
+                "what it runs was not followed. See its change once that is mended"
+            )
+            yield Doubt(path, stopped.lineno, "AMP191", "an import", message, "review")
 
 
 def _doubts(check: Check, review: Review) -> list[Doubt]:

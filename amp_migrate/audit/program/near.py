@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.stopping import stops_at
 
 if TYPE_CHECKING:
     from amp_migrate.audit.program.program import Program
@@ -102,10 +103,11 @@ class Near:
         return {other for m, found in self.imports.items() if m not in packages or m in asked for other in found}
 
     def files(self, start: Iterable[Module]) -> list[Module]:
-        """The files of every program that comes by one of these, in the order of the project."""
+        """The files of every program that comes by one of these, in the order of the project; but for those that no process
+        gets past the imports of."""
         entries = self.leading_to(start)
         reached = _closure(entries, self.imports.__getitem__)
-        return [m for m in self.program.modules.values() if m in reached]
+        return [m for m in self.program.modules.values() if m in reached and stops_at(self.program, m) is None]
 
     def together(self, one: Module, other: Module) -> bool:
         """Whether a process may load both files: of two scripts, where some file imports both, or one the other."""

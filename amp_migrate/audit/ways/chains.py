@@ -12,6 +12,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.near import Loaded
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.stopping import stops_at
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.receivers import Receiver, Receivers
@@ -107,6 +108,7 @@ class Chains:
             return
         callers = [*self.program.callers(function), *self.forwards.callers(function)]
         callers = callers or self.on_objects(function) or self._by_name(function)
+        callers = [(m, call) for m, call in callers if stops_at(self.program, m) is None]
         classes = self.receivers.having(function) if classes is None else classes
         followed = False
         for caller, call in callers:
