@@ -245,3 +245,22 @@ def test_each_of_several_programs_is_told_of_its_own_objects() -> None:
         ("two/save.py", True),
     ]
     assert len({d.alike for d in found}) == 1  # told in one line
+
+
+@pytest.mark.parametrize(
+    ("imported", "told"), [("import train\n", False), ("import train\nfrom other import make\n", True)]
+)
+def test_what_another_program_makes_of_torchs_class_comes_to_no_test_of_this_one(imported: str, told: bool) -> None:
+    """Both change; only one process may load both."""
+    asked, now = "if isinstance(module, FusedLayerNorm)", "if isinstance(module, nn.LayerNorm)"
+    imports = "from apex.normalization import FusedLayerNorm"
+    before = MODEL.format(imports=imports, norm="FusedLayerNorm", test=asked, body=DRAWN, other="None")
+    after = MODEL.format(imports="", norm="nn.LayerNorm", test=now, body=DRAWN, other="None")
+    other = "from torch import nn\n{}\n\ndef make():\n    return nn.LayerNorm(4), {}(4)\n"
+    files = {
+        "train.py": before,
+        "run.py": imported,
+        "other.py": other.format(imports, "FusedLayerNorm"),
+    }
+    doubts = doubts_of(files, {"train.py": after, "other.py": other.format("", "nn.LayerNorm")})
+    assert [d.path for d in doubts if d.code == "AMP653"] == ["train.py"] * told

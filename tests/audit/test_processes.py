@@ -728,3 +728,14 @@ def test_a_parameter_that_is_assigned_anew_is_not_told_as_the_constant_it_was_gi
     ]
     assert messages
     assert not [m for m in messages if "None is" in m]
+
+
+def test_a_parameter_that_is_said_to_be_a_network_is_one_whatever_is_done_to_it() -> None:
+    """Three calls that are alike, of which the names of two are evaluated, moved and saved nowhere."""
+    head = "def train(args, model, loader"
+    for noted, told in (("torch.nn.Module", ["first", "second"]), ("Callable", [])):
+        text = trainer('"O2"').replace(head, f"{head}, first: {noted}, second: {noted}")
+        text = text.replace("train(args, model, loader)", "train(args, model, loader, load(1), load(2))")
+        text = text.replace("cross_entropy(model(x), y)", "cross_entropy(model(x) + first(x) + second(x), y)")
+        messages = [d.message for d in found({"run.py": text}) if "was not given" in d.message]
+        assert [m.split()[0] for m in messages] == told

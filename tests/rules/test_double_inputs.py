@@ -241,6 +241,42 @@ def test_what_may_be_float64_or_something_that_is_not_seen_is_told() -> None:
     assert with_data("image = unseen(image / 255.0)")[1] == []
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_which_data_set_it_is_a_test_may_tell_that_takes_its_items_apart_otherwise(told: bool) -> None:
+    """Labels of one data set are float64, and stand where another has images; a branch gets those of its own alone."""
+    two = "first, second = batch\n            out = model(first) + model(second)"
+    other = f"if PAIRS:\n            {two}\n        else:\n            "
+    text = TRAIN.replace(
+        'image = batch["image"]\n        out = model(GIVEN)\n',
+        f"{other}image, label = batch\n            out = model(image)\n",
+    )
+    text = text.replace('batch["label"]', "torch.zeros(3)").replace(
+        "DataLoader(Images(), batch_size=3)", "DataLoader(data, batch_size=3)"
+    )
+    text = text.replace("losses = []\n", "losses = []\ndata = Pairs() if PAIRS else Labelled()\n", 1).replace(
+        "import Images", "import Labelled, Pairs", 1
+    )
+    text = text.replace("losses = []\n", "PAIRS = bool(sys.argv[1:])\nlosses = []\n", 1).replace(
+        "import json\n", "import json\nimport sys\n", 1
+    )
+    if told:
+        text = text.replace(
+            "image, label = batch\n            out = model(image)", "image = batch[0]\n            out = model(image)"
+        )
+    length = "def __len__(self):\n        return 6\n"
+    sets = "".join(
+        f"class {name}(Dataset):\n    {length}\n    def __getitem__(self, index):\n        return {item}\n\n"
+        for name, item in (
+            ("Labelled", "unseen(index), np.array(index, dtype=float)"),
+            ("Pairs", "unseen(index), unseen(index)"),
+        )
+    )
+    head = DATA.partition("class ")[0]
+    results = rewrite_files({"data.py": head + sets, "train.py": text}, device="cpu")
+    said = [f.code for r in results.values() for f in r.findings if f.code == "AMP544"]
+    assert said == (["AMP544"] if told else [])
+
+
 def test_what_a_function_is_handed_is_cast_in_it() -> None:
     helper = "\ndef run(model, image):\n    return model(image)\n\nmodel = Net()\n"
     train = TRAIN.replace("\nmodel = Net()\n", helper).replace("out = model(GIVEN)", "out = run(model, image)")

@@ -42,6 +42,7 @@ def test_the_sum_of_an_output_goes_into_a_region(loss: str) -> None:
         ("torch.mean(output - 1)", "torch.mean((output - 1).float())"),
         ("(output - 1).mean()", "(output - 1).float().mean()"),
         ("-output[0].mean() / 2", "-output[0].float().mean() / 2"),
+        ("torch.mean(torch.mean(output, 1))", "torch.mean(torch.mean(output.float(), 1))"),
     ],
 )
 def test_the_mean_of_an_output_is_taken_of_float32(loss: str, expected: str) -> None:
@@ -97,6 +98,16 @@ def test_what_carries_no_gradient_is_left_as_o1_had_it(lines: str) -> None:
     graded = program.replace("output.detach()", "output").replace("with torch.no_grad()", "if True")
     (finding,) = found(rewrite(graded), "AMP518")
     assert finding.message.endswith("the gradient is the scale")
+
+
+@pytest.mark.parametrize("pooled", ["output.mean(dim=1)", "torch.mean(output, 1)", "output.mean((1, 2), keepdim=True)"])
+def test_a_mean_along_an_axis_is_left_as_o1_had_it(pooled: str) -> None:
+    """Its items have a part of the gradient each, which is not the scale; where they are added up they have that."""
+    program = apex(f"output = model(x)\npooled = {pooled}\nloss = torch.nn.functional.mse_loss(pooled, y)\n{SCALE}")
+    assert not found(rewrite(program), "AMP518")
+    (finding,) = found(rewrite(program.replace('"O1"', '"O2"')), "AMP518")
+    assert finding.message.endswith("O2 and O3 gave them so")
+    assert found(rewrite(apex(f"output = model(x)\nloss = {pooled}.sum()\n{SCALE}")), "AMP518")
 
 
 def test_the_mean_of_a_forward_is_taken_of_float32() -> None:

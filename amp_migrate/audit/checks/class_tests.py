@@ -20,6 +20,7 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import CLASS_TESTS, Module, Scope
+from amp_migrate.audit.program.near import Near
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, mentions
 from amp_migrate.audit.values.values import Values
@@ -69,14 +70,14 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     near = {m.path for m in both.near}
     with_it = {r: {m.path for m in both.nearness.files([r.module])} for r in replaced}  # the files of its programs
-    own = {t: _own(review, near, t) for t in {r.torch for r in replaced}}
     for path in sorted(near):
         module = review.after.modules.get(path)
         if module is None or module.words.isdisjoint((*CLASS_TESTS, "type", "__class__")):
             continue
         asking: list[ast.Call | ast.Compare] = [*module.calls(), *syntax.every(module.tree, ast.Compare)]
-        for node in asking:
-            yield from _asked(review, module, node, [r for r in replaced if path in with_it[r]], own)
+        here = [r for r in replaced if path in with_it[r]]
+        for node in asking if here else ():
+            yield from _asked(review, module, node, here, both.nearness)
 
 
 def _replaced(review: Review) -> Iterator[Replaced]:
@@ -101,10 +102,12 @@ def _replaced(review: Review) -> Iterator[Replaced]:
                     yield Replaced(MADE_BY.get(last, last), other, change.before, getattr(node, "lineno", 1))
 
 
-def _own(review: Review, near: set[str], name: str) -> tuple[Module, int] | None:
-    """Where the program before made objects of torch's class itself."""
+def _own(review: Review, nearness: Near, path: str, name: str) -> tuple[Module, int] | None:
+    """Where the programs before that come by a file made objects of torch's class themselves."""
+    asking = review.before.modules.get(path)
+    near = set(nearness.files([asking])) if asking is not None else set()
     for module in review.before.having(name):
-        for call in module.calls() if module.path in near else ():
+        for call in module.calls() if module in near else ():
             dotted = review.before.dotted(module.scope_of(call), call.func) or ""
             if dotted.startswith("torch.") and dotted.rpartition(".")[2] == name:
                 return module, call.lineno
@@ -116,7 +119,7 @@ def _asked(
     module: Module,
     node: ast.Call | ast.Compare,
     replaced: list[Replaced],
-    own: dict[str, tuple[Module, int] | None],
+    nearness: Near,
 ) -> Iterator[Doubt]:
     asked = _classes(node)
     if asked is None:
@@ -139,14 +142,17 @@ def _asked(
             doubt = Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, verdict)
             yield replace(doubt, alike=message.replace(text, "", 1).replace(place, "", 1))
             return
-        where = own[r.torch]
         alone = was.isdisjoint((r.torch, f"torch.{r.torch}"))
-        if true_now and true_was and where is not None and alone and not _as_made(module, node):
+        if not true_now or not true_was or not alone or _as_made(module, node):
+            continue
+        if (where := _own(review, nearness, module.path, r.torch)) is not None:
+            place = f"(line {where[1]} of {where[0].path})"
             message = (
                 f"{text}: this was true of Apex's {r.apex} alone, and is of each {r.torch} of torch now, of which the program makes "
-                f"some itself (line {where[1]} of {where[0].path})"
+                f"some itself {place}"
             )
-            yield Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, "look")
+            doubt = Doubt(module.path, review.line(module, node), "AMP653", r.apex, message, "look")
+            yield replace(doubt, alike=message.replace(text, "", 1).replace(place, "", 1))
             return
 
 

@@ -197,12 +197,12 @@ def float_layer(both: Mixed, forward: Forward) -> bool:
 
 def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
     """Calls, after, that run another network in a region that the migration wrote; how that is called."""
-    names = both.network_names
     forwards = both.after.forwards
     for change in both.review.changes.values():
         module = change.after
         if "autocast" not in module.text:
             continue
+        names = both.network_names | _annotated(module)
         for call in module.calls():
             if not any(last_name(e) in names for e in (call.func, *call.args, *(k.value for k in call.keywords))):
                 continue
@@ -221,6 +221,14 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
                         continue  # has a state as a network has, and is handed to what computes a loss
                     if not is_given(both, module, value):
                         yield module, call, syntax.text(value)
+
+
+@kept
+def _annotated(module: Module) -> set[str]:
+    """The parameters of which it is written that they are a network: `teacher: nn.Module`."""
+    given = (p for f in module.functions for p in f.parameters)
+    noted = (p.arg for p in given if p.annotation is not None and last_name(p.annotation) == "Module")
+    return {name for name in noted if not KEEPERS.search(name)}
 
 
 def _option(value: ast.expr) -> bool:

@@ -25,6 +25,7 @@ from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.sources import given_to, key_of
 from amp_migrate.reading.values.table import BESIDE, Path, Value
+from amp_migrate.reading.values.unpacked import unpacked_otherwise
 
 MOST = 1500  # steps of one question
 DEEPEST = 120  # questions that wait for each other
@@ -179,7 +180,10 @@ class Doubles:
         given = given_to(module, binding)
         if given.value is None:
             return UNKNOWN
-        return self.of(module, given.value, (*given.path, *path), call)
+        found = self.of(module, given.value, (*given.path, *path), call)
+        if len(found) > 1 and given.path and unpacked_otherwise(module, binding, given.value):
+            return _perhaps(found)  # which of the data sets it is decides which branch is taken
+        return found
 
     def _subscript(self, module: Module, node: ast.Subscript, path: Path, call: Call | None) -> Kinds:
         if isinstance(node.slice, ROWS):
@@ -228,7 +232,7 @@ class Doubles:
                 return NOTHING
             chosen |= truth is None and self._constants.constants(module, test) is not None
         found = ask()
-        return found if not chosen else frozenset(Kind("unknown") if k.dtype == "double" else k for k in found)
+        return found if not chosen else _perhaps(found)
 
     def _replaced(self, module: Module, binding: ast.AST, use: ast.Name, call: Call | None) -> bool:
         """Whether a binding is followed by an `if` before a use, each branch of which binds the name again, or leaves."""
@@ -358,6 +362,11 @@ class Doubles:
         name = text or module.qualify(node) or (node.id if isinstance(node, ast.Name) else "")
         dtype = known.of_name(name)
         return only(dtype, module, made) if dtype == "double" else only(dtype)
+
+
+def _perhaps(found: Kinds) -> Kinds:
+    """What may be something else wherever it may be float64."""
+    return frozenset(Kind("unknown") if k.dtype == "double" else k for k in found)
 
 
 def _tests(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:

@@ -175,3 +175,15 @@ def _partly(module: Module, node: ast.Name) -> Unpacked | None:
             return None
         keys |= more.keys()
     return Unpacked({k: v for k, v in known.items() if k not in keys}, node, keys)
+
+
+def unpacked_otherwise(module: Module, binding: ast.AST, value: ast.expr) -> bool:
+    """Whether a branch takes apart what the other branch of its test takes apart in another way: `x, y = batch`, beside
+    `anchor, positive, negative = batch`."""
+    stmt = module.statement(binding)
+    around = next((a for a in module.ancestors(stmt) if isinstance(a, ast.If)), None)
+    if around is None or not isinstance(stmt, ast.Assign):
+        return False
+    other = around.orelse if any(n is stmt for s in around.body for n in ast.walk(s)) else around.body
+    unpacked = [s for s in other if isinstance(s, ast.Assign) and isinstance(s.targets[0], (ast.Tuple, ast.List))]
+    return any(ast.dump(s.value) == ast.dump(value) for s in unpacked)
