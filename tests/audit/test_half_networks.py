@@ -74,6 +74,7 @@ def test_a_model_made_half_in_another_file_is_refused_at_the_step(half: str) -> 
         ("", "net.half()"),  # when training is over
         ("net.half()\nprint(net(x))\nnet.float()", ""),  # float32 again
         ("other = Net()\nother.half()", ""),  # another model
+        ("net.half().float()", ""),  # rounded
     ],
 )
 def test_what_the_scaler_does_not_step_as_half_is_left_alone(half: str, more: str) -> None:

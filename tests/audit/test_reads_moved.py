@@ -222,6 +222,12 @@ def test_a_half_tensor_that_the_optimizer_steps() -> None:
     assert leaves("dtype") == ["refuse"]
     assert leaves("torch.float16") == ["refuse"]
     assert leaves("torch.float32", ".half()") == ["refuse"]
+    assert leaves("torch.float32", ".float().half()") == ["refuse"]
+
+
+def test_a_tensor_that_is_only_rounded_to_half_is_float32() -> None:
+    assert not leaves("torch.float32", ".half().float()")
+    assert not leaves("torch.half", ".float().cuda()")
 
 
 def test_a_tensor_that_is_half_only_without_the_scaler() -> None:

@@ -136,8 +136,23 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
 
 
 def made_half(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that make something half, and what: `model.half()`."""
-    return ((call, holder) for call, holder in module.method_calls("half") if not call.args)
+    """The calls that make something half, and what: `model.half()`; not what rounds it alone, `model.half().float()`."""
+    found = ((call, holder) for call, holder in module.method_calls("half") if not call.args)
+    return ((call, holder) for call, holder in found if _last_cast(module, call.func) == "half")
+
+
+def _last_cast(module: Module, made: ast.AST) -> str | None:
+    """The last method of those called on a value where it is made that gives it a dtype: `float` of `zeros(3).half().float()`."""
+    last: str | None = None
+    at: ast.AST | None = made
+    while isinstance(at, (ast.Attribute, ast.Call)):
+        if isinstance(at, ast.Attribute) and at.attr in ("half", "float", "double", "bfloat16"):
+            last = at.attr
+        up = module.parents.get(at)
+        if isinstance(up, ast.Call) and up.func is not at:
+            break  # what it is given to
+        at = up
+    return last
 
 
 def made_float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
@@ -297,10 +312,10 @@ def _half(both: Mixed, module: Module, tensor: ast.expr) -> Formula:
         if not isinstance(origin.node, ast.Call) or origin.path:
             continue
         scope = origin.module.scope_of(origin.node)
-        at: ast.AST = origin.node
-        while isinstance(at := origin.module.parents.get(at, origin.module.tree), (ast.Attribute, ast.Call)):
-            if isinstance(at, ast.Attribute) and at.attr == "half":
+        if (cast := _last_cast(origin.module, origin.node)) is not None:
+            if cast == "half":
                 return True
+            continue
         dtype = argument(origin.node, "dtype", 99)
         name = both.review.after.dotted(scope, origin.node.func) or ""
         if dtype is not None and name.startswith("torch."):

@@ -112,7 +112,8 @@ class Body(Expressions):
             for item in stmt.items:
                 region = self.halves.regions.opened(self.module, item.context_expr)
                 if region is not None:
-                    self.inside = not region.off
+                    on = region.enabled is None or self.comes_out(region.enabled) is not False
+                    self.inside = on and not region.off
                 else:
                     self.of(item.context_expr)
             self.block(stmt.body)

@@ -281,7 +281,7 @@ class Calls(Operations):
             env = dict(zip(parameters, given, strict=False))
         env |= {k: v for k, v in named.items() if k is not None}
         if passed is None:
-            passed = given_to(self.halves.program, function, self.module.scope_of(expr), expr)
+            passed = given_to(self.halves.program, function, self.module.scope_of(expr), expr, self.unbound())
         interesting = any(v.half or v.items or v.kept or v.origin for v in env.values())
         held = self.halves.holds(function.owner)
         apart = not interesting and "autocast" not in function.module.text and not held
@@ -364,13 +364,17 @@ class Calls(Operations):
             return self.operation(expr, functional_of(layer), given, True)
         return first.holding(None)
 
+    def unbound(self) -> dict[str, Given]:
+        """What the parameters were given that have it still."""
+        return {name: value for name, value in self.given.items() if name not in self.bound}
+
     def forward_of(self, cls: Class, expr: ast.Call, given: list[Value]) -> Value:
         methods = [f for n in ("forward", "__call__") for f in self.halves.program._method(cls, n)]
         if len(methods) != 1:
             return UNKNOWN
         names = [p.arg for p in methods[0].parameters][1:]
         told = ALL_TOLD if self.halves.below and self.inside else self.in_region(self.told)
-        passed = given_to(self.halves.program, methods[0], self.module.scope_of(expr), expr)
+        passed = given_to(self.halves.program, methods[0], self.module.scope_of(expr), expr, self.unbound())
         return self.halves.call(methods[0], dict(zip(names, given, strict=False)), self.inside, told, passed)
 
     def out_of_sight(self, expr: ast.Call, given: list[Value], origins: frozenset[Origin]) -> None:

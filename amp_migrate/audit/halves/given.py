@@ -15,21 +15,28 @@ SOMETHING: Final = "something"  # no constant, and not None
 Given = ast.Constant | Literal["something"]
 
 
-def given_to(program: Program, function: Function, scope: Scope, call: ast.Call) -> dict[str, Given]:
-    """What is known of the parameters of a function in one call that its tests ask for: constants, and what is surely a value."""
+def given_to(
+    program: Program, function: Function, scope: Scope, call: ast.Call, known: Mapping[str, Given] | None = None
+) -> dict[str, Given]:
+    """What is known of the parameters of a function in one call that its tests ask for: constants, and what is surely a value.
+
+    `known`: the same of the function that calls, which may hand on what it is given.
+    """
     filled = program.arguments(function, call)
-    asked = _tested(function) if filled is not None else ()
+    asked, handed = (_tested(function), _handed_on(function)) if filled is not None else (frozenset(), frozenset())
     found: dict[str, Given] = {}
-    if filled is None or not asked:
+    if filled is None or not (asked or handed):
         return found
     for parameter in function.parameters:
-        if parameter.arg not in asked:
-            continue
-        value = filled.get(parameter.arg) or function.defaults.get(parameter.arg)
-        if isinstance(value, ast.Constant):
-            found[parameter.arg] = value
-        elif parameter.arg in filled and value is not None and _is_something(scope, value):
-            found[parameter.arg] = SOMETHING
+        name = parameter.arg
+        value = filled.get(name) or function.defaults.get(name)
+        its = known.get(value.id) if known and isinstance(value, ast.Name) and name in filled else None
+        constant = its if isinstance(its, ast.Constant) else value
+        if isinstance(constant, ast.Constant):
+            if name in asked or (name in handed and isinstance(constant.value, bool)):
+                found[name] = constant
+        elif name in asked and name in filled and value is not None and _is_something(scope, value):
+            found[name] = SOMETHING
     return found
 
 
@@ -40,9 +47,17 @@ def told_apart(given: Mapping[str, Given]) -> frozenset[tuple[str, str]]:
 
 @kept
 def _tested(function: Function) -> frozenset[str]:
-    """The names that tests in a function ask for."""
-    tests = [n.test for n in syntax.walk(function.node) if isinstance(n, (ast.If, ast.IfExp))]
-    return frozenset(n.id for t in tests for n in syntax.every(t, ast.Name))
+    """The names that tests in a function ask for, and the switches of its regions."""
+    asked = [n.test for n in syntax.walk(function.node) if isinstance(n, (ast.If, ast.IfExp))]
+    asked += [k.value for c in syntax.every(function.node, ast.Call) for k in c.keywords if k.arg == "enabled"]
+    return frozenset(n.id for t in asked for n in syntax.every(t, ast.Name))
+
+
+@kept
+def _handed_on(function: Function) -> frozenset[str]:
+    """The names that a function gives others as they are."""
+    given = (v for c in syntax.every(function.node, ast.Call) for v in syntax.given(c))
+    return frozenset(v.id for v in given if isinstance(v, ast.Name))
 
 
 def _is_something(scope: Scope, value: ast.expr) -> bool:

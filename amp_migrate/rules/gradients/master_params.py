@@ -71,12 +71,12 @@ def apply(m: Migration) -> None:
             parts = (*parts, f" if {enabled} else {plain_text}")
             if not isinstance(site.module.parents.get(call), (ast.Call, ast.Assign)):
                 parts = ("(", *parts, ")")
-            others = f", of which line {renewed.lineno} gives the model others" if renewed is not None else ""
+            others = f", of which line {renewed.lineno} may give the model others" if renewed is not None else ""
             which = "has more" if other is None else f"has none of {other}"
             message += f"{others}; {plain_text}, which {which}, without mixed precision, as before"
         elif renewed is not None:
             proved = False
-            message += f", of which line {renewed.lineno} gives the model others: no scaler would unscale those"
+            message += f", of which line {renewed.lineno} may give the model others: no scaler would unscale those"
         elif not (proved := proved or _proved(m, site, optimizer, plain)):
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
         edits.replace(call, parts)
