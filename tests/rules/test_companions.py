@@ -112,6 +112,18 @@ def test_an_object_that_gives_something_and_is_no_network_stays_out_too() -> Non
     assert not found(result, "AMP507")
 
 
+@pytest.mark.parametrize("calls", [False, True])
+def test_an_object_with_methods_as_networks_have_them_is_none_where_it_runs_only_its_own(calls: bool) -> None:
+    """A scheduler of the program's own, and what wraps a network without being one."""
+    ends = "self.net(x)" if calls else "self.rate() * x"
+    made = "class Kept:\n    def __init__(self, net):\n        self.net = net\n\n    def rate(self):\n        return 0.1\n\n"
+    made += f"    def eval(self):\n        pass\n\n    def __call__(self, x):\n        return {ends}\n\n"
+    model = f"{MODEL}\nkept = Kept(load_other())\nkept.eval()"
+    result = rewrite(made + apex(LOSS + SCALED + "rate = kept(x)\nprint(rate)", model=model))
+    assert result.after is not None
+    assert bool(found(result, "AMP507")) is calls
+
+
 @pytest.mark.parametrize("more", ["", "teacher.eval()"])
 def test_a_network_of_which_only_the_state_is_loaded(more: str) -> None:
     model = f"{MODEL}\nteacher = load_teacher()\nteacher.load_state_dict(saved)\n{more}"

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterable
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import ClassInfo, dotted
 from amp_migrate.reading.program.handed_back import same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.forwards import NOT_FORWARD, Forwards
 from amp_migrate.reading.regions.parts import only_own
 from amp_migrate.reading.units.unit import Unit
@@ -58,8 +59,8 @@ class Companions:
         surely = slot in self._surely
         if isinstance(module.parents.get(call), ast.Expr):
             return surely and self.unit.model_slots.isdisjoint(self._given(module, call))
-        classes = self.project.classes_of(module, call.func) if not surely else []
-        return not classes or any(c.is_module for c in classes)
+        classes = self.project.classes_of(module, call.func)
+        return not classes or any(c.is_module or (surely and not _holds_nothing(c)) for c in classes)
 
     def _makes(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an object rather than run one: `scheduler = scheduler(optimizer, factor=0.5)`."""
@@ -103,6 +104,20 @@ class Companions:
             built = self.project.once(_built, module)
             seeds.update(slot for name in builders for slot in built.get(name, ()))
         return self.project.reaches(seeds)
+
+
+def _holds_nothing(cls: ClassInfo) -> bool:
+    """Whether a call of an object runs only what its class defines: a scheduler with an `eval` of its own, no wrapper."""
+    above = list(cls.ancestry())
+    if any(name != "object" for c in above for name in c.base_names if name not in {a.name for a in above}):
+        return False
+    defined = {name for c in above for name in c.methods}
+    called = [
+        dotted(n.func) or "" for c in above for f in c.methods.values() for n in walk(f.node) if isinstance(n, ast.Call)
+    ]
+    return all(
+        name.partition(".")[2] in defined for name in called if name.startswith("self.") and name.count(".") == 1
+    )
 
 
 def _networks(project: Project, *modules: Module) -> set[Slot]:

@@ -72,7 +72,7 @@ CODES = (
 
 
 # What the audit found about a region.
-WRONG = "runs in float32, for in a region {}; where it ran after initialize, put it in one by hand"
+WRONG = "runs in float32: a region here would be wrong ({}); where it ran after initialize, put it in one by hand"
 
 
 def apply(m: Migration) -> None:
