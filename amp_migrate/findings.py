@@ -18,6 +18,9 @@ REPORT_VERSION = 1
 # Stands for a repository in a run of several: the files that lie in none.
 LOOSE = "(in no repository)"
 
+# What a note begins with on a part that stays Apex's, and works beside native AMP.
+STILL_SHIPPED = "kept: Apex still ships it"
+
 # Findings that are defects of amp-migrate itself.
 DEFECTS = frozenset(("AMP007", "AMP190"))
 

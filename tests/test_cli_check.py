@@ -82,6 +82,19 @@ def test_what_stays_with_apex_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("check", ".").exit_code == 1
 
 
+def test_an_optimizer_that_stays_for_an_option_needs_apex_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amp_migrate.engine.migrate", migrate)
+    for option, needed in (
+        ("bias_correction=False", "Apex is still needed for FusedAdam (a.py:3)"),
+        ("lr=0.1", "remove it"),
+    ):
+        source = f"from apex.optimizers import FusedAdam\n\noptimizer = FusedAdam(model.parameters(), {option})\n"
+        write_tree(Path(), {"a.py": source, "requirements.txt": "apex\n"})
+        _, report = run_json("check", ".")
+        (message,) = [x["message"] for f in report["files"] for x in f["findings"] if x["code"] == "AMP851"]
+        assert needed in message
+
+
 def test_leftover_files_are_counted_and_must_be_readable() -> None:
     write_tree(Path(), {"a.py": "x = 1\n", "README.md": "Hello.\n"})
     assert run("check", ".").stdout == "No Apex found in 2 files\n"

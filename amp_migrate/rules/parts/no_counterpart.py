@@ -6,7 +6,7 @@ Native: https://pytorch.org/docs/stable/optim.html
 
 from __future__ import annotations
 
-from amp_migrate.findings import Code
+from amp_migrate.findings import STILL_SHIPPED, Code
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.parts.counterpart import Manual
@@ -47,7 +47,7 @@ CODES = (
     ),
 )
 
-_KEPT = "kept: Apex still ships it and GradScaler steps it, so Apex stays installed for it; torch has no"
+_KEPT = f"{STILL_SHIPPED} and GradScaler steps it, so Apex stays installed for it; torch has no"
 # Optimizers that today's Apex still ships.
 SHIPPED = {
     "FusedLAMB": f"{_KEPT} LAMB (it clips by max_grad_norm inside its step, after the scaler has unscaled)",
@@ -55,7 +55,7 @@ SHIPPED = {
     "FusedNovoGrad": f"{_KEPT} NovoGrad",
 }
 # Parts that today's Apex still ships, with the option of its setup that builds each, where it has one.
-_BUILT = "kept: Apex still ships it and it needs no apex.amp, so Apex stays installed for it"
+_BUILT = f"{STILL_SHIPPED} and it needs no apex.amp, so Apex stays installed for it"
 CONTRIB = {
     "bottleneck": "--fast_bottleneck",
     "clip_grad": "",

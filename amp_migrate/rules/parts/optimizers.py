@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from amp_migrate.findings import Code, Example, Review
+from amp_migrate.findings import STILL_SHIPPED, Code, Example, Review
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
@@ -198,7 +198,7 @@ OPTIMIZERS[CONTRIB + "FusedAdam"] = replace(
 )
 OPTIMIZERS[CONTRIB + "FusedSGD"] = OPTIMIZERS[HOME + "FusedSGD"]
 NAMES = frozenset(OPTIMIZERS)
-KEPT = "kept: Apex still ships it and GradScaler steps it, so Apex stays installed for it"
+KEPT = f"{STILL_SHIPPED} and GradScaler steps it, so Apex stays installed for it"
 ADAM_NAME = "torch.optim.Adam"
 
 
