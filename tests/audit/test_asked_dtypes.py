@@ -78,3 +78,9 @@ def test_a_conditional_expression_that_casts_halves() -> None:
 
 def test_what_is_known_on_one_side_is_not_known_behind_it() -> None:
     assert told("if x.dtype == torch.float16:\n    print('half')\nelse:\n    print(x)\nreturn F.softmax(x, 1)")
+
+
+@pytest.mark.parametrize("text", ['"\\t"', 'f"{args}\\t"', "unseen"])
+def test_a_method_of_a_text_computes_nothing(text: str) -> None:
+    """What is out of sight may."""
+    assert bool(told(f"return {text}.join(x)")) is (text == "unseen")

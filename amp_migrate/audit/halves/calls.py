@@ -380,6 +380,8 @@ class Calls(Operations):
     def out_of_sight(self, expr: ast.Call, given: list[Value], origins: frozenset[Origin]) -> None:
         """Half values that something gets whose code is not seen: a function kept as a value, a library's."""
         name = last_name(expr.func) or ""
+        if isinstance(expr.func, ast.Attribute) and isinstance(expr.func.value, (ast.Constant, ast.JoinedStr)):
+            return  # `"\\t".join(found)`
         told = next((v.entry() for v in given if v.followed), UNKNOWN)
         if not told.half or not (told.was == "float" or (self.halves.patches(self.module) and not self.inside)):
             return
