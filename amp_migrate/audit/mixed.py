@@ -12,6 +12,7 @@ from amp_migrate.audit.prepared import Prepared, Side, Was
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.by_hand import ByHand
 from amp_migrate.audit.sites.disabled import casts_disabled
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import network_names
@@ -387,6 +388,10 @@ class Mixed(Prepared):
             for forward in self.before.forwards.of(module):
                 if forward not in seen and self.pieces.given(forward) and not self.before.forwards.chosen(forward):
                     yield forward, self.pieces.given(forward)
+
+    @cached_property
+    def by_hand(self) -> ByHand:
+        return ByHand(self.after.forwards)
 
     @cached_property
     def pieces(self) -> Pieces:

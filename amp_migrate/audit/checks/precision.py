@@ -418,15 +418,17 @@ def _doubt(
     came = way(both, chain)
     where = spelled(when)
     around = both.region_around(chain) if kind == "lost" else None
+    raises = _raises(both, chain) if kind == "lost" else ""
     if around is not None and around.enabled is not None:
         message = (
             f"{forward.text} ran in half precision {ran}{where}; {came}, the autocast region around it is off there now "
-            f"({syntax.text(around.enabled)}): it runs in float32. Have that on there to keep its precision, speed and memory"
+            f"({syntax.text(around.enabled)}): {raises or 'it runs in float32'}. Have that on there to keep its precision, "
+            "speed and memory"
         )
     elif kind == "lost":
         message = (
-            f"{forward.text} ran in half precision {ran}{where}; {came}, no autocast region is around it now: it runs "
-            "in float32. Put it in a region to keep its precision, speed and memory"
+            f"{forward.text} ran in half precision {ran}{where}; {came}, no autocast region is around it now: "
+            f"{raises or 'it runs in float32'}. Put it in a region to keep its precision, speed and memory"
         )
     else:
         message = (
@@ -434,13 +436,24 @@ def _doubt(
             "ran in float32. Switch the region off there (enabled=) to keep that"
         )
     place = chain.place
-    told = ("AMP502",) if kind == "lost" else ()
+    told = ("AMP502",) if kind == "lost" and not raises else ()
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
     doubt = replace(doubt, alike=message.replace(came, "", 1))
     if kind == "gained":
         return replace(doubt, remedy=(doubt.path, doubt.line))
     bare = around is None and forward.module.path == doubt.path and runs_products(both, forward)
     return replace(doubt, lost=((forward.call.lineno, forward.call.col_offset),)) if bare else doubt
+
+
+def _raises(both: Mixed, chain: Chain) -> str:
+    """What is said of a forward that does not run in float32: something is made half by hand in it, and meets float32."""
+    call = chain.place.node
+    forward = both.after.forwards.at(chain.place.module, call) if isinstance(call, ast.Call) else None
+    found = both.by_hand.raises(forward) if forward is not None else None
+    if found is None:
+        return ""
+    made, taken = (f"{m.path}:{both.review.line(m, node)}" for m, node in found)
+    return f"it raises, as {made} makes half by hand what {taken} takes beside float32"
 
 
 def way(both: Mixed, chain: Chain) -> str:

@@ -237,8 +237,8 @@ def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
                 stmt,
                 "AMP502",
                 "torch.autocast",
-                "runs in float32: whether mixed precision is on cannot be told by what calls this; hand it a switch and "
-                "put it in a region where Apex's mixed precision is wanted",
+                "stays outside of any region: what calls this is handed nothing that tells whether mixed precision is on; hand "
+                "it a switch and put it in a region where Apex's mixed precision is wanted",
                 "review",
             )
             return
