@@ -20,16 +20,18 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.folds import guard_branch
+from amp_migrate.rules.output import Output
 from amp_migrate.writing.edits import Edits, joined
 
 
 class Guards:
     """The conditions of one module, given all other edits."""
 
-    def __init__(self, project: Project, module: Module, edits: Edits) -> None:
+    def __init__(self, project: Project, module: Module, output: Output) -> None:
         self.project = project
         self.module = module
-        self.edits = edits
+        self.output = output
+        self.edits = output.edit(module)
         self.available = availability(project, module)
 
     def fold(self) -> None:
@@ -172,11 +174,30 @@ class Guards:
             return
         if isinstance(node.op, ast.Or) and any(self.available.value(v) for v in node.values if v not in kept):
             return
+        if isinstance(node.op, ast.And) and self._tells_of_apex(node):
+            self.edits.replace(node, "False")
+            return
         joiner = " and " if isinstance(node.op, ast.And) else " or "
         code: list[str | ast.expr | ast.stmt] = []
         for part in kept:
             code += [joiner if code else "", part]
         self.edits.replace(node, tuple(code))
+
+    def _tells_of_apex(self, node: ast.BoolOp) -> bool:
+        """Whether a function only tells by its name whether Apex is used, `return self.on_gpu and has_apex()` in `use_apex`, and
+        nothing in sight asks it any more: none is."""
+        function = self.module.scope_of(node).node
+        if not isinstance(self.module.parents.get(node), ast.Return) or not isinstance(function, ast.FunctionDef):
+            return False
+        name = function.name
+        if "apex" not in name.lower() or not all(self.available.value(v) in (True, None) for v in node.values):
+            return False
+        for other in (m for m in self.project.modules if name in m.text):
+            edits = self.output.edit(other)
+            asked = [n for n in other.of(ast.Name, ast.Attribute, ast.Constant) if name in _named(n)]
+            if edits.mentions(name) or not all(edits.gone(n) for n in asked):
+                return False
+        return True
 
     def _fold_if(self, node: ast.If) -> None:
         value = self.available.value(node.test)
@@ -214,6 +235,13 @@ class Guards:
         else:
             operands = [test.operand] if isinstance(test, ast.UnaryOp) else []
         return any(self.available.value(n) is not None or self._mentions(n) for n in operands)
+
+
+def _named(node: ast.AST) -> tuple[object, ...]:
+    """What a name, an attribute or a text in quotes asks for."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    return (node.attr,) if isinstance(node, ast.Attribute) else (getattr(node, "value", None),)
 
 
 def under_its_test(edits: Edits, available: Availability, stmt: ast.stmt) -> None:

@@ -350,7 +350,7 @@ def fold(project: Project, module: Module, output: Output) -> None:
     if output.edit(module) or project.may_name_apex(module):
         stand_ins.remove(project, module, output)
         if not _kept(output, module):
-            Guards(project, module, output.edit(module)).fold()
+            Guards(project, module, output).fold()
 
 
 def clean(project: Project, module: Module, output: Output) -> None:

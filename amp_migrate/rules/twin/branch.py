@@ -20,7 +20,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
-from amp_migrate.rules.twin.remains import scaled_readers
+from amp_migrate.rules.twin.remains import plain_steps, scaled_readers
 
 CODES = (
     Code(
@@ -91,6 +91,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
             told = node is nodes[0][1]
             m.output.done(module, node, "AMP120", construct, message + without * told, "review" if told else "as-is")
     scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
+    plain_steps(m.project, m.output, m.unit.losses)
     old_checkpoints(m, twin)
     return True
 

@@ -6,12 +6,19 @@ Reported as AMP122 (see `branch.py`) and AMP124 (see `old_torch.py`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.units.unit import Loss
+from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.migration import Output
+
+NAMED = 3  # callers that are named
+_OTHERS = re.compile(r"sched|profiler|\bprof\b|\benv\b|lr_", re.IGNORECASE)  # what steps beside optimizers
 
 
 def scaled_readers(output: Output, modules: Collection[Module], reads: Callable[[Module, ast.AST], bool]) -> None:
@@ -33,6 +40,48 @@ def scaled_readers(output: Output, modules: Collection[Module], reads: Callable[
                     "review",
                 )
                 return
+
+
+def plain_steps(project: Project, output: Output, losses: Iterable[Loss]) -> None:
+    """Say where callers of a function that only runs the backward step the optimizer themselves: Apex's side of it left them
+    gradients without the scale, and the native one leaves them scaled."""
+    told: set[Function] = set()
+    for loss in losses:
+        function = project.function_of(loss.module, loss.with_stmt)
+        if function is None or function in told or not scales_natively([function.node]):
+            continue
+        if _acts(function.node, ("step", "unscale_")):
+            continue
+        plain = sorted(
+            (module.display, step.lineno)
+            for module, caller in {(m, project.function_of(m, c)) for m, c in project.calls.get(function, ())}
+            if caller is not None and (step := _steps_plainly(caller)) is not None
+        )
+        if plain:
+            told.add(function)
+            named = ", ".join(f"{path}:{line}" for path, line in plain[:NAMED])
+            more = f" and {len(plain) - NAMED} more" if len(plain) > NAMED else ""
+            message = (
+                f"gradients leave {function.name} times the scale now: Apex unscaled them as its with statement ended, and "
+                f"what calls it steps the optimizer itself ({named}{more}). Step with scaler.step(optimizer) there and call "
+                "scaler.update() after it, or the weights are off by the scale"
+            )
+            output.note(loss.module, loss.with_stmt, "AMP122", "unscale_", message, "review")
+
+
+def _acts(node: ast.AST, names: Collection[str]) -> list[ast.Call]:
+    """The calls of methods of some names in a function."""
+    return [
+        n for n in walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in names
+    ]
+
+
+def _steps_plainly(caller: Function) -> ast.Call | None:
+    """The first step of an optimizer in a function in which no scaler unscales or steps."""
+    steps = _acts(caller.node, ("step",))
+    plain = [s for s in steps if not s.args and not _OTHERS.search(ast.unparse(s.func).rpartition(".")[0])]
+    scaled = _acts(caller.node, ("unscale_",)) or any("scaler" in ast.unparse(s.func).lower() for s in steps)
+    return min(plain, key=lambda s: s.lineno) if plain and not scaled else None
 
 
 def always_none(project: Project, output: Output, module: Module, imports: Collection[ast.AST]) -> None:
