@@ -128,3 +128,42 @@ def test_a_class_of_its_own_upon_the_fused_one_knows_it() -> None:
         """
     assert kept(source)
     assert "torch" in (rewrite(source.replace('["step"]', '["lr"]')).after or "")
+
+
+LOADED = """
+    import torch
+    from made import make
+
+    def resume(model, path):
+        optimizer = make(model)
+        checkpoint = torch.load(path)
+        {loads}
+        return optimizer
+    """
+
+
+@pytest.mark.parametrize(
+    ("loads", "says"),
+    [
+        ('optimizer.load_state_dict(checkpoint["optimizer"])', True),
+        ("optimizer.load_state_dict(torch.load(path))", True),
+        ('model.load_state_dict(checkpoint["model"])', False),
+        ("optimizer.load_state_dict(make(model).state_dict())", False),
+    ],
+    ids=["of a checkpoint", "of a file of its own", "only the model's", "of another optimizer"],
+)
+def test_old_files_are_to_be_converted_where_a_state_is_loaded(loads: str, says: bool) -> None:
+    results = rewrite_files({"made.py": MADE, "resume.py": LOADED.format(loads=loads)})
+    (told,) = [f for f in results["made.py"].findings if f.code == "AMP621"]
+    assert told.status == "done"
+    assert ("resume.py:7 loads the optimizer's state: convert files" in told.message) is says
+    assert told.review == ("look" if says else "as-is")
+
+
+def test_so_they_are_of_a_class_made_from_it() -> None:
+    derived = "from apex.optimizers import FusedAdam\n\nclass Adam(FusedAdam):\n    pass\n\ndef make(model):\n"
+    derived += "    return Adam(model.parameters(), lr=0.1, weight_decay=0.1)\n"
+    loads = LOADED.format(loads='optimizer.load_state_dict(checkpoint["optimizer"])')
+    results = rewrite_files({"made.py": derived, "resume.py": loads})
+    (told,) = [f for f in results["made.py"].findings if f.code == "AMP621"]
+    assert "amp-migrate checkpoint" in told.message

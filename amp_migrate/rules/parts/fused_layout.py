@@ -7,6 +7,7 @@ Says nothing of a state that is only read or overwritten by `exp_avg` and `exp_a
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from amp_migrate.reading.program.project import Project
 FUSED_ADAM = "apex.optimizers.FusedAdam"
 MOMENTS = frozenset(("exp_avg", "exp_avg_sq"))
 STEP = "step"
+_OPTIMIZER = re.compile(r"(?:^|[._])opt(?:im(?:izer)?)?s?(?:_\w*|\d*)(?:\[|$)|optimizer", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,29 @@ def knows_layout(project: Project, module: Module) -> Known | None:
         return None
     together = in_process(project, [module])
     return next((place for place in known if place.module in together), None)
+
+
+def loads_state(project: Project, module: Module) -> str:
+    """What is said where a program loads an optimizer's state, in one process with a file: that old files hold it in Apex's
+    layout; nothing of a state that comes out of another optimizer."""
+    together = in_process(project, [module])
+    place = next((p for p in project.once(_Loads).found if p.module in together), None)
+    if place is None:
+        return ""
+    return f"; {place}: convert files that a run with Apex's wrote with amp-migrate checkpoint, or the first step raises KeyError"
+
+
+class _Loads:
+    """The places of a program that load an optimizer's state; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self.found = [
+            Known(module, call.lineno, "loads the optimizer's state")
+            for module in project.modules
+            for call, _ in module.method_calls.get("load_state_dict", ())
+            if isinstance(call.func, ast.Attribute) and _OPTIMIZER.search(ast.unparse(call.func.value))
+            if not any("state_dict" in ast.unparse(a.func) for a in call.args if isinstance(a, ast.Call))
+        ]
 
 
 class _Places:
