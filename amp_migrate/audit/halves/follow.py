@@ -39,6 +39,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import HEADLESS, Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.tensors import Tensors
 from amp_migrate.audit.sites.within import given_itself, within_given
 from amp_migrate.audit.values.names import last_name
 
@@ -78,6 +79,7 @@ class Halves:
         self._weights = Weights(self.values)
         self.layers = Layers(self.values)
         self.loaders = Loaders(self)
+        self.tensors = Tensors(self.values, self.regions, both.after.forwards)
         self._held: dict[tuple[Class, str], Value] = {}
         self._variables: dict[tuple[Scope, str], Value] = {}
         self._missed: set[tuple[Class, str]] = set()  # attributes that were read before anything was found in them

@@ -220,6 +220,7 @@ class Operations:
             return self.out(expr, name, first)
         if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):
             self.alike(expr, name, name, given)
+        given = self.beside_data(expr, given) if name in known.PROMOTING and not self.inside else given
         origin = next((v.origin for v in given if v.origin), "")
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
         floats = functional if name in known.SOFTMAX else name in known.FLOAT_BOTH or name in known.FLOAT_APEX
@@ -271,6 +272,19 @@ class Operations:
             result = Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept, narrowed=narrowed(given))
             return result._replace(double=now in ("float", "?") and name in known.KEEPING and first.double)
         return UNKNOWN
+
+    def beside_data(self, expr: ast.expr, given: list[Value]) -> list[Value]:
+        """The arguments of a loss that computes in the wider dtype: data that no region gave are float32."""
+        if not isinstance(expr, ast.Call) or len(given) < 2 or [v.half for v in given[:2]].count(True) != 1:
+            return given
+        at = int(given[0].half)
+        if (
+            given[at] != UNKNOWN
+            or len(expr.args) < 2
+            or self.halves.tensors.half(self.module.scope_of(expr), expr.args[at])
+        ):
+            return given
+        return [FLOAT if i == at else v for i, v in enumerate(given)]
 
     def piece(self, expr: ast.Call, given: list[Value]) -> Value:
         """What a part of a model gives that is out of sight: where it has weights, these are half or float32."""
