@@ -405,6 +405,17 @@ def test_the_inner_optimizer_is_the_optimizer() -> None:
     check_rewrite(before(tail=tail, model=MODEL), after(tail=expected, model=MODEL))
 
 
+def test_a_class_asked_for_to_reach_the_inner_optimizer_leaves_no_question() -> None:
+    tail = "inner = optimizer.optimizer if isinstance(optimizer, FP16_Optimizer) else optimizer"
+    result = check_rewrite(before(tail=tail, model=MODEL), after(tail="inner = optimizer", model=MODEL))
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+def test_a_class_asked_for_of_anything_else_is_reported() -> None:
+    tail = "inner = optimizer.optimizer if isinstance(other, FP16_Optimizer) else optimizer"
+    assert [f.code for f in rewrite(before(tail=tail)).findings if f.status == "manual"] == ["AMP707"]
+
+
 # -- refused, left alone ---------------------------------------------------------------------------------------------
 
 
@@ -549,6 +560,84 @@ def test_a_model_made_half_in_another_file_stays_float32() -> None:
     assert "if args.fp16:" not in result["main.py"]
     assert result["trainer.py"] is not None
     assert 'self.scaler = torch.amp.GradScaler("cuda", enabled=bool(args.fp16))' in result["trainer.py"]
+
+
+BESIDE = {
+    "train.py": """
+    import torch
+    from apex.fp16_utils import FP16_Optimizer, network_to_half
+    from net import Net
+
+    def main(args):
+        model = Net().cuda()
+        if args.fp16:
+            model = network_to_half(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        if args.fp16:
+            optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+        for x, y in args.loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            if args.fp16:
+                optimizer.backward(loss)
+            else:
+                loss.backward()
+            optimizer.step()
+
+    if __name__ == "__main__":
+        main(parse())
+    """,
+    "net.py": """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    def build(path):
+        net = Net()
+        net.load_state_dict(torch.load(path))
+        return net
+    """,
+    "serve.py": """
+    import torch
+    from net import build
+
+    def main(args):
+        model = build(args.path).cuda()
+        if args.precision == "half":
+            model = HALF
+        model.eval()
+        with torch.no_grad():
+            print(model(torch.ones(1, 4).cuda()))
+
+    if __name__ == "__main__":
+        main(parse())
+    """,
+}
+
+
+@pytest.mark.parametrize("half", ["model.half()", "network_to_half(model)"])
+def test_a_program_that_wraps_nothing_makes_models_of_its_own_half(half: str) -> None:
+    files = {name: text.replace("HALF", half) for name, text in BESIDE.items()}
+    if "network" in half:
+        files["serve.py"] = files["serve.py"].replace(
+            "from net", "from apex.fp16_utils import network_to_half\n    from net"
+        )
+    results = {r.path: r for r in rewrite_files(files).values()}
+    assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+    train, serve = results["train.py"].after, results["serve.py"].after
+    assert train is not None
+    assert "half" not in train
+    assert "scaler.scale(loss).backward()" in train
+    if "network" in half:
+        assert serve is not None
+        assert 'torch.autocast("cuda", dtype=torch.float16, enabled=args.precision == "half")' in serve
+    else:
+        assert serve is None
 
 
 HANDED = {

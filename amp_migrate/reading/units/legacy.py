@@ -123,8 +123,9 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     for unit in units:
         halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
         unit.sites += [s for s in halved if _belongs(unit, units, s)]
+        unit.sites += [s for s in sites if _is_legacy_call(s) and _asks_for_inner(unit, s)]
         seed(unit)
-    asked = only_asked(sites)
+    asked = [*only_asked(sites), *(s for unit in units for s in unit.sites)]
     unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s) and s not in asked]
     return [*units, *unreadable]
 
@@ -170,6 +171,24 @@ def asks_class(module: Module, node: ast.AST) -> ast.Call | ast.Compare | None:
     if not isinstance(question.ops[0], each) or (asked is above and asked is question.left):
         return None
     return question if _is_type(other) else None
+
+
+def choice_of_inner(module: Module, node: ast.AST) -> ast.IfExp | None:
+    """`x.optimizer if isinstance(x, FP16_Optimizer) else x`, the optimizer that steps, of the class that stands there."""
+    question = asks_class(module, node)
+    choice = module.parents.get(question) if question is not None else None
+    if not isinstance(question, ast.Call) or not isinstance(choice, ast.IfExp) or choice.test is not question:
+        return None
+    inner, asked = choice.body, ast.dump(question.args[0])
+    if not isinstance(inner, ast.Attribute) or inner.attr != "optimizer" or ast.dump(inner.value) != asked:
+        return None
+    return choice if ast.dump(choice.orelse) == asked else None
+
+
+def _asks_for_inner(unit: Unit, site: Site) -> bool:
+    """Whether a class is asked for to choose between an optimizer of the unit and what wraps it."""
+    choice = choice_of_inner(site.module, site.node) if site.call is None else None
+    return choice is not None and unit.project.slot(site.module, choice.orelse) in unit.optimizer_slots
 
 
 def _is_type(node: ast.expr) -> bool:
@@ -356,8 +375,9 @@ def _attributes(project: Project, slots: set[Slot]) -> Iterator[tuple[Module, as
 
 
 def _belongs(unit: Unit, units: list[Unit], site: Site) -> bool:
-    """Whether a model made half is one of this unit's: the only one, or the one set up nearest to it."""
-    if not unit.inits[0].optimizers:
+    """Whether a model made half is one of this unit's: the only one, or the one set up nearest to it; a program that never
+    calls what sets up has models of its own."""
+    if not unit.inits[0].optimizers or site.module not in unit.cast:
         return False
     others = [u for u in units if u.inits[0].optimizers]
     near = [u for u in others if any(i.module is site.module for i in u.inits)] or others

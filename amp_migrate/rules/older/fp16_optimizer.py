@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
-from amp_migrate.reading.units.legacy import WRAPPER, LegacyInit
+from amp_migrate.reading.units.legacy import WRAPPER, LegacyInit, choice_of_inner
 from amp_migrate.reading.units.legacy_scale import over_fused_adam
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Loss
@@ -128,6 +128,8 @@ def apply(m: Migration) -> None:
     for site in m.unit.sites:
         if site.name.startswith(WRAPPER) and (site.short in WITHOUT_EFFECT or m.live(site.module, site.node)):
             _site(m, site)
+        elif choice_of_inner(site.module, site.node) is not None:  # which `.optimizer` takes away
+            m.output.done(site.module, site.node, "AMP701", site.construct, "nothing wraps the optimizer any more")
     for module in m.unit.modules:
         _zero_grad(m, module)
         _clipped_in_vain(m, module)
@@ -214,9 +216,8 @@ def _backward(m: Migration, loss: Loss) -> None:
     inner: list[str | ast.expr | ast.stmt] = [*scaled(m, loss), ".backward("]
     for index, keyword in enumerate(keywords):
         inner += [", " if index else "", f"{keyword.arg}=" if keyword.arg else "**", keyword.value]
-    positional = loss.call.args[2:] if len(loss.call.args) > 2 else []
-    if positional:
-        inner += ["retain_graph=", positional[0]]
+    if len(loss.call.args) > 2:
+        inner += ["retain_graph=", loss.call.args[2]]
     m.edit(module).replace(loss.call, (*inner, ")"))
     message = "the scaled backward" if m.scales else m.plain
     m.output.done(module, loss.call, "AMP702", loss.site.construct, message)
@@ -344,9 +345,8 @@ def _overflow(m: Migration, site: Site) -> None:
     before = [s for s in m.unit.steps if s.module is module and s.scope is scope and s.call.lineno < node.lineno]
     if m.unit.own_scales:
         before = [s for s in before if ast.dump(s.optimizer) == ast.dump(node.value)]  # type: ignore[attr-defined]
-    step = next(
-        (s for s in reversed(before) if any(b in module.block(s.stmt) for b in _around(module, site.stmt))), None
-    )
+    around = [site.stmt, *(a for a in module.ancestors(site.stmt) if isinstance(a, ast.stmt))]
+    step = next((s for s in reversed(before) if any(b in module.block(s.stmt) for b in around)), None)
     if step is None:
         raise Blocked.at(
             site,
@@ -365,10 +365,6 @@ def _overflow(m: Migration, site: Site) -> None:
     else:
         edits.replace(node, f"{scaler}.get_scale() < {name}")
     m.output.done(module, node, "AMP705", site.construct, "a skipped step shows in a scale that dropped", "look")
-
-
-def _around(module: Module, stmt: ast.stmt) -> list[ast.stmt]:
-    return [stmt, *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt))]
 
 
 def _zero_grad(m: Migration, module: Module) -> None:

@@ -105,7 +105,7 @@ def unit(m: Migration) -> None:
         return
     halvers = {s.node for s in m.unit.sites if s.short in HALVERS}
     in_sequential: list[tuple[Module, ast.Call]] = []
-    for module in m.project.modules:
+    for module in m.unit.cast:  # others, that never call what wraps, have models of their own
         near = module in m.unit.modules
         if not near and not any(name in module.text for name in ("half", "Half", "float16", *HALVERS)):
             continue
