@@ -251,3 +251,46 @@ def test_what_is_scaled_by_a_value_that_is_not_followed_is_not_said_to_be_scaled
     findings = rewrite_files({"train.py": train, "loop.py": loop})["train.py"].findings
     (told,) = [f for f in findings if f.code == "AMP116" and f.status == "manual"]
     assert told.message.startswith(f"{scaled} (loop.py:13) scales a loss")
+
+
+ALONE = """
+    import torch
+    from apex import amp
+
+
+    def train(model, x):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+
+
+    def test(model, x):
+        with torch.no_grad():
+            return model(x)
+
+
+    def main(args, x):
+        model = torch.nn.Linear(4, 2).cuda()
+        {first}
+        {then}
+        print(test(model, x))
+    """
+PREPARED = 'model = amp.initialize(model, opt_level="{}")'
+
+
+def test_a_model_that_is_given_alone_trains_as_it_does_with_its_optimizer() -> None:
+    program = ALONE.format(first=f"if args.amp:\n            {PREPARED.format('O1')}", then="train(model, x)")
+    (after,) = check_files({"a.py": program}).values()
+    assert 'autocast("cuda", dtype=torch.float16, enabled=' in after.partition("def test")[0]
+    assert "\n    loss.backward()\n    optimizer.step()" in after
+    assert "apex" not in after
+    assert "GradScaler" not in after
+
+
+def test_what_trained_before_the_model_was_prepared_stays_in_float32() -> None:
+    (result,) = rewrite_files({"a.py": ALONE.format(first="train(model, x)", then=PREPARED.format("O1"))}).values()
+    assert result.after is not None
+    assert "autocast" not in result.after.partition("def test")[0]
+    assert "no_grad(), torch.autocast" in result.after
+    assert not [f for f in result.findings if f.status == "manual" or f.code == "AMP538"]

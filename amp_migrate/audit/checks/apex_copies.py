@@ -50,7 +50,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 passes = Copies(both.before.forwards, both.before.regions, cleared=False)
             for stale in passes.run(module, body, MOST):
                 place = both.now(stale.module, stale.node)
-                if place is not None and stale.node not in told:
+                if place is not None and stale.node not in told and not both.made_before(stale.module, stale.node):
                     told.add(stale.node)
                     message = _message(stale, scaled)
                     yield review.doubt(*place, "AMP538", "a call of the model", message, "look")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import WITH_NODES, Module, Scope
+from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.stand_ins import TAKEN
 from amp_migrate.reading.sites.apex import Site
@@ -87,6 +87,11 @@ class Init:
         if found is None or is_none(found):
             return []
         return elements(found)
+
+    def stands_below(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call of its scope stands above it, and no loop that holds both comes to that again."""
+        loops = {a for a in self.module.ancestors(self.call) if isinstance(a, LOOP_NODES)}
+        return call.lineno < self.call.lineno and loops.isdisjoint(module.ancestors(call))
 
     def constants(self, name: str) -> frozenset[object] | None:
         """What an argument may be, None where it is left out; None where that is more than constants."""

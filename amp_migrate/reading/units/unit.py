@@ -11,7 +11,7 @@ from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied, when_run
 from amp_migrate.reading.program.project import Project
@@ -155,7 +155,7 @@ class Unit:
     def before(self, init: Init) -> Iterator[Function]:
         """Functions that are only called before `initialize`, in the scope that calls it: they ran without Apex."""
         for function in self.project.once(Occurrences, init.module).called_from.get(init.site.scope, ()):
-            if all(_stands_before(module, call, init) for module, call in self.project.calls[function]):
+            if all(init.stands_below(module, call) for module, call in self.project.calls[function]):
                 yield function
 
     @cached_property
@@ -172,14 +172,21 @@ class Unit:
         return frozenset(found)
 
     def _only_early(self, function: Function, early: Collection[Function]) -> bool:
-        for module, call in self.project.calls[function]:
-            if self.project.function_of(module, call) in early:
-                continue
-            for init in self.inits:
-                here = init.module is module and init.site.scope is module.scope_of(call)
-                if not here or not _stands_before(module, call, init):
-                    return False
-        return True
+        return all(
+            self.project.function_of(module, call) in early or self._above(module, call)
+            for module, call in self.project.calls[function]
+        )
+
+    def comes_before(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call only runs before every `initialize` of the unit."""
+        return self.project.function_of(module, call) in self.early or self._above(module, call)
+
+    def _above(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call stands above every `initialize`, in the scope of them all."""
+        return all(
+            i.module is module and i.site.scope is module.scope_of(call) and i.stands_below(module, call)
+            for i in self.inits
+        )
 
     def _by_name(self, names: Collection[str], besides: Collection[Slot] = ()) -> set[Slot]:
         """Parameters of the unit's files that have one of these names, in functions that nothing in sight calls, and what they
@@ -296,7 +303,7 @@ class Unit:
         """Whether no loss is scaled and no optimizer steps: autocast alone is needed."""
         if self.losses:
             return False
-        return not any(i.optimizers for i in self.inits) or never_steps(self)
+        return never_steps(self) if any(i.optimizers for i in self.inits) else not self.plain_losses
 
     @cached_property
     def plain_losses(self) -> list[PlainLoss]:
@@ -365,12 +372,6 @@ DATA = frozenset(
 def holds_data(name: str) -> bool:
     """Whether something is named as data and its readers are, or as settings: none of these is a model."""
     return re.split(r"_|(?<=[a-z])(?=[A-Z])", name.strip("_"))[-1].lower() in DATA
-
-
-def _stands_before(module: Module, call: ast.Call, init: Init) -> bool:
-    """Whether a call stands above an `initialize` of its scope, and no loop that holds both comes to it again."""
-    loops = {a for a in init.module.ancestors(init.call) if isinstance(a, LOOP_NODES)}
-    return call.lineno < init.call.lineno and loops.isdisjoint(module.ancestors(call))
 
 
 def _called(project: Project) -> list[Function]:

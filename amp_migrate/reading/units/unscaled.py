@@ -40,20 +40,30 @@ class PlainLoss:
 
 def plain_losses(unit: Unit) -> list[PlainLoss]:
     """The losses of the backwards before the steps of a unit, where all that Apex does for it is to cast: none where its opt
-    level may be one that changes weights, or where something in the program scales a loss, or something out of sight may."""
-    if unit.losses or not unit.steps or not all(_only_casts(init) for init in unit.inits) or _handed_out_of_sight(unit):
+    level may be one that changes weights, or where something in the program scales a loss, or something out of sight may. Where
+    Apex was given a model alone, those of the functions that run it."""
+    if unit.losses or not all(_only_casts(init) for init in unit.inits) or _handed_out_of_sight(unit):
         return []
+    scopes = {s.scope for s in unit.steps} if any(i.optimizers for i in unit.inits) else set(_running(unit))
     for module in unit.reach:
         if unit.project.may_name_apex(module):
             if any(s.name == "apex.amp.scale_loss" for s in find_sites(unit.project, module)):
                 return []
             if any(True for _ in unbound(unit.project, module)):
                 return []
-    found: dict[Scope, list[PlainLoss]] = {}
-    for step in unit.steps:
-        if step.scope not in found:
-            found[step.scope] = list(_backwards(step.scope))
-    return [loss for own in found.values() for loss in own] if all(found.values()) else []
+    found = {scope: list(_backwards(scope)) for scope in scopes}
+    if unit.steps and not all(found.values()):
+        return []
+    losses = (x for own in found.values() for x in own if not unit.comes_before(x.module, x.call))
+    return sorted(losses, key=lambda x: (x.module.display, x.call.lineno, x.call.col_offset))
+
+
+def _running(unit: Unit) -> Iterator[Scope]:
+    """The functions that run a model of the unit themselves, once it may be prepared."""
+    for module in unit.reach:
+        for call, scope in module.calls_naming({s.name for s in unit.model_slots}):
+            if unit.project.slot(module, call.func) in unit.model_slots and not unit.comes_before(module, call):
+                yield scope
 
 
 def _only_casts(init: Init) -> bool:
