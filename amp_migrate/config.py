@@ -173,6 +173,7 @@ def _validated(path: Path, section: object) -> dict[str, Any]:
 
 
 def _shown(path: Path) -> str:
+    from amp_migrate.reports import quoting
     from amp_migrate.sources.discover import shown
 
-    return shown(str(path))
+    return quoting.path(shown(str(path)))

@@ -120,7 +120,9 @@ _APEX = re.compile(
 )
 _INSTALLS = re.compile(
     rf"\bgit\s+(?:clone|submodule\s+add)\b[^|;&]*{_REPOSITORY}"
-    rf"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b[^|;&`(]*?\b(?:install|add|wheel)\b[^|;&`(]*"
+    # The first "install" after it will do, and is kept to: of thousands, each is not tried with each.
+    r"|\b(?:pip3?|conda|mamba|uv|poetry|easy_install)\b"
+    r"(?=(?P<upto>[^|;&`(]*?\b(?:install|add|wheel)\b))(?P=upto)[^|;&`(]*"
     rf"(?:(?<![\w.-]){_NAME}{_END}|{_REPOSITORY})"
     r"|(?:\bpython3?\s+setup\.py[^|;&`]*)?--(?:cpp|cuda)_ext\b"
     rf"|\bcd\s+(?:[^\s;&|]*/)?{_NAME}/?\s*(?:&&|;)\s*(?:pip3?\s+install|python3?\s+setup\.py\s+install)\b"
@@ -177,6 +179,8 @@ _COMMAND_NAMES = (
     "procfile",
 )
 _PROSE_SUFFIXES = (".md", ".rst", ".markdown", ".mdx")
+# Characters of a line that are read. What is longer is data, and what is a command is looked for from each of its words.
+_LONGEST = 10_000
 # What was, not what is.
 _HISTORY = ("changelog", "changes", "history", "news", "release_notes", "releases")
 _PROSE_NAMES = ("readme", "install", "contributing")
@@ -283,6 +287,10 @@ def in_notebook(notebook: Notebook) -> list[Finding]:
 
 def _lines(text: str, joined: bool) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; continued ones joined under the number of the first when `joined`."""
+    return ((number, line[:_LONGEST]) for number, line in _numbered(text, joined))
+
+
+def _numbered(text: str, joined: bool) -> Iterator[tuple[int, str]]:
     pending, first = "", 0
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         if joined and line.endswith("\\"):

@@ -125,8 +125,8 @@ def _in_pyproject(lines: Sequence[tuple[int, str]]) -> Iterator[Requirement]:
     table = ""
     requires = False
     for number, line in lines:
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-            table, requires = header[1].replace('"', ""), False
+        if header := re.match(r"\s*\[\[?([^\[\]]+)\]", line):
+            table, requires = header[1].strip().replace('"', ""), False
             if of := re.search(r"(?:dependencies|sources)\.([\w-]+)$", table):
                 yield _written(number, line)._replace(text=of[1])
             continue

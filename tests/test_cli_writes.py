@@ -48,15 +48,24 @@ class TestSummary:
         assert run("rewrite", option, "--summary", "out.md", ".").exit_code == 2
         assert not Path("out.md").exists()
 
-    @pytest.mark.parametrize("target", ["a.py", "notes.md", "folder", "no/such/out.md", "nowhere.md"])
+    @pytest.mark.parametrize(
+        "target",
+        [
+            *("a.py", "notes.md", "folder", "no/such/out.md", "nowhere.md"),
+            *("pkg/__init__.py", "empty.json", "speaks.py", "", "new/", "a.py/out.md"),
+        ],
+    )
     def test_never_over_anything_else_and_that_is_known_before_any_work(self, target: str) -> None:
         write_tree(Path(), {"a.py": SITE, "notes.md": "# Mine\n", "folder/x.txt": ""})
+        write_tree(Path(), {"pkg/__init__.py": "", "empty.json": "", "speaks.py": "# amp-migrate: report\n"})
         os.symlink("gone", "nowhere.md")
         result = run("rewrite", "--summary", target, ".")
         assert result.exit_code == 2
         assert f"--summary: {target} " in result.stderr
         assert Path("a.py").read_text() == SITE
         assert Path("notes.md").read_text() == "# Mine\n"
+        assert Path("pkg/__init__.py").read_text() == Path("empty.json").read_text() == ""
+        assert Path("speaks.py").read_text() == "# amp-migrate: report\n"
 
     @pytest.mark.skipif(os.name == "nt", reason="there is no such limit there")
     @pytest.mark.parametrize("earlier", [None, "<!-- amp-migrate: report -->\nearlier\n"])
@@ -316,7 +325,10 @@ class TestInterrupted:
         assert (tmp_path / "mine.txt").read_text() == "mine"
 
     def test_damaged_journals_are_none(self) -> None:
-        for number, text in enumerate(["", "{", "[]", '{"files": 3}', '{"files": [{}]}', "[" * 100_000]):
+        entry = {"target": "x.py", "temporary": ".x.py.0.tmp", "before": "", "after": ""}
+        odd = [{"target": "a\0b"}, {"target": "\ud800"}, {"target": ""}, {"temporary": "a/b"}, {"temporary": ""}]
+        texts = [json.dumps({"files": [{**entry, **part}]}) for part in odd]
+        for number, text in enumerate(["", "{", "[]", '{"files": 3}', '{"files": [{}]}', "[" * 100_000, *texts]):
             Path(f".amp-migrate.{number}.journal").write_text(text)
         assert run("rewrite", ".").exit_code == 0
         assert not hidden()

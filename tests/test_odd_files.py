@@ -15,6 +15,7 @@ from amp_migrate.engine import Program
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 from amp_migrate.sources.files import MOST_BYTES
+from amp_migrate.sources.gitignore import Rules
 from amp_migrate.sources.syntax import MAX_DEPTH
 from tests.cli_testing import SITE, engine, fake_engine, run, run_json, write_tree
 from tests.test_precommit import APEX
@@ -188,9 +189,88 @@ def test_lines_of_an_ignore_file_that_are_no_patterns_are_passed_over() -> None:
     assert "--exclude: " in refused.stderr
 
 
+@pytest.mark.parametrize("pattern", ["*a" * 25 + "b", "?*[a]" * 25 + "b", "**/a/" * 25 + "b"])
+def test_patterns_that_could_be_tried_in_a_trillion_ways(pattern: str) -> None:
+    deep = "a/" * 60 + "a.py"
+    write_tree(Path(), {".git/HEAD": "", ".gitignore": f"{pattern}\n", "a" * 200 + ".py": APEX, deep: APEX})
+    code, report = run_json("check", ".")
+    assert code == 1
+    assert statuses(report) == {"a" * 200 + ".py": "migrated", deep: "migrated"}
+    assert run("check", "--exclude", pattern, ".").exit_code == (2 if "**" in pattern else 1)
+
+
+def test_stars_that_keep_to_their_place_find_what_stars_find() -> None:
+    found = "a.py x1-2-3.json a-b-c-d aXbXc ab.ab.abc a/b/aXbXc".split()
+    for pattern, expected in {
+        "*-*-*.json": {"x1-2-3.json"},
+        "*-*-*": {"x1-2-3.json", "a-b-c-d"},
+        "*a*b*c": {"aXbXc", "ab.ab.abc", "a/b/aXbXc"},
+        "*ab*ab*ab*": {"ab.ab.abc"},
+        "*[ab].*[!c]c": {"ab.ab.abc"},
+        "*?X?*c": {"aXbXc", "a/b/aXbXc"},
+    }.items():
+        rules = Rules("/top", [pattern])
+        assert {path for path in found if rules.verdict(f"/top/{path}", False)} == expected, pattern
+
+
+@pytest.mark.skipif(os.name == "nt", reason="paths are limited there")
+@pytest.mark.parametrize("levels", [1200, 3000])
+def test_folders_that_nest_deeper_than_the_stack_or_than_a_path_may_be(levels: int) -> None:
+    write_tree(Path(), {"good.py": APEX})
+    here = os.open(".", os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("a")
+        os.chdir("a")
+    Path("deep.py").write_text(APEX)
+    os.fchdir(here)
+    os.close(here)
+    code, report = run_json("check", ".")
+    assert statuses(report)["good.py"] == "migrated"
+    assert code == (1 if levels < 2000 else 2)
+    subprocess.run(["rm", "-rf", "a"], check=True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are limited there")
+def test_a_name_as_long_as_names_may_be() -> None:
+    name = "ü" + "a" * 250 + ".py"
+    write_tree(Path(), {name: APEX})
+    assert run("rewrite", ".").exit_code == 0
+    assert "scaler" in Path(name).read_text()
+    assert os.listdir(".") == [name]
+
+
+def test_processes_that_are_not_granted_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures import ProcessPoolExecutor
+
+    def refused(*arguments: object, **named: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "map", refused)
+    monkeypatch.setattr("amp_migrate.sources.project.PARALLEL_FROM", 1)
+    write_tree(Path(), {f"{n}.py": APEX for n in range(8)})
+    code, report = run_json("check", "-j", "2", ".")
+    assert (code, len(report["files"])) == (1, 8)
+
+
+@pytest.mark.parametrize("name", ["run.sh", "README.md", "Dockerfile"])
+def test_a_line_of_thousands_of_commands(name: str) -> None:
+    write_tree(Path(), {name: "pip install " * 30_000 + "apex\npip install apex\n"})
+    code, report = run_json("check", ".")
+    assert code == 1
+    assert {f["line"] for file in report["files"] for f in file["findings"]} == {2}
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there are no such pipes there")
 @pytest.mark.parametrize(
-    "name", ["pyproject.toml", ".gitignore", ".git/info/exclude", "apex/setup.py", "requirements.txt"]
+    "name",
+    [
+        "pyproject.toml",
+        ".gitignore",
+        ".git/info/exclude",
+        "apex/setup.py",
+        "requirements.txt",
+        ".amp-migrate.0.journal",
+    ],
 )
 def test_no_pipe_is_waited_for(name: str) -> None:
     write_tree(Path(), {".git/HEAD": "", "good.py": APEX})
@@ -350,3 +430,24 @@ def test_a_path_that_begins_as_an_option_does_is_none_where_a_command_is_said() 
     result = run("rewrite", ".")
     assert result.exit_code == 0
     assert " ./-x/--diff.py -- ARGS\n" in result.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such names do not exist there")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "{}"),
+        ("check", "--exclude", "!", "{}"),
+        ("rewrite", "--summary", "{}/x/y.md", "good.py"),
+        ("verify", "--report", "{}/x/y.html", "good.py"),
+        ("verify", "--init", "{}/gone"),
+        ("{}",),
+        ("rewrite", "--{}", "good.py"),
+    ],
+)
+def test_no_message_moves_the_cursor(arguments: tuple[str, ...]) -> None:
+    name = "e\x1b]0;title\x07"
+    write_tree(Path(), {"good.py": APEX, f"{name}/pyproject.toml": "[tool.amp-migrate]\nbogus = 1\n"})
+    result = run(*(argument.replace("{}", name) for argument in arguments))
+    assert result.exit_code == 2
+    assert not {"\x1b", "\x07"} & set(result.output)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import re
+import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from amp_migrate.checkpoint.states import (
@@ -19,9 +21,13 @@ from amp_migrate.checkpoint.states import (
     NothingFound,
     convert,
 )
+from amp_migrate.sources import journal
 
 if TYPE_CHECKING:
     from amp_migrate.checkpoint.optimizers import StepCounts
+
+
+_PART = ".part"
 
 
 def convert_file(
@@ -55,6 +61,8 @@ def convert_file(
         raise CheckpointError(f"{target}: {'is a folder' if target.is_dir() else 'its folder does not exist'}.")
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would be the end of it
         raise CheckpointError(f"{target} is no file that could be replaced; name one.")
+    if target.exists():
+        _refuse_what_is_there(target)
     devices: dict[int, str] = {}
 
     def on_cpu(storage: Any, location: str) -> Any:
@@ -74,6 +82,17 @@ def convert_file(
     with _saved_on(devices), _replacing(target) as temporary:
         torch.save(converted, temporary, _use_new_zipfile_serialization=zipfile.is_zipfile(source))
     return done, steps
+
+
+def _refuse_what_is_there(target: Path) -> None:
+    """A checkpoint is replaced, whatever else stands there is not: a name is soon mistaken."""
+    if not target.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+        raise CheckpointError(f"{target} is read-only; name another file for the result.")
+    try:
+        if target.stat().st_size and not (zipfile.is_zipfile(target) or _looks_like_pickle(target)):
+            raise CheckpointError(f"{target} is there already and is no checkpoint; name another file for the result.")
+    except OSError as error:
+        raise CheckpointError(f"{target}: cannot be read ({(error.strerror or str(error)).lower()}).") from error
 
 
 def _load(source: Path, map_location: Any, unsafe_pickle: bool) -> Any:
@@ -131,17 +150,20 @@ def _saved_on(devices: dict[int, str]) -> Iterator[None]:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A temporary neighbour of `target` that takes its place when the block succeeds and vanishes when not."""
-    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False) as stream:
-        temporary = Path(stream.name)
+    """A temporary neighbour of `target` that takes its place when the block succeeds and vanishes when not. One that a
+    killed run left goes first."""
+    target = Path(os.path.realpath(target))  # a link stays one
+    _clean(target)
+    temporary = target.with_name(journal.temporary_name(target.name, os.urandom(6).hex(), _PART))
     try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        with temporary.open("rb") as stream_read:
-            os.fsync(stream_read.fileno())
-        temporary.replace(target)
+        with _held(temporary):
+            yield temporary
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            temporary.replace(target)
     except (OSError, RuntimeError, pickle.PicklingError) as error:
         temporary.unlink(missing_ok=True)
         # What torch's own writer says of a full disk is about positions in an archive.
@@ -151,3 +173,31 @@ def _replacing(target: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _held(temporary: Path) -> Iterator[None]:
+    """The file, new and locked for as long as this process lives; Windows, which moves no open file, does without."""
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    if os.name == "nt":
+        os.close(descriptor)
+        yield
+        return
+    try:
+        journal.lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clean(target: Path) -> None:
+    """Remove what runs left beside `target` that were killed while they wrote it."""
+    left = re.compile(re.escape(journal.temporary_name(target.name, "NUMBER", _PART)).replace("NUMBER", "[0-9a-f]{12}"))
+    with contextlib.suppress(OSError):
+        for path in [target.with_name(name) for name in os.listdir(target.parent) if left.fullmatch(name)]:
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                if journal.lock(descriptor):
+                    path.unlink()
+            finally:
+                os.close(descriptor)

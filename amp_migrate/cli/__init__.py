@@ -53,7 +53,12 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("amp-migrate: interrupted", err=True)
             ctx.exit(130)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+        except click.ClickException as error:
+            from amp_migrate.reports.quoting import lines
+
+            error.message = lines(error.message)  # type: ignore[misc]  # it can name a file
+            raise
+        except (click.exceptions.Exit, click.Abort, OSError):
             raise
         except Exception as error:
             if os.environ.get("AMP_MIGRATE_DEBUG"):

@@ -9,6 +9,8 @@ import click
 
 from amp_migrate.checkpoint.states import DEFAULT_TO_KEY, GROWTH_INTERVAL, CheckpointError, Conversion
 from amp_migrate.cli.needs import torch_is_there
+from amp_migrate.cli.signals import unwinding
+from amp_migrate.reports import quoting
 
 
 @click.command("checkpoint", short_help="Convert an Apex checkpoint to a native one.")
@@ -52,18 +54,19 @@ def command(
     try:
         from amp_migrate.checkpoint.files import convert_file
 
-        done, steps = convert_file(
-            source,
-            target,
-            key=key,
-            to_key=to_key,
-            unsafe_pickle=unsafe_pickle,
-            growth_interval=growth_interval,
-            static=static,
-            as_list=as_list,
-        )
+        with unwinding():
+            done, steps = convert_file(
+                source,
+                target,
+                key=key,
+                to_key=to_key,
+                unsafe_pickle=unsafe_pickle,
+                growth_interval=growth_interval,
+                static=static,
+                as_list=as_list,
+            )
     except CheckpointError as error:
-        click.echo(f"amp-migrate checkpoint: {error}", err=True)
+        click.echo(f"amp-migrate checkpoint: {quoting.lines(str(error))}", err=True)
         context.exit(2)
     if output == "json":
         optimizers = [{"path": s.path, "steps": list(s.steps)} for s in steps]
@@ -72,12 +75,12 @@ def command(
         return
     found = [_counted(len(done), "loss scaler")] if done else []
     found += [_counted(len(steps), "FusedAdam state")] if steps else []
-    click.echo(f"{' and '.join(found)} converted: {target}")
+    click.echo(f"{' and '.join(found)} converted: {quoting.path(str(target))}")
     for conversion in done:
-        click.echo(f"  {_describe(conversion)}")
+        click.echo(f"  {quoting.plain(_describe(conversion))}")  # keys are whatever was saved
     for state in steps:
         counts = ", ".join(str(step) for step in state.steps)
-        click.echo(f"  {state.path or 'the file'}: step {counts} kept for each parameter")
+        click.echo(f"  {quoting.plain(state.path) or 'the file'}: step {counts} kept for each parameter")
 
 
 def _counted(number: int, what: str) -> str:

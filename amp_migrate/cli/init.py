@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from amp_migrate.reports import quoting
+
 _APEX = re.compile(r"(?!import |from ).*(\bamp\s*\.|\bapex\s*\.|\bscale_loss\b|\bmaster_params\b|\bFP16_Optimizer\b)")
 SHOWN = 5  # places that no case reaches, on the screen
 
@@ -54,16 +56,20 @@ def write(folder: Path, *, original_rev: str | None, dtype: str | None) -> int:
             return _refuse(f"{file}: {(error.strerror or str(error)).lower()}")
     for case in planned.cases:
         click.echo(
-            f"{toml.command(case, options)}\n    to reach {len(case.reaches)} of {planned.places} changed places"
+            f"{quoting.lines(toml.command(case, options))}\n    to reach {len(case.reaches)} of {planned.places} changed places"
         )
         for note in case.notes:
-            click.echo(f"    {note}")
+            click.echo(f"    {quoting.plain(note)}")
     reached = planned.places - len(planned.unreached)
     told = f"{len(planned.cases)} cases" if len(planned.cases) != 1 else "1 case"
-    click.echo(f"{told} written to {file}" if planned.cases else f"no new case for {file}")
+    click.echo(
+        f"{told} written to {quoting.path(str(file))}"
+        if planned.cases
+        else f"no new case for {quoting.path(str(file))}"
+    )
     click.echo(f"together they are to reach {reached} of {planned.places} changed places")
     for place, why in list(planned.unreached.items())[:SHOWN]:
-        click.echo(f"    not {toml.where(place)}: {why}")
+        click.echo(f"    not {quoting.plain(toml.where(place))}: {quoting.plain(why)}")
     if len(planned.unreached) > SHOWN:
         click.echo(f"    and {len(planned.unreached) - SHOWN} more")
     if open_cases := [case for case in planned.cases if case.to_fill_in]:
@@ -72,5 +78,5 @@ def write(folder: Path, *, original_rev: str | None, dtype: str | None) -> int:
 
 
 def _refuse(message: str) -> int:
-    click.echo(f"amp-migrate verify --init: {message}", err=True)
+    click.echo(f"amp-migrate verify --init: {quoting.lines(message)}", err=True)
     return 2

@@ -15,7 +15,7 @@ from amp_migrate.cli.needs import torch_is_there
 from amp_migrate.cli.settings import Settings, resolve, shared_options
 from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import FileResult, Report
-from amp_migrate.reports import steps
+from amp_migrate.reports import quoting, steps
 from amp_migrate.sources import outputs
 from amp_migrate.sources.discover import Found
 from amp_migrate.sources.project import Project
@@ -108,7 +108,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         if settings.dry:
             raise click.UsageError("--summary tells what was written: it does not go with --check or --diff.", ctx)
         if (problem := outputs.problem(settings.summary)) is not None:
-            raise click.UsageError(f"--summary: {settings.summary} {problem}.", ctx)
+            raise click.UsageError(f"--summary: {quoting.path(settings.summary)} {problem}.", ctx)
     if many := repositories.found(settings):
         _of_many(ctx, given, settings, many)
     done = rewritten(settings, given["run"] if given["verify"] else None)
@@ -226,4 +226,4 @@ def _summarize(ctx: click.Context, done: Done, settings: Settings) -> None:
 
     text = summary.render(done.report, "rewritten", dtype=settings.options.dtype, revision=done.revision)
     if (problem := outputs.write(str(settings.summary), text)) is not None:
-        raise click.UsageError(f"--summary: {settings.summary}: {problem}.", ctx)
+        raise click.UsageError(f"--summary: {quoting.path(str(settings.summary))}: {problem}.", ctx)

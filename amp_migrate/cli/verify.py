@@ -14,6 +14,7 @@ import click
 
 from amp_migrate.cli.needs import matplotlib_is_there, torch_is_there
 from amp_migrate.cli.signals import unwinding
+from amp_migrate.reports import quoting
 from amp_migrate.sources import outputs
 
 
@@ -123,7 +124,7 @@ def command(
         with unwinding():
             context.exit(write(script or Path.cwd(), original_rev=original_rev, dtype=options.get("dtype")))
     if report is not None and (problem := outputs.problem(report)) is not None:
-        raise click.UsageError(f"--report: {report} {problem}.", context)
+        raise click.UsageError(f"--report: {quoting.path(str(report))} {problem}.", context)
     if not torch_is_there("verify") or (report is not None and not matplotlib_is_there("verify --report")):
         context.exit(2)
     from amp_migrate.verify import session
@@ -154,11 +155,12 @@ def command(
                 if output == "json":
                     continue
                 if script is None and not verbose:
-                    click.echo(text.line(outcome, colour=colour))
+                    click.echo(quoting.lines(text.line(outcome, colour=colour), colour=colour))
                 else:
-                    click.echo(text.render(outcome, colour=colour, alone=script is not None))
+                    shown = text.render(outcome, colour=colour, alone=script is not None)
+                    click.echo(quoting.lines(shown, colour=colour))
     except VerifyError as error:
-        click.echo(f"amp-migrate verify: {error}", err=True)
+        click.echo(f"amp-migrate verify: {quoting.lines(str(error))}", err=True)
         context.exit(2)
     finally:
         if show_progress:
@@ -178,7 +180,7 @@ def command(
             verbose or outcomes[0].exit_code
         )  # the line itself is on the screen of the case
         for told in text.coverage(covered, colour=colour)[1 if shown else 0 :]:
-            click.echo(told)
+            click.echo(quoting.lines(told, colour=colour))
         click.echo(
             f"{agreeing} of {len(outcomes)} case{'s' if len(outcomes) > 1 else ''} agree{'s' * (len(outcomes) == 1)}"
         )
@@ -203,10 +205,10 @@ def _write(report: Path, outcomes: list[Any], context: click.Context) -> None:
 
     problem = outputs.write(report, html.render(outcomes))
     if problem is not None:
-        click.echo(f"amp-migrate verify: --report {report}: {problem}", err=True)
+        click.echo(f"amp-migrate verify: --report {quoting.path(str(report))}: {problem}", err=True)
         context.exit(2)
 
 
 def _progress(message: str) -> None:
     """One line on the terminal, overwritten by the next."""
-    click.echo(f"\r\x1b[2K{message[:100]}", nl=False, err=True)
+    click.echo(f"\r\x1b[2K{quoting.plain(message)[:100]}", nl=False, err=True)

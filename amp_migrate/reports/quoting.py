@@ -15,6 +15,12 @@ def plain(text: str) -> str:
     return _UNSAFE.sub(_escaped, text)
 
 
+def lines(text: str, *, colour: bool = False) -> str:
+    """The same of a text that has line breaks of ours; with `colour` what paints it stays, too."""
+    kept = r"(\n|\x1b\[[\d;]*m)" if colour else r"(\n)"
+    return "".join(part if i % 2 else plain(part) for i, part in enumerate(re.split(kept, text)))
+
+
 def path(text: str) -> str:
     """A path; in quotes, as git and C have it, where something in it had to be written out."""
     if not _UNSAFE.search(text):

@@ -190,7 +190,10 @@ class _Walk:
         if is_ignored(self.exclude, real, True):
             return
         prefix = shown(self.root)
-        self._folder(real, "" if prefix == "." else prefix + "/", self._rules_above(real))
+        # Not by recursion: folders nest deeper than Python's stack.
+        waiting = [(real, "" if prefix == "." else prefix + "/", self._rules_above(real))]
+        while waiting:
+            waiting += reversed(self._folder(*waiting.pop()))
 
     def _rules_above(self, real: str) -> tuple[Rules, ...]:
         """The ignore rules of the project's folders above the named one, innermost first."""
@@ -204,13 +207,14 @@ class _Walk:
         )
         return () if named_although_ignored else layers
 
-    def _folder(self, folder: str, prefix: str, rules: tuple[Rules, ...]) -> None:
+    def _folder(self, folder: str, prefix: str, rules: tuple[Rules, ...]) -> list[tuple[str, str, tuple[Rules, ...]]]:
+        """Look at what lies in a folder; the folders in it that are to be looked at, in order."""
         try:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
             self.found.failures.append(os_failure(prefix.rstrip("/") or ".", error))
-            return
+            return []
         if any(entry.name in (".gitignore", ".git") for entry in entries) and (own := read_rules(folder)):
             rules = (own, *rules)
         below: list[os.DirEntry[str]] = []
@@ -224,11 +228,12 @@ class _Walk:
                 self._file(entry, prefix + name)
             elif entry.is_symlink() and not self._skipped(entry.path, True, rules):
                 self._linked_folder(entry, prefix + name)
-        for entry in below:
-            if entry.path in self.apart:
-                continue
-            if not self._unwanted_folder(entry) and not self._skipped(entry.path, True, rules):
-                self._folder(entry.path, f"{prefix}{entry.name}/", rules)
+        return [
+            (entry.path, f"{prefix}{entry.name}/", rules)
+            for entry in below
+            if entry.path not in self.apart
+            if not self._unwanted_folder(entry) and not self._skipped(entry.path, True, rules)
+        ]
 
     def _file(self, entry: os.DirEntry[str], display: str) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from itertools import count
 from typing import TYPE_CHECKING
 
 from amp_migrate.sources.failures import SourceError
@@ -22,8 +23,15 @@ class Rules:
     def __init__(self, base: str, lines: Iterable[str]) -> None:
         from pathspec import GitIgnoreSpec
 
+        lines = list(lines)
+        if crowded := next((line for line in lines if line.count("**") > _MOST_FOLDERS), None):
+            raise ValueError(f"{crowded!r} is tried in too many ways; the limit is {_MOST_FOLDERS} times **")
         self.base = base if base.endswith(os.sep) else base + os.sep
         self.spec: GitIgnoreSpec = GitIgnoreSpec.from_lines(lines)
+        for pattern in self.spec.patterns:
+            regex = getattr(pattern, "regex", None)
+            if regex is not None and regex.pattern.count(_STAR) > 1:
+                pattern.regex = re.compile(_without_second_thoughts(regex.pattern))  # type: ignore[attr-defined]
         self._quick = _any_of(self.spec)
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
@@ -38,10 +46,26 @@ class Rules:
         return self.spec.check_file(relative).include
 
 
+_MOST_FOLDERS = 4  # `**` in a pattern, each of which may stand for any number of folders
+_STAR = "[^/]*"  # as pathspec writes it
+# A star and what stands between it and the next one of the same name, all of a fixed length.
+_STARRED = re.compile(
+    r"\[\^/\]\*((?:\\.|(?:\[\^/\]|\[(?!\^)(?:\\.|[^\]\\])+\])(?!\*)|[^\\\[\](){}|/.*+?^$])+)(?=\[\^/\]\*)"
+)
+
+
+def _without_second_thoughts(source: str) -> str:
+    """The expression of a pattern with several stars, each of which takes the first place where what follows it stands and
+    keeps to it, for a later one can do no more: `*a*a*a*a*b` took a year to find that a long name does not match."""
+    numbers = count()
+    return _STARRED.sub(lambda m: f"(?=(?P<star{(n := next(numbers))}>[^/]*?{m[1]}))(?P=star{n})", source)
+
+
 def _any_of(spec: GitIgnoreSpec) -> re.Pattern[str] | None:
     """One expression that finds whatever any pattern finds: most paths match none, and one search says so."""
     compiled = (getattr(pattern, "regex", None) for pattern in spec.patterns)
-    sources = [regex.pattern for regex in compiled if regex is not None]
+    # Of those whose stars are kept to, the beginning: it finds more, and has no groups to refer to.
+    sources = [regex.pattern.split("(?=(?P<star")[0] for regex in compiled if regex is not None]
     try:
         return re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", source) for source in sources)) if sources else None
     except re.error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,17 @@ from typing import Any
 
 SUFFIX = ".amp-migrate.tmp"
 BINARY = getattr(os, "O_BINARY", 0)  # Windows changes line ends otherwise
+# One that a project brings along may be a link or a pipe: neither is followed, nor waited for.
+_ONLY_A_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_LONGEST = 255
 _PREFIX, _ENDING = ".amp-migrate.", ".journal"
+
+
+def temporary_name(target: str, number: str, suffix: str = SUFFIX) -> str:
+    """The name of what lies ready beside a file, cut where no name may be as long (255 bytes, on most systems)."""
+    while len(os.fsencode(name := f".{target}.{number}{suffix}")) > _LONGEST and target:
+        target = target[:-1]
+    return name
 
 
 def is_journal(name: str) -> bool:
@@ -69,7 +80,7 @@ def opened(targets: Sequence[Path]) -> Iterator[Journal]:
         yield Journal(name, ".amp-migrate.new")
         return
     try:
-        _lock(descriptor)
+        lock(descriptor)
         yield Journal(name, SUFFIX, path, descriptor)
     finally:
         os.close(descriptor)
@@ -77,8 +88,8 @@ def opened(targets: Sequence[Path]) -> Iterator[Journal]:
             os.unlink(path)
 
 
-def _lock(descriptor: int) -> bool:
-    """Whether the lock of a journal was free; it is held until the descriptor is closed."""
+def lock(descriptor: int) -> bool:
+    """Whether the lock of a file was free; it is held until the descriptor is closed."""
     try:
         import fcntl
     except ImportError:
@@ -147,11 +158,11 @@ def abandoned(paths: Iterable[str]) -> Iterator[Left]:
         try:
             if os.name == "nt" and _in_use(path):
                 continue
-            descriptor = os.open(path, os.O_RDWR | BINARY)
+            descriptor = os.open(path, os.O_RDWR | _ONLY_A_FILE | BINARY)
         except OSError:
             continue
         try:
-            if _lock(descriptor):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and lock(descriptor):
                 yield Left(Path(path), tuple(_entries(Path(path), os.read(descriptor, 1 << 24))))
         finally:
             os.close(descriptor)
@@ -171,12 +182,15 @@ def _entries(path: Path, data: bytes) -> Iterator[Pending]:
     folder = Path(os.path.realpath(path.parent))
     name = path.name.removeprefix(_PREFIX).removesuffix(_ENDING)
     for entry in _read(data):
-        target = Path(os.path.realpath(folder / entry["target"]))
-        temporary = target.with_name(entry["temporary"])
-        # A journal is a file like any other: it names nothing outside of its folder.
-        if folder not in target.parents or temporary.name != f".{target.name}.{name}{SUFFIX}":
+        try:
+            target = Path(os.path.realpath(folder / entry["target"]))
+            temporary = target.with_name(entry["temporary"])
+            here, there = _content(target), _content(temporary)
+        except ValueError:  # no file can have that name
             continue
-        here, there = _content(target), _content(temporary)
+        # A journal is a file like any other: it names nothing outside of its folder.
+        if folder not in target.parents or temporary.name != temporary_name(target.name, name):
+            continue
         after = entry["after"]
         yield Pending(target, temporary, here == after, here == entry["before"] and there == after)
 

@@ -6,6 +6,8 @@ import contextlib
 import os
 import stat
 
+from amp_migrate.sources.discover import PYTHON_SUFFIXES, SETTINGS_SUFFIXES
+
 MARK = "amp-migrate: report"  # near the beginning of every report that is written to a file
 _HEAD = 4096  # bytes in which the mark stands
 
@@ -13,6 +15,8 @@ _HEAD = 4096  # bytes in which the mark stands
 def problem(path: str | os.PathLike[str]) -> str | None:
     """Why a report cannot be written to `path`; None where it can. An earlier report there is replaced."""
     folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.basename(path):
+        return "names no file"
     try:
         info = os.stat(path)
     except FileNotFoundError:
@@ -32,7 +36,8 @@ def problem(path: str | os.PathLike[str]) -> str | None:
             head = file.read(_HEAD)
     except OSError as error:
         return f"cannot be read: {(error.strerror or str(error)).lower()}"
-    if head and MARK.encode() not in head:
+    # A program that is empty (`__init__.py`), or speaks of our reports, is a program all the same.
+    if os.fspath(path).endswith((*PYTHON_SUFFIXES, *SETTINGS_SUFFIXES)) or (head and not is_report(head)):
         return "is there already and is no report of amp-migrate"
     return None if os.access(path, os.W_OK) else "cannot be written"
 

@@ -290,14 +290,19 @@ def _in_a_comment(line: bytes) -> bool:
 
 
 def _parsed(files: Sequence[Found], jobs: int) -> Iterator[tuple[Found, SourceFile | None, Finding | None]]:
-    if jobs <= 1 or len(files) < 2 * jobs:
-        for found in files:
-            yield found, *_examine(found)
-        return
+    done = 0
+    if jobs > 1 and len(files) >= 2 * jobs:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import active_children
 
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(jobs) as pool:
-        chunk = max(1, len(files) // (jobs * 8))
-        for found, (source, problem) in zip(files, pool.map(_examine, files, chunksize=chunk), strict=True):
-            yield found, source, problem
+        try:
+            with ProcessPoolExecutor(jobs) as pool:
+                chunk = max(1, len(files) // (jobs * 8))
+                for found, (source, problem) in zip(files, pool.map(_examine, files, chunksize=chunk), strict=True):
+                    yield found, source, problem
+                    done += 1
+        except (OSError, RuntimeError):  # no more processes are granted, or one was killed: without them
+            for child in active_children():
+                child.terminate()
+    for found in files[done:]:
+        yield found, *_examine(found)

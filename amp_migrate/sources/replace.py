@@ -110,7 +110,7 @@ class WriteError(Exception):
 @contextlib.contextmanager
 def _staged(target: Path, content: bytes, log: Journal) -> Iterator[str]:
     """A temporary file beside `target` with its mode and, as far as we may, its owner; gone afterwards."""
-    name = str(target.with_name(f".{target.name}.{log.id}{log.suffix}"))
+    name = str(target.with_name(journal.temporary_name(target.name, log.id, log.suffix)))
     descriptor = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | journal.BINARY, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import signal
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -408,3 +409,60 @@ def test_deep_nesting_needs_no_recursion() -> None:
 def test_wrong_values_name_their_place() -> None:
     with pytest.raises(CheckpointError, match=r"a\.amp\.loss_scaler1"):
         convert({"a": {"amp": {**apex_state((1.0, 0)), "loss_scaler1": {"loss_scale": -1.0, "unskipped": 0}}}})
+
+
+@pytest.mark.parametrize("there", ["x = 1\n", "# Notes\n"])
+def test_what_is_no_checkpoint_is_not_replaced(there: str, tmp_path: Path) -> None:
+    source = save(tmp_path / "old.pt", {"amp": apex_state((1024.0, 7))})
+    (tmp_path / "train.py").write_text(there)
+    result = run(source, tmp_path / "train.py")
+    assert result.exit_code == 2
+    assert "is there already and is no checkpoint" in result.stderr
+    assert (tmp_path / "train.py").read_text() == there
+
+
+def test_a_read_only_output_is_not_replaced_and_a_link_stays_one(tmp_path: Path) -> None:
+    source = save(tmp_path / "old.pt", {"amp": apex_state((1024.0, 7))})
+    target = save(tmp_path / "new.pt", {})
+    target.chmod(0o444)
+    before = target.read_bytes()
+    assert "read-only" in run(source, target).stderr
+    assert target.read_bytes() == before
+    target.chmod(0o644)
+    link = tmp_path / "link.pt"
+    link.symlink_to(target)
+    assert run(source, link).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_bytes() != before
+
+
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
+    source = save(tmp_path / "old.pt", {"amp": apex_state((1024.0, 7))})
+    (tmp_path / ".new.pt.0123456789ab.part").write_bytes(b"half")
+    (tmp_path / ".new.pt.theirs.part").write_bytes(b"of another program")
+    (tmp_path / ".other.pt.0123456789ab.part").write_bytes(b"of another output")
+    assert run(source, tmp_path / "new.pt").exit_code == 0
+    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix == ".part") == [
+        ".new.pt.theirs.part",
+        ".other.pt.0123456789ab.part",
+    ]
+
+
+def test_a_polite_kill_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(value: object, path: Path, **options: object) -> None:
+        path.write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    source = save(tmp_path / "old.pt", {"amp": apex_state((1024.0, 7))})
+    monkeypatch.setattr(torch, "save", terminated)
+    assert run(source, tmp_path / "new.pt").exit_code == 128 + signal.SIGTERM
+    assert [p.name for p in tmp_path.iterdir()] == ["old.pt"]
+
+
+def test_keys_and_names_move_no_cursor(tmp_path: Path) -> None:
+    source = save(tmp_path / "old.pt", {"a\x1b]0;b\x07\n": apex_state((1024.0, 7))})
+    result = run(source, tmp_path / "new\x1b[31m.pt")
+    assert result.exit_code == 0
+    assert not {"\x1b", "\x07"} & set(result.stdout)
+    assert result.stdout.count("\n") == 2
+    assert "\x1b" not in run(tmp_path / "gone\x1b[31m", tmp_path / "b.pt").stderr
