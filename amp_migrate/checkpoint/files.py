@@ -152,9 +152,9 @@ def _saved_on(devices: dict[int, str]) -> Iterator[None]:
 def _replacing(target: Path) -> Iterator[Path]:
     """A temporary neighbour of `target` that takes its place when the block succeeds and vanishes when not. One that a
     killed run left goes first."""
-    target = Path(os.path.realpath(target))  # a link stays one
-    _clean(target)
-    temporary = target.with_name(journal.temporary_name(target.name, os.urandom(6).hex(), _PART))
+    real = Path(os.path.realpath(target))  # a link stays one
+    _clean(real)
+    temporary = real.with_name(journal.temporary_name(real.name, os.urandom(6).hex(), _PART))
     try:
         with _held(temporary):
             yield temporary
@@ -163,7 +163,7 @@ def _replacing(target: Path) -> Iterator[Path]:
             temporary.chmod(0o666 & ~umask)
             with temporary.open("rb") as stream:
                 os.fsync(stream.fileno())
-            temporary.replace(target)
+            temporary.replace(real)
     except (OSError, RuntimeError, pickle.PicklingError) as error:
         temporary.unlink(missing_ok=True)
         # What torch's own writer says of a full disk is about positions in an archive.

@@ -157,8 +157,8 @@ def command(
                 if script is None and not verbose:
                     click.echo(quoting.lines(text.line(outcome, colour=colour), colour=colour))
                 else:
-                    shown = text.render(outcome, colour=colour, alone=script is not None)
-                    click.echo(quoting.lines(shown, colour=colour))
+                    screen = text.render(outcome, colour=colour, alone=script is not None)
+                    click.echo(quoting.lines(screen, colour=colour))
     except VerifyError as error:
         click.echo(f"amp-migrate verify: {quoting.lines(str(error))}", err=True)
         context.exit(2)

@@ -185,12 +185,12 @@ def _entries(path: Path, data: bytes) -> Iterator[Pending]:
         try:
             target = Path(os.path.realpath(folder / entry["target"]))
             temporary = target.with_name(entry["temporary"])
-            here, there = _content(target), _content(temporary)
         except ValueError:  # no file can have that name
             continue
         # A journal is a file like any other: it names nothing outside of its folder.
         if folder not in target.parents or temporary.name != temporary_name(target.name, name):
             continue
+        here, there = _content(target), _content(temporary)
         after = entry["after"]
         yield Pending(target, temporary, here == after, here == entry["before"] and there == after)
 
@@ -212,5 +212,5 @@ def _content(path: Path) -> str | None:
 
     try:
         return digest(read_bytes(path)) if not path.is_symlink() else None
-    except (OSError, SourceError):
+    except (OSError, SourceError, ValueError):
         return None
