@@ -436,6 +436,14 @@ class TestIgnoreComments:
         assert told["message"] == "AMP99X is no finding code: this ignores nothing"
         assert told["line"] == APEX.count("\n") + 1
 
+    def test_an_unknown_code_in_settings_too(self) -> None:
+        write_tree(
+            Path(), {"t.yaml": "trainer:\n  amp_backend: apex  # amp-migrate: ignore[AMP999]\n  precision: 16\n"}
+        )
+        _, report = run_json("check", ".")
+        told = [(f["line"], f["message"]) for f in report["files"][0]["findings"] if f["code"] == "AMP010"]
+        assert told == [(2, "AMP999 is no finding code: this ignores nothing")]
+
     @pytest.mark.parametrize("listed", ["AMP201", "amp201", "201", "AMP110,AMP201", "AMP110 AMP201"])
     def test_codes_as_people_write_them(self, listed: str) -> None:
         text = APEX.replace("as scaled_loss:", f"as scaled_loss:  # amp-migrate: ignore[{listed}]")

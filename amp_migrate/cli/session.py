@@ -65,7 +65,7 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
     return whole_units([replace(new, units=old.units) for new, old in zip(settled, results, strict=True)])
 
 
-def _with_unknown_codes(source: SourceFile, result: FileResult) -> FileResult:
+def _with_unknown_codes(source: SourceFile, result: FileResult, *, python: bool = True) -> FileResult:
     """The result, with a remark on each ignore comment that names a code which does not exist."""
     if "amp-migrate:" not in source.text:
         return result
@@ -76,7 +76,7 @@ def _with_unknown_codes(source: SourceFile, result: FileResult) -> FileResult:
         Finding(
             line, column, UNKNOWN_CODE, "comment", "note", "look", f"{code} is no finding code: this ignores nothing"
         )
-        for line, column, code in unknown_codes(source.text, all_codes())
+        for line, column, code in unknown_codes(source.text, all_codes(), python=python)
     ]
     return replace(result, findings=sorted([*result.findings, *remarks])) if remarks else result
 
@@ -132,7 +132,8 @@ def configurations(
 
     found, failures = configuration.load(files)
     named = configuration.names_in(project.targets, project.unparsed)
-    return found, [*(configuration.migrate(source, settings.options, named) for source in found), *failures]
+    results = [_with_unknown_codes(s, configuration.migrate(s, settings.options, named), python=False) for s in found]
+    return found, [*results, *failures]
 
 
 def split(discovery: Discovery, wanted: Callable[[str], bool]) -> tuple[Discovery, list[Found]]:

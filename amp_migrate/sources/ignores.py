@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.registry import normal
 
@@ -47,25 +48,33 @@ def comment_lines(text: str) -> dict[int, set[str] | None]:
     """The same of a file that is no Python: each comment counts for its own line."""
     if "amp-migrate:" not in text:
         return {}
-    marks = ((n, _COMMENT.search(line)) for n, line in enumerate(re.split(r"\r\n|\r|\n", text), 1))
+    marks = ((number, _COMMENT.search(line)) for number, _, line in _in_lines(text))
     return {n: _codes(match[1]) for n, match in marks if match is not None}
 
 
-def unknown_codes(text: str, known: Iterable[str]) -> list[tuple[int, int, str]]:
+def unknown_codes(text: str, known: Iterable[str], *, python: bool = True) -> list[tuple[int, int, str]]:
     """Line, column and code of each prefix in an ignore comment that no known code starts with."""
     if "amp-migrate:" not in text:
         return []
     codes = list(known)
     found = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
-                column = token.start[1] + match.start() + 1
-                unknown = (p for p in sorted(_codes(match[1]) or ()) if not any(c.startswith(p) for c in codes))
-                found += [(token.start[0], column, prefix) for prefix in unknown]
-    except (tokenize.TokenError, SyntaxError):
-        pass  # the file does not parse, and is reported for that
+    for line, column, comment in _comments(text) if python else _in_lines(text):
+        if match := _COMMENT.search(comment):
+            unknown = (p for p in sorted(_codes(match[1]) or ()) if not any(c.startswith(p) for c in codes))
+            found += [(line, column + match.start() + 1, prefix) for prefix in unknown]
     return found
+
+
+def _comments(text: str) -> Iterator[tuple[int, int, str]]:
+    """Line, offset and text of each comment of a program."""
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # it does not parse, and is reported for that
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield *token.start, token.string
+
+
+def _in_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    return ((number, 0, line) for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1))
 
 
 def is_ignored(lines: dict[int, set[str] | None], line: int, code: str) -> bool:
