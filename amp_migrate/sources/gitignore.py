@@ -31,7 +31,7 @@ class Rules:
         for pattern in self.spec.patterns:
             regex = getattr(pattern, "regex", None)
             if regex is not None and regex.pattern.count(_STAR) > 1:
-                pattern.regex = re.compile(_without_second_thoughts(regex.pattern))  # type: ignore[attr-defined]
+                pattern.regex = re.compile(_without_second_thoughts(regex.pattern))
         self._quick = _any_of(self.spec)
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
