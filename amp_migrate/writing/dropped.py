@@ -14,8 +14,9 @@ from amp_migrate.writing.parts import Position, after_parentheses, source_betwee
 # An item of a list in parentheses: its node, and what it ends with (the default of a parameter).
 Item = tuple[ast.arg | ast.expr | ast.keyword, ast.AST]
 
-_COMMA = re.compile(r"\s*,\s*")
-_CLOSED = re.compile(r"\s*\)")
+_SPACE = r"(?:\s|\\[\r\n])*"
+_COMMA = re.compile(f"{_SPACE},{_SPACE}")
+_CLOSED = re.compile(rf"{_SPACE}\)")
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,19 @@ def dropped(edits: Edits, items: Sequence[Item], going: Collection[ast.AST]) -> 
             end = edits.start(items[index + 1][0])
             apart = _COMMA.fullmatch(source_between(edits.module, after_parentheses(edits.module, last), end))
         else:
-            apart = _CLOSED.match(edits.module.lines[end[0] - 1][end[1] :].decode())
-        if apart is None or b"#" in edits.module.lines[end[0] - 1][end[1] :]:
+            apart = _CLOSED.match(_rest(edits, end))
+        if apart is None or "#" in _rest(edits, end):
             return None
         done.cuts[node] = begin, end
     return done
+
+
+def _rest(edits: Edits, start: Position) -> str:
+    """What is left of a line, with those that it goes on in behind a backslash."""
+    number, column = start
+    lines = edits.module.lines
+    text = lines[number - 1][column:]
+    while text.rstrip(b"\r\n").endswith(b"\\") and number < len(lines):
+        text += lines[number]
+        number += 1
+    return text.decode()

@@ -184,7 +184,7 @@ class Statements:
         stack = list(roots)
         while stack:
             node = stack.pop()
-            if node in self.edits.expressions or node in self.edits.insertions:
+            if any(node in changed for changed in (self.edits.expressions, self.edits.insertions, self.edits.cuts)):
                 return True
             if node in self.touched or node in roots:
                 stack.extend(ast.iter_child_nodes(node))

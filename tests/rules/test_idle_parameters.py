@@ -93,6 +93,12 @@ def program(
             "batches, last=1",
         ),
         (
+            " \\\n    , \\\n    fp16 \\\n    =False \\\n    ",
+            "train(model, optimizer, batches \\\n        , args.fp16 \\\n        )",
+            "batches \\\n    ",
+            "batches \\\n        ",
+        ),
+        (
             ",\n          fp16=False,\n",
             "train(\n    model, optimizer, batches, fp16=args.fp16,\n    )",
             "batches,\n",

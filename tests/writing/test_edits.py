@@ -11,6 +11,7 @@ import pytest
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.writing.apply import apply
+from amp_migrate.writing.dropped import dropped
 from amp_migrate.writing.edits import Edits
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -71,6 +72,20 @@ def test_arguments_are_inserted_after_and_before_others() -> None:
     edits.insert("after", call.args[0], ", b")
     edits.insert("before", call.args[0], "z, ")
     check(edits, "f(z, a, b, c)\n")
+
+
+def test_an_argument_and_a_parameter_go_where_nothing_else_of_the_statement_changes() -> None:
+    edits = edits_of("def f(a, b=1):\n    return a\n\n\nf(1, b=2)\n")
+    function, call = edits.module.tree.body[0], first(edits, ast.Call)
+    assert isinstance(function, ast.FunctionDef)
+    a, b = function.args.args
+    for way in (
+        dropped(edits, [(a, a), (b, function.args.defaults[0])], [b]),
+        dropped(edits, [(call.args[0], call.args[0]), (call.keywords[0], call.keywords[0].value)], call.keywords),
+    ):
+        assert way is not None
+        way.carry_out()
+    check(edits, "def f(a):\n    return a\n\n\nf(1)\n")
 
 
 def test_a_deleted_statement_goes_with_its_line() -> None:
