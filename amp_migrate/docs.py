@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import html
 import inspect
 import re
 import sys
@@ -95,6 +96,39 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+_LETTER, _LINE = 7.25, 19  # of a monospaced font of 12 pixels
+_GREY, _GREEN = "#9aa4ae", "#4cc46a"
+
+
+def picture(tutorial: str) -> str:
+    """The report that README and the site show: what the tutorial's verification printed, down to its curves."""
+    block = next(
+        b for b in re.findall(r"```text\n(.*?)```", tutorial, re.DOTALL) if b.startswith("$ amp-migrate verify")
+    )
+    lines = block[: block.index("  time/step")].rstrip().splitlines()
+    width, height = round(max(map(len, lines)) * _LETTER) + 36, len(lines) * _LINE + 28
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        'aria-label="The report of amp-migrate verify">\n'
+        f'<rect width="{width}" height="{height}" rx="8" fill="#14171b"/>\n'
+        '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="12" fill="#e4e8ec">\n'
+    )
+    drawn = "\n".join(_drawn(line, number * _LINE + 12) for number, line in enumerate(lines, 1))
+    return f"{head}{drawn}\n</g></svg>\n"
+
+
+def _drawn(line: str, y: int) -> str:
+    text, look = html.escape(line, quote=False), ""
+    if line.startswith("$"):
+        look = f' fill="{_GREY}"'
+    elif line.endswith(": agrees"):
+        look = f' fill="{_GREEN}" font-weight="bold"'
+    elif line.startswith("  ok "):
+        text = f'  <tspan fill="{_GREEN}">ok</tspan>{text[4:]}'
+    # Columns of spaces: browsers collapse them but for this attribute.
+    return f'<text x="18" y="{y}" xml:space="preserve"{look}>{text}</text>'
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or with --check compare them: 0 when they are up to date, 1 when one is stale."""
     parser = argparse.ArgumentParser(prog="python -m amp_migrate.docs", description=__doc__)
@@ -102,7 +136,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="default: %(default)s")
     given = parser.parse_args(arguments)
     stale = 0
-    for name, wanted in (("rules.md", page()), ("audit.md", audit_page()), ("reference.md", reference.page())):
+    pages = {"rules.md": page(), "audit.md": audit_page(), "reference.md": reference.page()}
+    if (tutorial := given.folder / "tutorial.md").exists():
+        pages["report.svg"] = picture(tutorial.read_text(encoding="utf-8"))
+    for name, wanted in pages.items():
         path: Path = given.folder / name
         if path.exists() and path.read_text(encoding="utf-8") == wanted:
             continue

@@ -73,6 +73,27 @@ def test_the_example_is_what_the_tool_does() -> None:
     check_rewrite("from apex import amp\n" + head + before, head + after)
 
 
+def test_the_example_of_the_readme_is_what_the_tool_does() -> None:
+    shown = re.search(r"```diff\n(.*?)```", (DOCS.parent / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    lines = shown[1].splitlines()
+    before, after = ("\n".join(line[1:] for line in lines if line[:1] != other) + "\n" for other in "+-")
+    head = textwrap.dedent("""
+        import argparse
+
+        import torch
+        from project import accumulation_steps, build, criterion, loader, max_norm, scheduler
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--fp16", action="store_true")
+        args = parser.parse_args()
+
+        """).lstrip()
+    head, arguments = head.split("\nparser", 1)
+    imports, program = before.split("\n\n", 1)
+    check_rewrite(f"{head}{imports}\n\nparser{arguments}{program}", f"{head}\nparser{arguments}{after}")
+
+
 def test_the_architecture_names_every_part_of_the_package() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     parts = [path.parent.name for path in (DOCS.parent / "amp_migrate").glob("*/__init__.py")]

@@ -45,6 +45,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}stepping/gradients.py": ("tests/audit/test_stepping.py", "tests/audit/test_registered_readers.py"),
     f"{AUDIT}stepping/machine.py": STEPPING,
     f"{AUDIT}stepping/traces.py": STEPPING,
+    f"{RULES}casts/half_parts.py": ("tests/rules/test_half_parts.py",),
+    f"{RULES}cleanup/idle_options.py": ("tests/rules/test_idle_options.py", "tests/rules/test_computed_flags.py"),
+    f"{RULES}cleanup/only_told.py": ("tests/rules/test_idle_options.py",),
     f"{RULES}scale/clamp.py": ("tests/rules/test_clamp.py",),
     f"{RULES}scale/run_time_scale.py": ("tests/rules/test_run_time_scale.py",),
     f"{RULES}setup/rebinding.py": (
