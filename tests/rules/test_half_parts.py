@@ -91,6 +91,15 @@ def test_parts_made_half_in_a_method_that_runs_are_told(body: str) -> None:
         "[0]\n            if not self.fp16:\n                self.body.float()",
         "self.settings.apply(print)",
         "[0]\n            for part in self.others.modules():\n                self.other = part.half()",
+        "[0]\n            for weight in self.buffers():\n                weight.half()",  # a copy that nobody has
+        "[0]\n            for weight in list(self.buffers()):\n                weight.half()",
+        "[0]\n            for weight in self.weights:\n                weight.half()",
+        "[0]\n            x = torch.ones(1)\n            for part in self.modules():\n                x.half()",
+        "[0]\n            x = torch.ones(1)\n            self.body.apply(lambda part: print(part))\n            x.half()",
+        "[0]\n            def own(part):\n                x = torch.ones(1)\n                x.half()\n"
+        "            self.body.apply(own)",
+        "[0]\n            def own():\n                x = torch.ones(1)\n                x.half()\n            own()",
+        "mode.copies.half()",  # of something else
     ],
 )
 def test_what_makes_no_part_half_is_not(body: str) -> None:
@@ -101,6 +110,27 @@ def test_a_function_that_the_model_applies_in_the_script_is_told() -> None:
     script = TRAIN.replace("{more}", ", halve").replace("model.train()", "model.train()\n        model.apply(halve)")
     results = rewrite_files({"network.py": NETWORK.replace("{body}", "pass"), "train.py": script})
     assert [f.code for f in results["network.py"].findings if f.code == "AMP118"] == ["AMP118"]
+
+
+@pytest.mark.parametrize(("base", "said"), [("torch.nn.Module", True), ("object", False)])
+def test_only_a_network_has_parts(base: str, said: bool) -> None:
+    holder = f"""
+
+    class Holder({base}):
+        def forward(self):
+            self.held.half()
+    """
+    results = rewrite_files(
+        {"network.py": NETWORK.replace("{body}", "pass") + holder, "train.py": TRAIN.replace("{more}", ", Holder")}
+    )
+    assert bool([f for f in results["network.py"].findings if f.code == "AMP118"]) is said
+
+
+def test_a_tensor_outside_of_functions_is_no_part() -> None:
+    script = TRAIN.replace("{more}", "").replace("    def main", "    x = torch.ones(1)\n    x.half()\n\n    def main")
+    results = rewrite_files({"network.py": NETWORK.replace("{body}", "pass"), "train.py": script})
+    assert results["train.py"].after is not None
+    assert not [f for f in results["train.py"].findings if f.code == "AMP118"]
 
 
 def test_it_is_true_that_the_scaler_refuses_their_gradients() -> None:

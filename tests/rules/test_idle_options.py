@@ -118,6 +118,18 @@ def test_nothing_is_said_of_an_option_read_by_its_name() -> None:
     assert not found(rewrite(source), "AMP119")
 
 
+@pytest.mark.parametrize("beside", ["", "\namp.unknown()"])
+def test_nothing_is_said_of_what_was_only_printed_before_or_where_some_of_apex_stays(beside: str) -> None:
+    source = apex(
+        prepare=initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + "\nprint(args.keep, args.title)" + beside,
+        imports=declared('"--keep", default=None') + 'parser.add_argument("--title")\n',
+    ).replace("args = parser.parse_args()\n", "", 1)
+    source = source.replace('"--title")\n', '"--title")\nargs = parser.parse_args()\n', 1)
+    told = found(rewrite(source), "AMP119")
+    assert ["--keep" in f.message for f in told] == ([] if beside else [True])
+    assert all((f.review, f.construct) == ("look", "add_argument") for f in told)
+
+
 def test_nothing_is_said_of_an_option_that_was_never_read() -> None:
     assert not found(rewrite(apex(imports=declared('"--unused"'))), "AMP119")
 
@@ -332,8 +344,28 @@ def test_an_option_that_still_offers_apex(old: str, new: str, told: bool) -> Non
     """The branch that its value chose went: torch's own takes its place."""
     result = rewrite(BACKEND.replace(old, new) if old else BACKEND)
     assert result.after is not None
-    found = [f for f in result.findings if f.code == "AMP119" and "still takes 'apex'" in f.message]
-    assert [f.review for f in found] == (["look"] if told else [])
+    offers = [f for f in result.findings if f.code == "AMP119" and "still takes 'apex'" in f.message]
+    assert [f.review for f in offers] == (["look"] if told else [])
+    assert all(f.message.endswith("nothing asks for that any more: torch's own runs in its place") for f in offers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"--backend", default="apex", choices=["apex", "amp"]', '"--kind", dest="backend", help="apex"'),
+        ("def options", "def stays(loss):\n    amp.unknown(loss)\n\n\ndef options"),
+    ],
+)
+def test_an_option_offers_apex_by_its_values_and_where_none_of_apex_stays(old: str, new: str) -> None:
+    result = rewrite(BACKEND.replace(old, new))
+    assert not [f for f in found(result, "AMP119") if "still takes 'apex'" in f.message]
+
+
+def test_an_option_may_be_asked_for_apex_in_one_file_of_several() -> None:
+    other = "def name(opts):\n    return 'old' if opts.backend == 'apex' else 'new'\n"
+    train = BACKEND.replace("import argparse\n", "import argparse\nimport other\n")
+    results = rewrite_files({"train.py": train, "other.py": other})
+    assert not [f for f in found(results["train.py"], "AMP119") if "still takes 'apex'" in f.message]
 
 
 def test_the_help_in_a_file_where_amp_is_never_imported_is_not_meant_and_keeps_no_other_back() -> None:
