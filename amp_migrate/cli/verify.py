@@ -62,14 +62,22 @@ class _Verify(click.Command):
 @click.option("--off-args", metavar="ARGS", help="Drilled without mixed precision: these in place of the arguments.")
 @click.option("--eval-args", metavar="ARGS", help='Drilled evaluating alone: these ("--evaluate --load {checkpoint}").')
 @click.option("--nproc", type=click.IntRange(min=1), help="Processes under torchrun.  [default: 1]")
-@click.option("--device", type=click.Choice(["auto", "cuda", "cpu"]), help="[default: auto]")
-@click.option("--apex", type=click.Choice(["auto", "installed", "shim"]), help="[default: auto]")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cuda", "cpu"]),
+    help="Where both run; auto is a GPU, or the CPU under CUDA's rules where there is none. [default: auto]",
+)
+@click.option(
+    "--apex",
+    type=click.Choice(["auto", "installed", "shim"]),
+    help="What the original imports; auto is an installed one that has amp.initialize, else the stand-in. [default: auto]",
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float16", "bfloat16"]),
     help="The half format that is wanted. Another one than the original's is a disagreement unless it is named here.",
 )
-@click.option("--seed", type=int, help="[default: 0]")
+@click.option("--seed", type=int, help="Of both programs. [default: 0]")
 @click.option(
     "--step-timeout", type=float, default=120.0, show_default=True, help="Seconds without a step or a forward."
 )
