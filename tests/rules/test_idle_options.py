@@ -71,6 +71,8 @@ def test_nothing_is_said_of_an_option_that_something_else_reads() -> None:
         ("if args.keep:\n    print('norms are kept')\n    raise SystemExit", False),
         ("class Told:\n    def tell(self):\n        self.keep = args.keep\n        return self.keep", False),
         ("print(build(args.keep))", True),
+        ('tqdm.write(f"norms: {args.keep}")', True),
+        ("print(args.keep, amp.state_dict())", True),
     ],
 )
 def test_an_option_that_is_only_printed_has_no_effect(read: str, told: bool) -> None:
