@@ -73,6 +73,10 @@ def test_nothing_is_said_of_an_option_that_something_else_reads() -> None:
         ("print(build(args.keep))", True),
         ('tqdm.write(f"norms: {args.keep}")', True),
         ("print(args.keep, amp.state_dict())", True),
+        ("if args.keep:\n    pass\nprint(args.keep)", True),
+        ("def tell(args):\n    kept = build(args.keep)\n    print(kept)\ntell(args)", False),
+        ("def tell(args, kept):\n    kept['keep'] = args.keep\n    print(kept)\ntell(args, {})", False),
+        ("def tell(args):\n    kept = args.keep\n    print(kept)\ndef other(kept):\n    return kept\ntell(args)", True),
     ],
 )
 def test_an_option_that_is_only_printed_has_no_effect(read: str, told: bool) -> None:
