@@ -356,15 +356,16 @@ def test_an_option_that_still_offers_apex(old: str, new: str, told: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "beside"),
     [
-        ('"--backend", default="apex", choices=["apex", "amp"]', '"--kind", dest="backend", help="apex"'),
-        ("def options", "def stays(loss):\n    amp.unknown(loss)\n\n\ndef options"),
+        ('"--backend", default="apex", choices=["apex", "amp"]', '"--kind", dest="backend", help="apex"', ""),
+        ("import argparse\n", "import argparse\nimport other\n", "from apex import amp\n\namp.unknown()\n"),
     ],
 )
-def test_an_option_offers_apex_by_its_values_and_where_none_of_apex_stays(old: str, new: str) -> None:
-    result = rewrite(BACKEND.replace(old, new))
-    assert not [f for f in found(result, "AMP119") if "still takes 'apex'" in f.message]
+def test_an_option_offers_apex_by_its_values_and_where_none_of_apex_stays(old: str, new: str, beside: str) -> None:
+    results = rewrite_files({"train.py": BACKEND.replace(old, new), "other.py": beside})
+    assert results["train.py"].after is not None
+    assert not [f for f in found(results["train.py"], "AMP119") if "still takes 'apex'" in f.message]
 
 
 def test_an_option_may_be_asked_for_apex_in_one_file_of_several() -> None:
