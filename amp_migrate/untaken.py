@@ -54,7 +54,8 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
 def _by_value(site: Site) -> bool:
     """Whether something of amp is called where a program handed it, `options["amp"].float_function`: the scaler is there then."""
     of_amp = site.name.startswith("apex.amp.") and not site.name.startswith("apex.amp.handle.")
-    return of_amp and site.name not in MODULES and site.module.qualify(site.node) is None
+    called = site.call is not None and site.name not in MODULES
+    return of_amp and called and site.module.qualify(site.node) is None
 
 
 def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:

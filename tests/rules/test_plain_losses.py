@@ -212,7 +212,10 @@ def test_whether_a_file_is_the_one_that_is_run_is_no_switch(tmp_path: Path, dtyp
 
 @pytest.mark.parametrize(
     ("kept", "scaled"),
-    [("self.amp = amp", "self.amp.scale_loss"), ('self.settings["amp"] = amp', 'self.settings["amp"].scale_loss')],
+    [
+        ("self.parts = [amp]", "self.parts[0].scale_loss"),
+        ("self.settings.update(amp=amp)", 'self.settings["amp"].scale_loss'),
+    ],
 )
 def test_what_is_scaled_by_a_value_that_is_not_followed_is_not_said_to_be_scaled_by_nobody(
     kept: str, scaled: str

@@ -10,12 +10,13 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import when_run
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.amp_kept import (
+    AMP,
     Kept,
     brings_amp,
     entry_held,
@@ -375,9 +376,7 @@ class ScalerPlan(Threads):
             return None
         if target.attr not in self._fields_held(cls) or not self.alone:
             return None
-        if not self.keeps(cls):
-            self.at(module, target)
-        return self.in_place.get(target)
+        return self.in_place.get(target) if self.keeps(cls) or self._carries(cls) else None
 
     def _fields_held(self, cls: ClassInfo) -> frozenset[str]:
         """The fields in which objects of a class keep `apex.amp`, or the handle of `amp.init`."""
@@ -385,7 +384,12 @@ class ScalerPlan(Threads):
 
     def _brings(self, kept: Kept) -> bool:
         slot = self.project.slot(kept.module, kept.value) if isinstance(kept.value, (ast.Name, ast.Attribute)) else None
-        return slot in self.unit.handle_slots or brings_amp(self.project, kept.module, kept.value)
+        if slot in self.unit.handle_slots:
+            return True
+        # What a method imports itself may be kept long before anything is set up.
+        in_sight = any(h.kind == "local" and h.scope in [*kept.method.scope.chain()] for h in self.homes)
+        own = any(kept.module.qualify(each) == AMP for each in alternatives(kept.value))
+        return brings_amp(self.project, kept.module, kept.value) and (in_sight or not own)
 
     def _takes_optimizer(self, kept: Kept) -> bool:
         """Whether what a method keeps is an optimizer that its object had not."""

@@ -105,7 +105,9 @@ def _stepped(unit: Unit, near: set[Module]) -> set[Slot]:
     for module in unit.reach:
         for _, func in module.method_calls.get("parameters", ()) if module not in near else ():
             stmt = module.statement(func)
-            taken = project.slots(module, stmt.targets) if isinstance(stmt, ast.Assign) else _taking(project, module, func)
+            taken = (
+                project.slots(module, stmt.targets) if isinstance(stmt, ast.Assign) else _taking(project, module, func)
+            )
             if not made.isdisjoint(taken):
                 found |= project.slots(module, [func.value])
     return found
