@@ -115,3 +115,54 @@ def test_a_product_of_what_is_half_and_what_may_be(product: str, written: str) -
     after = rewrite_files({"train.py": BANK.replace("{product}", product)})["train.py"].after
     assert after is not None
     assert written in after
+
+
+DETECT = """
+    import torch
+    import torchvision
+    from apex import amp
+
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.box = torch.nn.Linear(4, 4)
+            self.score = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.box(x), self.score(x)
+
+
+    def train(model, optimizer, x):
+        boxes, scores = model(x)
+        loss = boxes.float().pow(2).mean() + scores.float().mean()
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+
+    def detect(model, x):
+        with torch.no_grad():
+            boxes, scores = model(x)
+        boxes = boxes * 800
+        return torchvision.ops.nms(boxes, scores[:, 0], 0.5)
+
+
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")
+    train(model, optimizer, torch.ones(2, 4).cuda())
+    print(detect(model, torch.ones(2, 4).cuda()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "written"),
+    [("O2", "nms(boxes.float(), scores[:, 0].float(), 0.5)"), ("O1", "nms(boxes, scores[:, 0], 0.5)")],
+)
+def test_boxes_and_scores(level: str, written: str) -> None:
+    """nms takes both in one dtype: O2 gave float32, O1 gave half as it is now."""
+    after = rewrite_files({"train.py": DETECT.replace("{level}", level)})["train.py"].after
+    assert after is not None
+    assert written in after

@@ -2,7 +2,8 @@
 
 Apex trained half weights through float32 masters; a GradScaler refuses their gradients. Models made half where the file now
 makes a GradScaler are refuted, and wherever else it is done before their optimizer is stepped; so are half tensors that an
-optimizer is given directly. Builders out of sight that are asked for half weights are pointed out.
+optimizer is given directly, and weights that an optimizer of the program writes back as half. Builders out of sight that are
+asked for half weights are pointed out.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def check(review: Review) -> Iterable[Doubt]:
         yield from _asked(both, module, scalers, legacy)
     yield from _networks(both, told)
     yield from _leaves(both)
+    yield from _written_back(both)
 
 
 def _legacy(both: Mixed, before: Module) -> bool:
@@ -262,6 +264,44 @@ def _leaves(both: Mixed) -> Iterator[Doubt]:
                     )
                     yield review.doubt(module, call, "AMP534", syntax.text(leaf), message)
                     break
+
+
+def _written_back(both: Mixed) -> Iterator[Doubt]:
+    """An optimizer of the program that keeps copies of its own and writes half weights back: `p.data = copy.half()`."""
+    program = both.review.after
+    steps = list(_scaled_steps(both))
+    for cls in program.classes if steps else ():
+        if not any(base.rpartition(".")[2] == "Optimizer" for base in program.external_bases(cls)):
+            continue
+        written = (n for n in syntax.every(cls.node, ast.Assign) if any(_is_data(t) for t in n.targets))
+        half = next((n for n in written if _becomes_half(both, cls.module, n.value)), None)
+        stepped = half is not None and any(
+            cls in program.definitions(o.module.scope_of(o.node), o.node.func)
+            for _, where, given in steps
+            for o in both.review.values_after.of(where, given)
+            if isinstance(o.node, ast.Call) and not o.path
+        )
+        if half is not None and stepped:
+            message = (
+                f"{cls.name} writes half weights back here, and a GradScaler steps it: from the second step on unscaling raises "
+                '"Attempting to unscale FP16 gradients."; leave the weights in float32, autocast casts what it needs'
+            )
+            yield both.review.doubt(cls.module, half, "AMP534", syntax.text(half.targets[0]), message)
+
+
+def _is_data(target: ast.expr) -> bool:
+    """Whether what is assigned to are the data of a tensor that is no field of the optimizer's own."""
+    return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Name)
+
+
+def _becomes_half(both: Mixed, module: Module, value: ast.expr) -> bool:
+    """Whether a tensor is cast to half where it is written."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return False
+    asked = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "dtype")]
+    place = Place(module.scope_of(value))
+    named = value.func.attr in ("to", "type") and any(_half_type(both, dtype, place) is True for dtype in asked)
+    return named or value.func.attr == "half"
 
 
 def _given_float(both: Mixed, module: Module, leaf: ast.expr, where: Module, step: ast.expr) -> bool:

@@ -123,6 +123,8 @@ def _multiplied(module: Module, node: ast.Call | ast.BinOp) -> list[ast.expr]:
         first, end = ALIKE_FUNCTIONAL[last]
     elif name == f"torch.{last}" and last in ALIKE:
         first, end = ALIKE[last]
+    elif name.startswith("torchvision.ops.") and last in ("nms", "batched_nms"):
+        first, end = 0, 2
     elif isinstance(func, ast.Attribute) and not name and func.attr in ALIKE.keys() - {"einsum"}:
         first, end = ALIKE[func.attr]
         given.insert(0, func.value)
@@ -147,7 +149,7 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     cast = [
         v for v in values if v in halves or not (_is_float32(module, v) or (promised and isinstance(v, ast.Attribute)))
     ]
-    cast = [v for v in cast if v not in m.edit(module).insertions]
+    cast = [v for v in cast if m.edit(module).insertions.keys().isdisjoint(walk(v))]
     if not cast or not all(isinstance(v, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)) for v in cast):
         return
     for value in cast:

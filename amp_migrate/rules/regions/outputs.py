@@ -252,9 +252,9 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
 
 
 def _cast_there(module: Module, edits: Edits, node: ast.AST) -> bool:
-    """Whether a use is cast already, itself or after what is called on it: `feat.detach().float().cpu()`."""
+    """Whether a use is cast already, itself or after what is called or taken of it: `feat.detach().float().cpu()`."""
     parent = module.parents.get(node)
-    called = isinstance(parent, (ast.Attribute, ast.Call)) and node in (
+    called = isinstance(parent, (ast.Attribute, ast.Call, ast.Subscript)) and node in (
         getattr(parent, "value", 0),
         getattr(parent, "func", 0),
     )
