@@ -111,3 +111,71 @@ def test_levels_that_are_documented_for_a_setting_may_be_asked_for(text: str, le
     assert [m for m in found if "O2" in m or "O3" in m] == [
         m for m, w in zip(found, wanted, strict=True) if m.startswith(w)
     ]
+
+
+ASKED = """
+import argparse
+import torch
+from apex import amp
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--level", type=TYPE)
+args = parser.parse_args()
+model = torch.nn.Linear(2, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, GIVEN)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+
+
+def levels_told(given: str, option: str = "str", **options: str) -> list[tuple[str, str]]:
+    result = rewrite(ASKED.replace("GIVEN", given).replace("TYPE", option), **options)
+    assert result.after is not None
+    assert "amp.initialize" not in result.after
+    return [(f.review, f.message) for f in result.findings if f.code == "AMP112"]
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "named"),
+    [
+        ('opt_level="O" + str(args.level)', "int, choices=[0, 1, 2, 3, 4, 5]", "O4 and O5"),
+        ('opt_level="O%d" % args.level', "int, choices=(0, 4)", "O4"),
+        ('opt_level=f"O{args.level}"', 'str, choices=["1", "5"]', "O5"),
+        ("opt_level=args.level", 'str, help="O1, or O4 for bfloat16"', "O4"),
+        ('opt_level="O4"', "str", "O4"),
+        ('opt_level="O" + str(args.level)', "int, choices=[0, 1, 2, 3]", ""),
+        ("opt_level=args.level", 'str, help="O1"', ""),
+        ('opt_level="O1"', 'str, help="not O4"', ""),
+    ],
+)
+def test_levels_of_bfloat16_are_told(given: str, option: str, named: str) -> None:
+    told = [(r, m) for r, m in levels_told(given, option) if "bfloat16" in m]
+    assert [(r, m.partition(",")[0]) for r, m in told] == ([("review", named)] if named else [])
+    assert not [m for _, m in levels_told(given, option, dtype="bfloat16") if "ROCm" in m]
+
+
+def test_a_level_of_bfloat16_is_no_other() -> None:
+    assert not [m for _, m in levels_told('opt_level="O4"') if "O2" in m]
+
+
+@pytest.mark.parametrize(
+    ("scale", "scaled", "left_out"),
+    [
+        (', loss_scale="dynamic"', True, True),
+        (", loss_scale=128.0", True, False),
+        (", loss_scale=args.scale", True, True),
+        (", loss_scale=1.0", False, False),
+        (", loss_scale=None", False, False),
+        ("", False, False),
+    ],
+)
+def test_a_loss_scale_that_was_asked_for_scaled_at_o0_too(scale: str, scaled: bool, left_out: bool) -> None:
+    ((_, message),) = levels_told(f"opt_level=args.level{scale}")
+    assert ("O0 still switches it off" in message) is not scaled
+    assert ("Apex scaled there in float32" in message) is scaled
+    assert ("left out steps" in message) is left_out

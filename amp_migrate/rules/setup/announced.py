@@ -31,6 +31,7 @@ from amp_migrate.rules.regions.half_values import is_upcast
 
 CODES: tuple[Code, ...] = ()
 LEVEL = re.compile(r"\bO[0-3]\b")
+BEYOND = re.compile(r"\bO[45]\b")
 REPLACED = "replaced by a GradScaler"
 
 
@@ -160,6 +161,7 @@ def _explain(m: Migration, init: Init) -> None:
     """Say what differs, once per initialize call."""
     scale, idle = static_scale(init), _set_elsewhere(init)
     _levels(m, init)
+    _beyond(m, init)
     _overridden(m, init)
     if isinstance(scale, float) and scale != 1.0 and m.scales:
         message = f"the scale stays {scale:g}; unlike Apex, a step whose gradients overflow is skipped"
@@ -213,7 +215,7 @@ def _levels(m: Migration, init: Init) -> None:
     """O2 and O3, where they may occur, kept weights of their own."""
     possible = init.levels | _documented(m, init)
     heavy = sorted(possible & {"O2", "O3"})
-    if not heavy or not m.casts:
+    if not heavy or not m.casts or BEYOND.fullmatch(str(init.only("opt_level"))):
         return
     named, halves = " and ".join(heavy), init.only("cast_model_outputs") is None and _gives_half(m)
     if len(possible) == 1:
@@ -226,10 +228,49 @@ def _levels(m: Migration, init: Init) -> None:
         message = f"{named}, where asked for at run time, now {'mean' if len(heavy) > 1 else 'means'} autocast over "
         message += "float32 weights (memory and speed can differ"
         message += ", and models give half where they gave float32)" if halves else ")"
-        message += "; O0 still switches it off" if "O0" in possible else ""
+        message += f"; {_switched_off(m, init)}" if "O0" in possible else ""
     if "O3" in heavy and m.scales and static_scale(init) != 1.0 and None in (init.constants("loss_scale") or {None}):
         message += "; O3, unscaled under Apex, scales its loss like the others"
     _note(m, init, "AMP112", message)
+
+
+def _switched_off(m: Migration, init: Init) -> str:
+    """What O0 means now: Apex cast nothing there, and scaled all the same where a loss scale was asked for beside it."""
+    asked = init.constants("loss_scale") or {...}
+    scaled = m.scales and not asked <= {None, 1, "1", "1.0"}
+    if not scaled:
+        return "O0 still switches it off"
+    text = init.module.source(init.arguments["loss_scale"])
+    message = f"O0 still switches the casts off, and now the scaling, too: with loss_scale={text} Apex scaled there in float32"
+    dynamic = asked & {"dynamic", ...}
+    return f"{message}, and left out steps whose gradients overflowed or were NaN" if dynamic else message
+
+
+def _beyond(m: Migration, init: Init) -> None:
+    """O4 and O5 are bfloat16: upstream Apex refuses them, so whoever asks for one has ROCm's."""
+    level, values = init.arguments.get("opt_level"), m.project.once(Values)
+    if level is None or not (m.casts and m.options.dtype == "float16"):
+        return
+    asked = {v.upper() for v in init.constants("opt_level") or () if isinstance(v, str)}
+    if values.fixed(init.module, level) is None:
+        asked |= {name for module in m.unit.reach for name in BEYOND.findall(module.text)}
+        asked |= _counted(m, init, level)
+    if beyond := sorted(name for name in asked if BEYOND.fullmatch(name)):
+        named, several = " and ".join(beyond), len(beyond) > 1
+        message = (
+            f"{named}, which only ROCm's Apex has, cast{'s' * (not several)} to bfloat16 and scale{'s' * (not several)} no loss; "
+            f"{'they are' if several else 'it is'} float16 with a GradScaler now. Refuse {'them' if several else 'it'}, or give "
+            "autocast dtype=torch.bfloat16 and switch the scaler off there"
+        )
+        _note(m, init, "AMP112", message, "review")
+
+
+def _counted(m: Migration, init: Init, level: ast.expr) -> set[str]:
+    """The levels that a number chooses: `"O%d" % args.level` of choices up to 5."""
+    values = m.project.once(Values)
+    parts = [n for n in walk(level) if n is not level and isinstance(n, (ast.Attribute, ast.Name))]
+    found = (number for part in parts for number in values.constants(init.module, part) or ())
+    return {f"O{number}" for number in found if isinstance(number, (int, str))}
 
 
 def _documented(m: Migration, init: Init) -> frozenset[str]:
