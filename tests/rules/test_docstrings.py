@@ -137,5 +137,5 @@ def test_what_takes_the_place_of_amp_takes_its_entry() -> None:
         or ""
     )
     assert "def save(model, optimizer, scaler, path):" in text
-    assert "        scaler: the torch.amp.GradScaler, disabled without mixed precision\n        path: where\n" in text
+    assert "        scaler: the torch.amp.GradScaler\n        path: where\n" in text
     assert "the module of Apex" not in text

@@ -35,6 +35,7 @@ SCALER = Told(
     "the loss scaler, disabled without mixed precision",
     "the torch.amp.GradScaler, disabled without mixed precision",
 )
+ALWAYS_ON = Told("torch.amp.GradScaler", "the loss scaler", "the torch.amp.GradScaler")
 SWITCH = Told("bool, optional", "whether to run under autocast", "whether to run under autocast")
 
 

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
-from amp_migrate.rules.handover.docstrings import SCALER, SWITCH, document
+from amp_migrate.rules.handover.docstrings import ALWAYS_ON, SCALER, SWITCH, Told, document
 from amp_migrate.rules.handover.given_none import needs_one, off_where_none, unpacked
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.setup import inherited_readers
@@ -113,7 +113,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         _take_the_place(m, plan, thread, thread.replaces)
         return
     if plan in m.scalers:
-        document(m, function, thread.name, SCALER, anchor.arg if anchor is not None else None)
+        document(m, function, thread.name, _told(plan), anchor.arg if anchor is not None else None)
     text = thread.name
     if plan in m.scalers and _typed(function):
         text += f": {m.torch(module, module.root)}.amp.GradScaler"
@@ -172,6 +172,11 @@ def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: 
     m.output.note(function.module, function.node, "AMP220", "GradScaler", message)
 
 
+def _told(plan: ScalerPlan) -> Told:
+    """What a docstring says of a scaler: nothing of its being disabled where nothing switches it off."""
+    return ALWAYS_ON if plan.homes and all(home.flag.always for home in plan.homes) else SCALER
+
+
 def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     """A last parameter with a default, and the calls that can tell."""
     function = thread.function
@@ -181,7 +186,7 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         m.output.switches[function] = thread.name
         document(m, function, thread.name, SWITCH)
     elif plan in m.scalers:
-        document(m, function, thread.name, SCALER)
+        document(m, function, thread.name, _told(plan))
     for module, call in thread.calls:
         if (call, thread.name) in plan.given:
             continue  # it may run several functions
@@ -267,7 +272,7 @@ def _take_the_place(m: Migration, plan: ScalerPlan, thread: Thread, old: str) ->
     m.edit(function.module).replace(parameter, text)
     if needs_one(m, plan, thread, old):
         off_where_none(m, function, thread.name)
-    document(m, function, thread.name, SCALER, old=old)
+    document(m, function, thread.name, _told(plan), old=old)
     for module, call in thread.calls:
         sites = [call]
         if m.project.partial_of(module, call):  # `partial(train, model)(loader, amp)`
