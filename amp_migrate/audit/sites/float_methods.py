@@ -54,9 +54,10 @@ def _products(both: Mixed, function: Function, seen: set[Function]) -> bool:
             return True
         if name == "forward" or syntax.text(node.func) in ("self", "cls"):
             return True
-        if isinstance(node.func, ast.Attribute) and program.is_self(scope, node.func.value) is not None:
+        field = isinstance(node.func, ast.Attribute) and program.is_self(scope, node.func.value) is not None
+        if field or isinstance(node.func, ast.Name):  # `for layer in self.layers: x = layer(x)`
             made = [values.maker(o) for o in values.origins(scope, node.func)]
-            if NETWORK.search(node.func.attr) or any(m is not None and _is_network(both, m) for m in made):
+            if (field and NETWORK.search(name or "")) or any(m is not None and _is_network(both, m) for m in made):
                 return True
         called = [f for f in program.callees(module, node) if f not in seen]
         seen.update(called)

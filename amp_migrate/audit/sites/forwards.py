@@ -17,7 +17,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
 from amp_migrate.audit.sites.lookalikes import of_text, reduces
 from amp_migrate.audit.sites.setups import Identity, identities
-from amp_migrate.audit.values.names import Names, Reached, last_name
+from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 
@@ -268,11 +268,14 @@ class Forwards:
     def _computes(self, function: Function) -> tuple[bool, set[str]]:
         """Whether a method calls a submodule itself; methods of its own and of submodules that it calls."""
         through: set[str] = set()
+        turns = in_turn(function.node, self.values.fields)
         for node in syntax.walk(function.node):
             if isinstance(node, ast.Call):
                 text = syntax.text(node.func)
-                if text in ("self", "self.forward"):
+                if text in ("self", "self.forward") or text in turns:
                     return True, through
+                if isinstance(node.func, ast.Attribute) and syntax.text(node.func.value) in turns:
+                    through.add(node.func.attr)
                 if text.startswith("self.") and text.count(".") <= 2 and self.values.fields(text.rpartition(".")[2]):
                     return True, through
                 if text.startswith("self.") and text.count(".") <= 2:

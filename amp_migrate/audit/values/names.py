@@ -6,7 +6,7 @@ Far too much flows here, but it is cheap: it says where a precise question is wo
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
@@ -208,3 +208,14 @@ def _handed_on(expr: ast.expr) -> Iterator[str]:
     for part in inner:
         if part is not None:
             yield from handed_on(part)
+
+
+def in_turn(body: ast.AST, held: Callable[[str], object]) -> set[str]:
+    """What loops make of what an object holds: `for layer in self.layers`."""
+    return {
+        name.id
+        for loop in syntax.walk(body)
+        if isinstance(loop, (ast.For, ast.comprehension))
+        and any(syntax.text(n.value) == "self" and held(n.attr) for n in syntax.every(loop.iter, ast.Attribute))
+        for name in syntax.every(loop.target, ast.Name)
+    }
