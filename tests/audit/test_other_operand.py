@@ -20,7 +20,8 @@ TRAIN = """
             self.net = net
 
         def set_input(self, batch):
-            self.real = batch["x"].cuda()
+            swapped = self.opt.direction == "BtoA"
+            self.real = batch["y" if swapped else "x"].to(self.device)
 
         def train(self, batch):
             self.set_input(batch)

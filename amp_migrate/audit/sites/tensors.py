@@ -206,15 +206,24 @@ def _all(found: set[On]) -> On:
 
 
 def _read(expr: ast.expr) -> list[ast.expr]:
-    """What an expression takes its dtype from: the names and calls in it that no `.float()` is around."""
+    """What an expression takes its dtype from: the names and calls in it that no `.float()` is around, but
+    for keys and tests."""
     found: list[ast.expr] = []
     todo: list[ast.AST] = [expr]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.expr) and _floats(node):
             continue
+        if isinstance(node, ast.Compare):
+            continue
         if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
             found.append(node)
+        if isinstance(node, ast.Subscript):
+            todo.append(node.value)
+            continue
+        if isinstance(node, ast.IfExp):
+            todo += [node.body, node.orelse]
+            continue
         if isinstance(node, ast.Attribute):
             if not isinstance(node.value, ast.Name):
                 todo.append(node.value)
