@@ -382,3 +382,12 @@ def test_the_help_in_a_file_where_amp_is_never_imported_is_not_meant_and_keeps_n
     results = rewrite_files({"train.py": train, "options.py": options, "bare.py": bare})
     assert not found(results["bare.py"], "AMP854")
     assert found(results["options.py"], "AMP854")
+
+
+def test_the_print_that_is_named_stands_in_the_file_of_the_option() -> None:
+    prepare = initialize('opt_level="O2", keep_batchnorm_fp32=args.keep') + "\nprint(args.keep)"
+    source = apex(prepare=prepare, imports=declared('"--keep", default=None'))
+    results = rewrite_files({"first.py": source, "second.py": source})
+    for name, result in results.items():
+        (finding,) = [f for f in result.findings if f.code == "AMP119"]
+        assert f"it is only printed now ({name}:" in finding.message

@@ -637,3 +637,55 @@ def test_what_goes_to_numpy_in_float32_is_not_doubted_as_well() -> None:
     result = rewrite_files({"train.py": unseen})["train.py"]
     assert "plot(out[0, 0, ...].detach().float().cpu().numpy())" in (result.after or "")
     assert [f.review for f in result.findings if f.code == "AMP504"] == ["as-is"]
+
+
+COUNTED = """
+    import torch
+    from apex import amp
+    from count import count
+
+    args = parse()
+
+    def main():
+        model, optimizer, loader = build(args)
+        {first}
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.opt_level)
+        for x in loader:
+            loss = model(x).sum()
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+        {last}
+
+    if __name__ == "__main__":
+        main()
+    """
+COUNT = """
+    import torch
+
+    def count(model):
+        counted = add_methods(model)
+        counted.eval().start()
+        out = counted(torch.zeros(1, 3))
+        return out.sum()
+
+    def add_methods(model):
+        model.start = start.__get__(model)
+        return model
+
+    def start(self):
+        self.apply(print)
+    """
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [("print(count(model))", "pass", False), ("pass", "print(count(model))", True)],
+    ids=["before the set-up", "after it"],
+)
+def test_what_runs_before_the_set_up_is_not_said_to_be_untold(first: str, last: str, told: bool) -> None:
+    scripts = {name: COUNTED.format(first=first, last=last) for name in ("one.py", "two.py")}
+    results = rewrite_files({**scripts, "count.py": COUNT})
+    messages = [f.message for f in results["count.py"].findings if f.code == "AMP502"]
+    regions = "autocast" in (results["count.py"].after or "")
+    assert bool(messages or regions) is told

@@ -65,7 +65,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             message = f"{option} still takes 'apex', and nothing asks for that any more"
             message += "" if neither else ": torch's own runs in its place"
             output.note(module, call, "AMP119", "add_argument", message, "look")
-        elif reads and not (gone or stays or written) and (where := _only_told(project, output, reads)):
+        elif reads and not (gone or stays or written) and (where := _only_told(project, output, module, reads)):
             message = f"{option} is kept, but it is only printed now ({where}): no effect"
             output.note(module, call, "AMP119", "add_argument", message, "look")
         if gone and not written:
@@ -78,11 +78,15 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             )
 
 
-def _only_told(project: Project, output: Output, reads: list[tuple[Module, ast.AST]]) -> str:
-    """Where an option is told of by all that reads it still; empty where it is read for something else."""
+def _only_told(project: Project, output: Output, near: Module, reads: list[tuple[Module, ast.AST]]) -> str:
+    """Where an option is told of by all that reads it still, in its own file if it is there; empty where it is read for
+    something else."""
     told = OnlyTold(project, output)
     idle = all(isinstance(node, ast.Attribute) and told.is_idle(module, node) for module, node in reads)
-    return f"{told.told[0][0].display}:{told.told[0][1].lineno}" if idle and told.told else ""
+    if not idle or not told.told:
+        return ""
+    module, node = next((t for t in told.told if t[0] is near), told.told[0])
+    return f"{module.display}:{node.lineno}"
 
 
 def _called(call: ast.Call, name: str) -> str:

@@ -227,8 +227,12 @@ def _uncast(m: Migration, scope: Scope, message: str, review: Review = "review")
 
 def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
     """Say so where code to which no switch can be handed does run in a program that sets mixed precision up: something
-    calls both."""
-    callers = m.project.callers(m.project.function_of(module, stmt))
+    calls both, and not before that."""
+    function = m.project.function_of(module, stmt)
+    calls = m.project.calls.get(function, ()) if function is not None else ()
+    if calls and all(m.set_up.never_at(where, call) for where, call in calls):
+        return  # each runs before anything is set up
+    callers = m.project.callers(function)
     for init in m.unit.inits:
         both = callers & m.project.callers(m.project.functions.get(init.site.scope.node))
         if both:
