@@ -153,7 +153,9 @@ class _Found:
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
             code, remedy = (
-                ("AMP542", own) if kind in ("inplace", "write") else ("AMP544" if kind == "double" else "AMP535", None)
+                ("AMP542", own)
+                if kind in ("inplace", "write")
+                else ("AMP544" if kind in ("double", "double loss") else "AMP535", None)
             )
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
@@ -198,6 +200,18 @@ class _Found:
                 f"{text}: what this is given is float64, which Apex cast and autocast leaves alone: {detail} raises on float64 "
                 "beside half. Write .float() where it is given"
             ), "review"
+        if kind == "double loss":
+            return (
+                f"{text}: one of these is float64: O1 computed {detail} in float32, autocast leaves float64 alone, and the loss is "
+                "float64 now. Write .float() where it is given"
+            ), "look"
+        if kind == "like":
+            which = "O2" if self.both.floats(module) else "Apex"
+            given = f"what {value.origin} gives" if value.origin else "its argument"
+            return (
+                f"{text}: takes the dtype of {given}, which is float16 in the autocast region, and what is put into it is rounded "
+                f"to that; {which} had it in float32. Write dtype=torch.float32"
+            ), "look"
         if kind == "unpatched":
             return (
                 f"{text}: O1 did not patch {detail}, and its arguments were float32: it was computed in that; in the autocast "

@@ -350,6 +350,8 @@ class Calls(Operations):
             if layer in known.HALF_LAYERS:
                 self.product(expr, layer, given[:1], False)
                 return HALF
+            if layer in known.LOSSES:
+                self.double_loss(expr, functional_of(layer), given)
             if layer in known.FLOAT_LAYERS:
                 weights_were_half = self.halves.floats(self.module) and not self.halves.patches(self.module)
                 was_half = weights_were_half and (layer in known.WEIGHTED or first.was in HALVES)

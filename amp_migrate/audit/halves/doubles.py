@@ -53,8 +53,19 @@ def made(program: Program, scope: Scope, call: ast.Call, name: str, given: list[
             return DOUBLE if asks_for_double(program, scope, call.args[1]) else None
         if sampled or (last in MAKING and (call.args or call.keywords)):
             return DOUBLE
+        if last in ("array", "asarray") and call.args and _pythons(call.args[0]):
+            return DOUBLE
     handed = last in HANDED_ON and first in ("numpy", "torch") and dtype is None and bool(given)
     return DOUBLE if handed and given[0].double else None
+
+
+def _pythons(expr: ast.expr) -> bool:
+    """Whether an expression is one of Python's floats, or a list of such: `float(row[1])`."""
+    if isinstance(expr, (ast.List, ast.Tuple)):
+        return bool(expr.elts) and all(map(_pythons, expr.elts))
+    if isinstance(expr, ast.Call):
+        return isinstance(expr.func, ast.Name) and expr.func.id == "float"
+    return isinstance(expr, ast.Constant) and isinstance(expr.value, float)
 
 
 class Loaders:

@@ -38,9 +38,9 @@ DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 _BRACKET = re.compile(r"\[")
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
-BESIDE = (*RAISING, "double", "product", "unpatched", "narrow", "inside", "operation", "single", "numpy", "file")
+BESIDE = (*RAISING, "double loss", *"double like product unpatched narrow inside operation single numpy file".split())
 # What a region computes otherwise than O1 did, whatever becomes of it.
-OF_THE_REGION = ("double", "island", "unpatched", "perhaps unpatched", "narrow")
+OF_THE_REGION = ("double", "double loss", "island", "unpatched", "perhaps unpatched", "narrow")
 
 
 class Operations:
@@ -157,7 +157,11 @@ class Operations:
                 else UNKNOWN
             )
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
-            return UNKNOWN if any(k.arg == "dtype" for k in expr.keywords) or not given else given[0]
+            if any(k.arg == "dtype" for k in expr.keywords) or not given:
+                return UNKNOWN
+            if given[0].half and given[0].was == "float" and self.fractions(expr):
+                self.tell("like", expr, given[0], last)
+            return given[0]
         if last in ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "all_gather_into_tensor"):
             if ".distributed" in name and len(given) >= 2:
                 kinds = {v.entry().now for v in given[:2]}
@@ -194,6 +198,19 @@ class Operations:
             self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
         given = [*given, named["grid"]] if last in known.PROMOTED and "grid" in named else given
         return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
+
+    def fractions(self, made: ast.Call) -> bool:
+        """Whether a tensor that is made like another is filled with what may be no whole number: smoothed labels."""
+        filled = made.args[1:2] if syntax.last(made.func) == "full_like" else []
+        stmt = self.module.parents.get(made)
+        if isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
+            function = self.module.function_around(made)
+            for node in syntax.every(function.node if function is not None else self.module.tree, ast.Call):
+                func = node.func
+                if isinstance(func, ast.Attribute) and func.attr in ("fill_", "scatter_") and node.args:
+                    if isinstance(func.value, ast.Name) and func.value.id == target.id:
+                        filled = [*filled, node.args[-1]]
+        return any(not (isinstance(v, ast.Constant) and v.value in (0, 1)) for v in filled)
 
     def array(self, expr: ast.expr, value: Value) -> Value:
         """What NumPy makes of a value: of a half tensor, an array of float16, which is told where Apex had it in float32."""
@@ -240,6 +257,8 @@ class Operations:
                 apart = name in known.HALF_NATIVE and self.patches  # which O1 left to its arguments
                 return Value(was if apart and was == "float" else "half", "half", origin=origin)
             if upcasts:
+                if floats and name in known.LOSS_FUNCTIONS:
+                    self.double_loss(expr, name, given)
                 was = was if self.halves.floats(self.module) else "float"
                 return Value(was, "float", origin=origin, kept=kept, single=_whole(expr, name))
             if name in known.FLOAT_APEX and self.patches:
@@ -297,6 +316,12 @@ class Operations:
         if double is not None:
             self.tell("double", expr, double, name)
         return double is not None
+
+    def double_loss(self, expr: ast.expr, name: str, given: Iterable[Value]) -> None:
+        """A loss in a region that O1 computed in float32, and that is float64 now, as one of its arguments is."""
+        double = next((v for v in given if v.double), None)
+        if double is not None and self.patches:
+            self.tell("double loss", expr, double, name)
 
     def product(self, expr: ast.expr, name: str, given: list[Value], kept: bool) -> bool:
         """A product in a region: half now, whatever it was. Whether it was one of what the program made float32 itself."""
