@@ -36,6 +36,7 @@ TRAIN = """
             {region}
                 out = model(x.cuda())
                 loss = smooth(out, other) + fit({label}, out)
+            print({below})
             {step}
 
     main(parse())
@@ -48,6 +49,7 @@ def found(level: str = "O2", **given: str) -> list[str]:
         "filled": "pass",
         "score": "self.score(name)",
         "label": "y.cuda()",
+        "below": "1",
     } | given
     before = {
         "imports": "from apex import amp",
@@ -62,7 +64,7 @@ def found(level: str = "O2", **given: str) -> list[str]:
         "step": "scaler.scale(loss).backward()\n            scaler.step(opt)\n            scaler.update()",
     }
     told = doubts(program(TRAIN.format(**before, **parts)), program(TRAIN.format(**after, **parts)))
-    like = [d for d in told if "takes the dtype of" in d.message or "the loss is float64 now" in d.message]
+    like = [d for d in told if "takes the dtype of" in d.message or "the loss is float64." in d.message]
     assert {d.verdict for d in like} <= {"look"}
     return [f"{d.code} {d.message.partition(':')[0]}" for d in like]
 
@@ -101,6 +103,12 @@ def test_what_is_as_it_was_is_not_told(level: str, made: str, filled: str) -> No
 )
 def test_a_loss_beside_float64_labels_is_float64(score: str) -> None:
     assert found("O1", score=score) == ["AMP544 fit(y.cuda(), out)"]
+
+
+def test_so_is_one_below_the_region() -> None:
+    below = {"score": "np.array([float(score)])", "label": "y.float()"}
+    assert found("O1", below="fit(y.cuda(), out).item()", **below) == ["AMP544 fit(y.cuda(), out)"]
+    assert found("O1", below="fit(y.float(), out).item()", **below) == []
 
 
 def test_a_loss_that_is_float32_or_was_float64_is_not_told() -> None:

@@ -202,8 +202,8 @@ class _Found:
             ), "review"
         if kind == "double loss":
             return (
-                f"{text}: one of these is float64: O1 computed {detail} in float32, autocast leaves float64 alone, and the loss is "
-                "float64 now. Write .float() where it is given"
+                f"{text}: one of these is float64: O1 computed {detail} in float32, nothing casts float64 now, and the loss is "
+                "float64. Write .float() where it is given"
             ), "look"
         if kind == "like":
             which = "O2" if self.both.floats(module) else "Apex"

@@ -275,6 +275,8 @@ class Operations:
         patches = self.patches and not host and not in_place
         if patches and floats:
             was = "float"
+            if name in known.LOSS_FUNCTIONS:
+                self.double_loss(expr, name, given)
         elif patches and name in known.HALF_BOTH:
             was = "half"
         halves = [v for v in given if v.half]
@@ -318,7 +320,7 @@ class Operations:
         return double is not None
 
     def double_loss(self, expr: ast.expr, name: str, given: Iterable[Value]) -> None:
-        """A loss in a region that O1 computed in float32, and that is float64 now, as one of its arguments is."""
+        """A loss that O1 computed in float32, and that is float64 now, in a region or out of it, as one of its arguments is."""
         double = next((v for v in given if v.double), None)
         if double is not None and self.patches:
             self.tell("double loss", expr, double, name)
