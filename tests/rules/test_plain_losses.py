@@ -297,3 +297,14 @@ def test_what_trained_before_the_model_was_prepared_stays_in_float32() -> None:
     assert "autocast" not in result.after.partition("def test")[0]
     assert "no_grad(), torch.autocast" in result.after
     assert not [f for f in result.findings if f.status == "manual" or f.code == "AMP538"]
+
+
+def test_what_another_function_prepares_is_not_what_it_was_handed() -> None:
+    above = "def evaluate(model, x):\n        {}\n        return test(model, x)\n\n\n    def main".format(
+        PREPARED.format("O1")
+    )
+    program = ALONE.format(first="train(model, x)", then="pass").replace("print(test", "print(evaluate")
+    (result,) = rewrite_files({"a.py": program.replace("def main", above)}).values()
+    assert "autocast" not in (result.after or "").partition("def test")[0]
+    (told,) = [f.message for f in result.findings if f.code == "AMP115"]
+    assert "no GradScaler is needed" in told

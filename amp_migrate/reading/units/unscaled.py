@@ -60,9 +60,11 @@ def plain_losses(unit: Unit) -> list[PlainLoss]:
 
 def _running(unit: Unit) -> Iterator[Scope]:
     """The functions that run a model of the unit themselves, once it may be prepared."""
+    prepared = (unit.project.slots(i.module, i.model_targets or i.models) for i in unit.inits)
+    models = unit.project.reaches(set().union(*prepared))
     for module in unit.reach:
-        for call, scope in module.calls_naming({s.name for s in unit.model_slots}):
-            if unit.project.slot(module, call.func) in unit.model_slots and not unit.comes_before(module, call):
+        for call, scope in module.calls_naming({s.name for s in models}):
+            if unit.project.slot(module, call.func) in models and not unit.comes_before(module, call):
                 yield scope
 
 
