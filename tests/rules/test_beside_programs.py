@@ -102,6 +102,77 @@ def test_what_may_come_by_it_is_told_and_holds_nothing_back() -> None:
     assert results["library/train.py"].status == "migrated"
 
 
+SOLVER = """
+    import torch
+    from apex import amp
+    from detector import Detector, create
+    from elsewhere import configure, wrap
+
+
+    def train_epoch(model, loader, optimizer):
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+
+    class Solver:
+        def __init__(self):
+            self.model = create("net")
+            self.optimizer = configure(self.model)
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+        def train(self, loader):
+            train_epoch(wrap(self.model), loader, self.optimizer)
+
+
+    if __name__ == "__main__":
+        Solver().train([])
+    """
+DETECTOR = """
+    from elsewhere import registry
+
+
+    def create(name):
+        return registry.make(name)
+
+
+    class Detector:
+        def __init__(self, path):
+            self.model = create(path)
+
+        def __call__(self, images):
+            boxes, scores = self.model(images)
+            return boxes, scores
+    """
+# Which of the demonstrations runs is chosen by name: nothing in sight calls the detector.
+DEMO = """
+    import sys
+    from detector import Detector
+
+
+    def demo_image(detect, images):
+        print(detect(images))
+
+
+    if __name__ == "__main__":
+        getattr(sys.modules[__name__], "demo_" + sys.argv[1])(Detector(sys.argv[2]), [])
+    """
+
+
+@pytest.mark.parametrize("also", ["nothing", "training", "registered"])
+def test_a_method_that_nothing_calls_runs_where_objects_of_its_class_are_made(also: str) -> None:
+    solver, detector = textwrap.dedent(SOLVER), textwrap.dedent(DETECTOR)
+    if also == "training":
+        solver += "    Detector('last.pt')\n"
+    if also == "registered":
+        detector = detector.replace("class Detector", "@registry.register\nclass Detector")
+    texts = check_files({"train.py": solver, "detector.py": detector, "demo.py": DEMO})
+    assert "torch.autocast(" in texts["train.py"]
+    assert ("autocast" in texts["detector.py"]) is (also != "nothing")
+
+
 FACTORY = """
     from apex import amp
     from registry import make

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from amp_migrate.reading.conditions.chains import parting
@@ -22,6 +22,7 @@ from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
 
 Place = Function | Scope
+Call = tuple[Module, ast.Call]
 
 
 class SetUp:
@@ -38,7 +39,7 @@ class SetUp:
         """Whether all that leads to the code of a scope is known: scripts, tests and notebooks that never come by
         `initialize`, or modes of a program that pass it by."""
         scripts = self.project.once(Imports).scripts
-        starts = self._starts(scope)
+        starts = self._starts(scope, self._calls_or_makers)
         if starts and all((run or m in scripts) and not self.comes_by(m) for m, run in starts):
             return True
         return self._passes_by(scope) == {True}
@@ -56,10 +57,11 @@ class SetUp:
         comes by `initialize`; or a mode of a program that passes it by."""
         if scope not in self._left_out:
             scripts = self.project.once(Imports).scripts
-            starts = self._starts(scope)
+            starts = self._starts(scope, self._calls)
             cast = self.unit.cast
             beside = (m for m, run in starts if run or m in scripts or m not in cast)
-            self._left_out[scope] = any(not self.comes_by(m) for m in beside) or True in self._passes_by(scope)
+            by_some = any(not self.comes_by(m) for m in beside) or True in self._passes_by(scope)
+            self._left_out[scope] = by_some or self.never(scope)
         return self._left_out[scope]
 
     def _passes_by(self, scope: Scope) -> set[bool]:
@@ -123,10 +125,22 @@ class SetUp:
         sources = self.project.once(Sources)
         return sources.is_value(function) and not sources.only_starts_processes(function)
 
-    def _calls(self, scope: Scope) -> Sequence[tuple[Module, ast.Call]]:
+    def _calls(self, scope: Scope) -> Sequence[Call]:
         """The calls of the function that a scope is."""
         function = self.project.functions.get(scope.node)
         return self.project.calls.get(function, ()) if function is not None else ()
+
+    def _calls_or_makers(self, scope: Scope) -> Sequence[Call]:
+        """The calls of the function that a scope is; of a method that nothing in sight calls, what makes its objects."""
+        calls = self._calls(scope)
+        function = self.project.functions.get(scope.node)
+        if calls or function is None or function.cls is None or function.name == "__init__":
+            return calls
+        sources = self.project.once(Sources)
+        classes = function.cls.descendants()
+        if any(cls.node.decorator_list or sources.is_value(cls) for cls in classes):
+            return calls
+        return [made for cls in classes for made in sources.made(cls)]
 
     @cached_property
     def _leads(self) -> dict[Scope, list[ast.AST]]:
@@ -139,18 +153,18 @@ class SetUp:
                 found.setdefault(module.scope_of(call).outermost, []).append(call)
         return found
 
-    def _starts(self, scope: Scope) -> set[tuple[Module, bool]]:
+    def _starts(self, scope: Scope, calls_of: Callable[[Scope], Sequence[Call]]) -> set[tuple[Module, bool]]:
         """The modules in which the chains of calls begin that lead to a scope, and whether only where they are run."""
 
         def run(module: Module, call: ast.Call) -> bool:
             return module.scope_of(call).is_module and when_run(module, call)
 
         def above(at: Scope) -> list[Scope]:
-            return [m.scope_of(c).outermost for m, c in self._calls(at) if not run(m, c)]
+            return [m.scope_of(c).outermost for m, c in calls_of(at) if not run(m, c)]
 
         found: set[tuple[Module, bool]] = set()
         for current in reached([scope.outermost], above):
-            function, calls = self.project.functions.get(current.node), self._calls(current)
+            function, calls = self.project.functions.get(current.node), calls_of(current)
             if not calls or (function is not None and self.project.once(Sources).is_value(function)):
                 found.add((current.module, False))
             found |= {(m, True) for m, c in calls if run(m, c)}
