@@ -94,3 +94,17 @@ def test_what_is_no_layer_of_it_runs_none() -> None:
         {"train.py": TRAIN, "net.py": NET.replace("LOOP", "size in (2, 2)").replace("RUNS", "x + size")}
     )
     assert "with torch.autocast" not in (results["train.py"].after or "").partition("def generate")[2]
+
+
+def test_a_half_input_is_told_of_where_no_region_is_written() -> None:
+    train = TRAIN.replace('generate(model, torch.load("data"), args.fp16)', "generate(model, **torch.load('settings'))")
+    net = NET.replace("LOOP", "layer in self.layers").replace("RUNS", "layer(x)")
+    told = [
+        f.message for f in rewrite_files({"train.py": train, "net.py": net})["train.py"].findings if f.code == "AMP531"
+    ]
+    assert [m for m in told if m.startswith("model.generate") and "x, which is made half here" in m]
+    whole = train.replace("x = x.half()", "x = x.clone()")
+    told = [
+        f.message for f in rewrite_files({"train.py": whole, "net.py": net})["train.py"].findings if f.code == "AMP531"
+    ]
+    assert not [m for m in told if "made half here" in m]

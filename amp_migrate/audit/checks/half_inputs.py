@@ -68,6 +68,13 @@ def _made_half(review: Review, module: Module) -> dict[str, list[tuple[ast.stmt,
     return {name: made for name, made in found.items() if any(half for _, half in made)}
 
 
+def given_half(both: Mixed, forward: Forward) -> str:
+    """What a call of a model as it is now is given that is made half in its function."""
+    made = _made_half(both.review, forward.module)
+    given = syntax.given(forward.call)
+    return next((syntax.text(v) for v in given if _is_half(both.review, forward.module, forward, v, made)), "")
+
+
 def _casts(review: Review, scope: Scope, expr: ast.expr) -> bool:
     """Whether an expression is half, at least where a flag says so."""
     if isinstance(expr, ast.IfExp):

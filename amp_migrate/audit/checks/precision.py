@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from amp_migrate.audit.checks.half_inputs import given_half
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -430,6 +431,10 @@ def _doubt(
             f"{forward.text} ran in half precision {ran}{where}; {came}, no autocast region is around it now: "
             f"{raises or 'it runs in float32'}. Put it in a region to keep its precision, speed and memory"
         )
+        node = chain.place.node
+        now = both.after.forwards.at(chain.place.module, node) if isinstance(node, ast.Call) else None
+        if now is not None and (half := given_half(both, now)):
+            message += f"; without one {half}, which is made half here, meets float32 weights, and a layer raises"
     else:
         message = (
             f"{forward.text} runs under autocast now{where}, where Apex had not been set up for it before ({came}): it "
