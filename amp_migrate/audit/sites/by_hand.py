@@ -186,9 +186,8 @@ class ByHand:
         ):
             return None
         if name is None and isinstance(call.func, ast.Attribute):
-            to_dtype = last == "type_as" or (last == "to" and any("dtype" in syntax.text(a) for a in call.args))
-            kept_by = last != "to" or all(self._is_device(scope, a) for a in call.args)
-            return self._half(scope, call.func.value, env, depth) if kept_by and not to_dtype else None
+            kept_by = last != "type_as" and (last != "to" or all(map(_is_device, call.args)))
+            return self._half(scope, call.func.value, env, depth) if kept_by else None
         if name is None or not name.startswith("torch.") or not call.args:
             return None
         first = call.args[0]
@@ -199,12 +198,8 @@ class ByHand:
             return joined[0] if joined and None not in joined else None
         return self._half(scope, first, env, depth)
 
-    def _is_device(self, scope: Scope, expr: ast.expr) -> bool:
-        text = syntax.text(expr).lower()
-        return isinstance(expr, ast.Constant) or any(w in text for w in ("dev", "cuda", "cpu", "gpu", "rank"))
-
     def _last(self, scope: Scope, name: ast.Name) -> ast.expr | None:
-        """What a name was given last before it is read, in the function that reads it; an endless list for none."""
+        """What a name was given last before it is read, in the function that reads it."""
         given = [
             (target.lineno, value)
             for target, value in self._given(scope).get(name.id, ())
@@ -219,3 +214,8 @@ class ByHand:
             if isinstance(target, ast.Name) and scope.module.scope_of(target) is scope:
                 found.setdefault(target.id, []).append((target, value if value is not None else target))
         return found
+
+
+def _is_device(expr: ast.expr) -> bool:
+    text = syntax.text(expr).lower()
+    return isinstance(expr, ast.Constant) or any(w in text for w in ("device", "cuda", "cpu", "gpu", "rank"))
