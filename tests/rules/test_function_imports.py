@@ -176,34 +176,3 @@ def test_an_arm_that_keeps_a_use_keeps_its_complaint(complaint: str, tmp_path: P
     kept = texts["helpers.py"].partition("def backward")[2]
     assert kept.index("if args.fp16:") < kept.index("Please install") < kept.index("print(amp.opt_levels)")
     assert run_files(tmp_path, texts, "train.py")[1] is False
-
-
-@pytest.mark.parametrize("below", [False, True])
-def test_an_import_binds_outside_wherever_its_name_is_declared_global(below: bool) -> None:
-    lines = ["global amp", "from apex import amp"]
-    program = """
-        import torch
-
-        class Trainer:
-            def __init__(self, args, model):
-                self.args = args
-                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-                if args.fp16:
-                    {}
-                    {}
-                    model, self.optimizer = amp.initialize(model, self.optimizer, opt_level="O1")
-                self.model = model
-
-            def update(self, x, y):
-                loss = torch.nn.functional.mse_loss(self.model(x), y)
-                if self.args.fp16:
-                    with amp.scale_loss(loss, self.optimizer) as scaled_loss:
-                        scaled_loss.backward()
-                else:
-                    loss.backward()
-                self.optimizer.step()
-        """
-    (result,) = rewrite_files({"a.py": program.format(*(reversed(lines) if below else lines))}).values()
-    assert not [f for f in result.findings if f.status == "manual"]
-    assert "self.scaler.scale(loss).backward()" in (result.after or "")
-    assert "amp." not in (result.after or "").replace("torch.amp.", "")

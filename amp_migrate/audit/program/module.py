@@ -430,9 +430,6 @@ def _bind_definition(scope: Scope, node: ast.stmt) -> None:
     if isinstance(node, (ast.Global, ast.Nonlocal)):
         if not isinstance(scope.node, ast.Module):  # in the file's own code it says nothing
             scope.outer.update(node.names)
-            for name in scope.outer & scope.bindings.keys():  # of an import that stands above, which Python lets it
-                for bound in scope.bindings.pop(name):
-                    _bind(scope, name, bound)
     elif isinstance(node, ast.Import):
         for alias in node.names:
             _bind(scope, (alias.asname or alias.name).split(".")[0], node)

@@ -171,18 +171,9 @@ class Module:
         elif isinstance(node, ast.ExceptHandler) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            self._declare_outer(
-                scope, node.names if not scope.is_module else ()
-            )  # in the file's own code it says nothing
+            scope.outer.update(node.names if not scope.is_module else ())  # in the file's own code it says nothing
         elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
-
-    def _declare_outer(self, scope: Scope, names: Iterable[str]) -> None:
-        scope.outer.update(names)
-        for name in scope.outer & scope.imports.keys():  # Python lets an import stand above `global`
-            self.root.bindings.setdefault(name, []).extend(scope.bindings.pop(name))
-            self._targets.setdefault((self.root, name), {}).update(self._targets.pop((scope, name)))
-            self.root.imports.setdefault(name, scope.imports.pop(name))
 
     def _owner(self, scope: Scope, name: str) -> Scope:
         return self.root if name in scope.outer else scope
