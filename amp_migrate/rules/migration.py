@@ -234,11 +234,13 @@ class Migration:
         ]
 
     def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
-        """The switch without what the conditions around a node ask already."""
+        """The switch without what the conditions around a node ask already; not those that go, as both branches are one."""
         if flag.parts is None or flag.scope is not module.scope_of(node):
             return flag
         asked: set[str] = set()
         for guard, parts in guard_parts(self.project, module, module.statement(node)):
+            if guard in self.pairs:
+                continue
             inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
             for part in parts or ():
                 names = identifiers(ast.parse(part))

@@ -304,7 +304,7 @@ def test_the_call_that_leads_there_is_named() -> None:
     line = next(i for i, text in enumerate(textwrap.dedent(before).strip().splitlines(), 1) if "# this call" in text)
     (gained,) = [d for d in found if d.code == "AMP531"]
     assert f"called from train.py:{line})" in gained.message
-    starter = "from train import main, parse, load\n\nif __name__ == '__main__':\n    main(parse(), load())\n"
+    starter = "from train import main\nfrom elsewhere import load, parse\n\nif __name__ == '__main__':\n    main(parse(), load())\n"
     library = before.replace('    if __name__ == "__main__":\n        main(parse(), load())\n', "")
     after = NATIVE.replace('    if __name__ == "__main__":\n        main(parse(), load())\n', "")
     found = doubts_of({"train.py": library, "nets.py": NETS, "start.py": starter}, {"train.py": after})

@@ -1112,3 +1112,31 @@ def test_a_helper_that_gives_one_caller_the_model_alone_gives_another_no_optimiz
     region = '        with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):\n'
     assert region + "            contexts.append(self.model.encode(x))\n" in after
     assert region + "            hidden = self.model.encode(contexts[0])\n" in after
+
+
+@pytest.mark.parametrize("scaled", ["loss", "model(x).sum()"])
+def test_branches_that_become_one_leave_the_switch_to_the_region(scaled: str) -> None:
+    """What `if` asked for mixed precision around the forward is gone with it: without, the region would always be on."""
+    forward = "            loss = model(x).sum()\n" if scaled == "loss" else ""
+    after = rewrite(
+        f"""
+import torch
+from apex import amp
+
+def main(args, model, optimizer, loader):
+    if args.amp:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x in loader:
+        optimizer.zero_grad()
+        if args.amp:
+{forward}            with amp.scale_loss({scaled}, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+{forward}            {scaled}.backward()
+        optimizer.step()
+"""
+    ).after
+    assert after is not None
+    assert "if args.amp" not in after
+    assert after.count("enabled=bool(args.amp)") == 2
+    assert after.count("torch.autocast(") == 1

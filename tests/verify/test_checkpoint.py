@@ -366,8 +366,8 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_old_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = save(tmp_path / "old.pt", {"amp": apex_state((1.0, 0))})
-    target = tmp_path / "new.pt"
-    target.write_text("precious")
+    target = save(tmp_path / "new.pt", {"amp": apex_state((2.0, 1))})
+    precious = target.read_bytes()
 
     def full(value: object, path: Path, **options: object) -> None:
         Path(path).write_bytes(b"half")
@@ -377,7 +377,7 @@ def test_a_failed_write_leaves_the_old_target(tmp_path: Path, monkeypatch: pytes
     result = run(source, target)
     assert result.exit_code == 2
     assert "No space left" in result.output
-    assert target.read_text() == "precious"
+    assert target.read_bytes() == precious
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new.pt", "old.pt"]
 
 
