@@ -274,6 +274,37 @@ class Mixed(Prepared):
         """Under which condition a way of the program after runs under autocast."""
         return self._region_formula(self.after, chain)
 
+    def ways(self, forward: Forward) -> list[tuple[Chain, Chain]]:
+        """The ways to where a forward of the program before stands now, each as it went before. One whose branch went, because
+        both branches of a test are one now, runs where the other branch's stands."""
+        place = self.now(forward.module, forward.call)
+        if place is not None:
+            chains = self.after.chains.to(*place)
+            return [(chain, old) for chain in chains if (old := self.chain_before(chain)) is not None]
+        other = self._other_branch(forward)
+        return [(now, old.ending(forward.call)) for now, old in self.ways(other)] if other is not None else []
+
+    @kept
+    def joined(self, module: Module) -> dict[ast.Call, list[Forward]]:
+        """The forwards of a file before whose branch went so, by the call after that runs in their place."""
+        found: dict[ast.Call, list[Forward]] = {}
+        for forward in self.before.forwards.of(module):
+            gone = self.now(module, forward.call) is None
+            other = self._other_branch(forward) if gone else None
+            place = self.now(module, other.call) if other is not None else None
+            if place is not None:
+                found.setdefault(place[1], []).append(forward)
+        return found
+
+    def _other_branch(self, forward: Forward) -> Forward | None:
+        """The forward that is written alike in the other branch of a test, and is still there."""
+        module, tests = forward.module, self.before.chains.tests(forward.module, forward.call)
+        for other in self.before.forwards.of(module) if tests else ():
+            if other.text == forward.text and other.scope is forward.scope and self.now(module, other.call) is not None:
+                if any((t, not came) in tests for t, came in self.before.chains.tests(module, other.call)):
+                    return other
+        return None
+
     def wrapped(self, forward: Forward) -> Region | None:
         """The region that was put on the `forward` of a model itself."""
         for module, attribute, region in self.after.regions.wrapped:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Function
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.formulas import atoms, conjunction, disjunction, example, flags_told, minimal, negation
@@ -33,7 +34,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             if last_name(forward.model) not in both.network_names | both.start:
                 continue
-            where = _without(both, module, forward.call)
+            where = _without(both, change, forward.call)
             if where:
                 told.add(function)
                 message = (
@@ -44,17 +45,19 @@ def check(review: Review) -> Iterable[Doubt]:
                 yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
 
 
-def _without(both: Mixed, module: Module, call: ast.Call) -> str:
+def _without(both: Mixed, change: Change, call: ast.Call) -> str:
     """The runs without Apex in which a function that nothing calls may be called; "" where there are none."""
-    chains = both.after.chains.to(module, call)
+    chains = both.after.chains.to(change.after, call)
     if not chains or not all(c.open for c in chains):
         return ""
-    ons = both.on_near(module)
+    ons = both.on_near(change.after)
+    joined = both.joined(change.before).get(call, ())
     for chain in chains:
         old = both.chain_before(chain)
         if old is None:
             return ""
-        missed = conjunction([both.before.predicates.given(old), negation(disjunction(ons))])
+        came = disjunction(both.before.predicates.given(o) for o in (old, *(old.ending(f.call) for f in joined)))
+        missed = conjunction([came, negation(disjunction(ons))])
         found = example(missed) if ons else None
         if found is None:
             return ""

@@ -68,10 +68,7 @@ def check(review: Review) -> Iterable[Doubt]:
     for forward, model in both.forwards_before():
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
-        place = both.now(forward.module, forward.call)
-        if place is None:
-            continue
-        for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
+        for kind, doubt in _compared(both, forward, model):
             if doubt is not None and not (float_layer(both, forward) or float_method(both, forward)):
                 told.setdefault(_told(kind, forward), []).append(doubt)
             break
@@ -102,8 +99,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
     """Networks that no set-up was given, which O1 ran in mixed precision all the same, and O2 and O3 did not; those of
     functions handed on."""
     for forward, model in others(both):
-        place = both.now(forward.module, forward.call)
-        if place is None:
+        if both.now(forward.module, forward.call) is None:
             continue
         patching = [s for s in both.around_of(forward.module) if s.patches]
         weights_only = bool(patching) and all(s.usual in ("O2", "O3") for s in patching)
@@ -121,7 +117,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         sought = "gained" if weights_only else "lost"
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
-        for kind, doubt in _compared(both, forward, model, both.after.chains.to(*place)):
+        for kind, doubt in _compared(both, forward, model):
             if kind == sought and doubt is not None and not float_method(both, forward):
                 told.add(_told(sought, forward))
                 if open_level and not model and not weights_only:
@@ -312,11 +308,9 @@ def _taken_in(both: Mixed) -> Iterator[Doubt]:
         yield both.review.doubt(module, calls[0], "AMP531", "a call of the model", message, verdict, ("AMP507",))
 
 
-def _compared(
-    both: Mixed, forward: Forward, model: frozenset[Identity], chains: Iterable[Chain]
-) -> Iterator[tuple[str, Doubt | None]]:
+def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iterator[tuple[str, Doubt | None]]:
     """What is to be said of a forward, the ways that are sure first; nothing where a forward that runs it says the same."""
-    ways = [(chain, old) for chain in chains if (old := both.chain_before(chain)) is not None]
+    ways = both.ways(forward)
     certain = [w for w in ways if both.after.chains.certain(w[0])]
     wrapped: bool | None = None
     anew: tuple[Chain, str] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -64,6 +64,10 @@ class Chain:
     @property
     def place(self) -> Step:
         return self.steps[-1]
+
+    def ending(self, node: ast.AST) -> Chain:
+        """The way that comes to another place of the body it ends in."""
+        return Chain((*self.steps[:-1], replace(self.place, node=node)))
 
     @kept
     def part(self, start: int) -> Chain:
