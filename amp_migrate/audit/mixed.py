@@ -251,7 +251,11 @@ class Mixed(Prepared):
             return None if direct else False
         owner = chain.start.function.owner if chain.start.function is not None else None
         if owner is not None:
-            family = self.before.program.family(owner)
+            on = self.before.chains.called_on(chain)[0]
+            program = (
+                self.before.program
+            )  # of what class the object is decides what else runs on it, where that is known
+            family = {u for c in on.classes for u in program.family_up(c)} if on and on.own else program.family(owner)
             for step in setup.steps:
                 if step.function is not None and step.function.owner in family:
                     made = chain.start.function is not None and chain.start.function.name == "__init__"

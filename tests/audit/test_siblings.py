@@ -127,3 +127,64 @@ def test_a_field_that_only_the_class_below_makes_is_missing_where_the_base_reads
             {"trainers.py": TRAINERS.format(**after), "below.py": below},
         )
         assert [v for _, v in told(found, "AMP131")] == ([expected] if expected else [])
+
+
+CHOSEN = """
+    import torch
+    {imports}
+
+    def build():
+        return torch.nn.Linear(3, 1).cuda()
+
+    class Base:
+        def __init__(self, opt):
+            self.opt = opt
+
+        def test(self):
+            with torch.no_grad():
+                self.forward()
+
+    class Training(Base):
+        def __init__(self, opt):
+            Base.__init__(self, opt)
+            self.net = build()
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+            {set_up}
+
+        def forward(self):
+            {region}
+                self.output = self.net(self.input)
+
+        def optimize(self):
+            self.forward()
+            {backward}
+
+    class Testing(Base):
+        def __init__(self, opt):
+            Base.__init__(self, opt)
+            self.net = build()
+
+        def forward(self):
+            self.output = self.net(self.input)
+    """
+
+
+@pytest.mark.parametrize("region", ["with torch.autocast('cuda', dtype=torch.float16):", "if True:"])
+def test_which_class_is_made_is_out_of_sight_and_the_object_has_one_all_the_same(region: str) -> None:
+    """`Base.test` runs the forward of the object's class: of one that sets nothing up, no set-up is seen to come before."""
+    set_up = "self.net, self.optimizer = amp.initialize(self.net, self.optimizer, opt_level='O1')"
+    scaled = "with amp.scale_loss(self.output.sum(), self.optimizer) as s:\n                s.backward()"
+    step = "\n            self.optimizer.step()"
+    before = CHOSEN.format(imports="from apex import amp", set_up=set_up, region="if True:", backward=scaled + step)
+    native = "self.scaler.scale(self.output.sum()).backward()\n            self.scaler.step(self.optimizer)"
+    after = CHOSEN.format(
+        imports="",
+        set_up="self.scaler = torch.amp.GradScaler('cuda')",
+        region=region,
+        backward=f"{native}\n            self.scaler.update()",
+    )
+    found = [d for d in doubts_of({"models.py": before}, {"models.py": after}) if d.code == "AMP531"]
+    lines = [n for n, text in enumerate(after.splitlines()) if "self.net(" in text]
+    ran = {d.line for d in found if "ran in half precision under Apex" in d.message}
+    assert ran == (set() if "autocast" in region else {lines[0]})
+    assert {d.line for d in found} - ran == {lines[1]}  # not seen, and told as that
