@@ -11,14 +11,14 @@ import re
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.kept import kept, kept_meanwhile
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
 if TYPE_CHECKING:
     from amp_migrate.audit.program.program import Program
 
-MORE = re.compile(
-    r"\bglobals\(\)|\b__getattr__\b|\bsys\.modules\b|\bexec\(|\bsetattr\("
-)  # what may give a file more names
+# What may give a file more names.
+MORE = re.compile(r"\bglobals\(\)|\b__getattr__\b|\bsys\.modules\b|\bexec\(|\bsetattr\(")
 
 
 def stops_at(program: Program, module: Module) -> ast.ImportFrom | None:
@@ -63,4 +63,4 @@ class _Stopping:
 
     def _set_inside(self, home: Module, name: str) -> bool:
         """Whether a function of a file may make a name of the file: `global name`."""
-        return any(name in n.names for n in ast.walk(home.tree) if isinstance(n, ast.Global))
+        return any(name in n.names for n in syntax.every(home.tree, ast.Global))

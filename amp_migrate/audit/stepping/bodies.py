@@ -26,7 +26,7 @@ METHODS = frozenset("backward step update unscale_ zero_grad".split())
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
 _COLLECTS = frozenset(
     "list tuple iter set len enumerate zip append extend sum map".split()
-)  # what reads no gradient itself
+)  # read no gradient themselves
 _WORDS = METHODS | CLIPS | {"scale", "GradScaler", "grad", "optimizer_step"}
 _MODES = frozenset({"train", "eval"})  # of any network: `model.train()` is no loop of a trainer
 _NO_OPTIMIZER = re.compile(r"sched|prof|warmup|lr|ema|env|self$", re.IGNORECASE)
@@ -120,7 +120,7 @@ class Bodies:
             return Action("clip", module, call, call.args[0], last)
         if last in CLIPS and isinstance(func, ast.Attribute):
             return Action("clip", module, call, func.value, last)
-        chosen = [a for a in call.args if "grad" in module.words and chosen_for_gradients(module, a)]
+        chosen = [a for a in call.args if chosen_for_gradients(module, a)]
         if chosen and last not in _COLLECTS and not self.program.definitions(module.scope_of(call), func):
             return Action("clip", module, call, chosen[0], last)
         if last == "optimizer_step" and call.args and isinstance(func, ast.Attribute):

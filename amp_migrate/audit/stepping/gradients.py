@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
@@ -137,6 +138,9 @@ def writes_none(module: Module, node: ast.Attribute) -> bool:
 def chosen_for_gradients(module: Module, given: ast.expr) -> bool:
     """Whether an expression, or what the name was given in the same code, is parameters that were chosen for having a
     gradient: `[p for p in model.parameters() if p.grad is not None]`. Who is handed these means to read them."""
+    chosen = _chosen(module)
+    if not chosen or given in chosen:
+        return given in chosen
     if isinstance(given, ast.Name):
         function = module.function_around(given)
         stored = [n for n in syntax.every(module.around(given), ast.Assign) if function is module.function_around(n)]
@@ -144,11 +148,19 @@ def chosen_for_gradients(module: Module, given: ast.expr) -> bool:
         return bool(values) and all(not isinstance(v, ast.Name) and chosen_for_gradients(module, v) for v in values)
     if isinstance(given, ast.Call) and syntax.last(given.func) in ("list", "tuple", "iter") and len(given.args) == 1:
         return chosen_for_gradients(module, given.args[0])
-    if not isinstance(given, (ast.ListComp, ast.GeneratorExp)) or not isinstance(given.elt, ast.Name):
-        return False
-    tests = [t for g in given.generators for i in g.ifs for t in syntax.every(i, ast.Compare)]
-    return any(
-        isinstance(t.ops[0], ast.IsNot) and syntax.text(t.left) == f"{given.elt.id}.grad"
-        for t in tests
-        if len(t.ops) == 1
-    )
+    return False
+
+
+@kept
+def _chosen(module: Module) -> frozenset[ast.expr]:
+    """The comprehensions of a file that choose so: few files have one, and each call asks."""
+    if "grad" not in module.words:
+        return frozenset()
+    found: list[ast.ListComp | ast.GeneratorExp] = [*syntax.every(module.tree, ast.ListComp)]
+    found += syntax.every(module.tree, ast.GeneratorExp)
+    return frozenset(c for c in found if isinstance(c.elt, ast.Name) and _chooses(c.elt.id, c.generators))
+
+
+def _chooses(name: str, generators: list[ast.comprehension]) -> bool:
+    tests = [t for g in generators for i in g.ifs for t in syntax.every(i, ast.Compare) if len(t.ops) == 1]
+    return any(isinstance(t.ops[0], ast.IsNot) and syntax.text(t.left) == f"{name}.grad" for t in tests)
