@@ -8,24 +8,14 @@ from collections.abc import Iterator
 from amp_migrate.reading.gradients.uses import NOT_READERS
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import reached
+from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.units.unit import Unit
 
 COLLECTORS = frozenset(
     "list tuple set sorted iter filter map zip enumerate chain len isinstance print id append extend".split()
 )
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
-_COLLECTED = (
-    ast.ListComp,
-    ast.SetComp,
-    ast.GeneratorExp,
-    ast.IfExp,
-    ast.List,
-    ast.Tuple,
-    ast.Set,
-    ast.Starred,
-    ast.BinOp,
-)
+_DISPLAYS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.List, ast.Tuple, ast.Set, ast.Starred)
 Value = tuple[Module, ast.AST]
 
 
@@ -45,16 +35,15 @@ def _further(unit: Unit, held: Value) -> Iterator[Value]:
     """What holds the parameters because something else does."""
     module, value = held
     parent = module.parents.get(value)
-    added = not isinstance(parent, ast.BinOp) or isinstance(parent.op, ast.Add)
-    if (isinstance(parent, _COLLECTED) and added) or (
-        isinstance(parent, ast.Call) and called_name(parent) in COLLECTORS
-    ):
-        yield from _collected(module, parent, value)
+    if isinstance(parent, ast.Call) and called_name(parent) in ("append", "extend"):
+        if isinstance(parent.func, ast.Attribute):
+            yield from _reads(module, parent.func.value)
+    elif parent is not None and _collects(parent, value):
+        yield module, parent
     elif isinstance(parent, _LOOPS) and parent.iter is value:
-        around = module.parents.get(parent) if isinstance(parent, ast.comprehension) else parent
-        names = {n.id for n in ast.walk(parent.target) if isinstance(n, ast.Name)}
-        inside = ast.walk(around) if around is not None else ()
-        yield from ((module, n) for n in inside if isinstance(n, ast.Name) and n.id in names and _is_read(n))
+        names = {n.id for n in walk(parent.target) if isinstance(n, ast.Name)}
+        around = module.parents[parent] if isinstance(parent, ast.comprehension) else parent
+        yield from ((module, n) for n in walk(around) if isinstance(n, ast.Name) and n.id in names and _is_read(n))
     elif isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and parent.value is value:
         if isinstance(parent, ast.NamedExpr):
             yield module, parent
@@ -65,12 +54,13 @@ def _further(unit: Unit, held: Value) -> Iterator[Value]:
         yield from unit.project.calls.get(function, ()) if function is not None else ()
 
 
-def _collected(module: Module, outer: ast.AST, value: ast.AST) -> Iterator[Value]:
-    if not isinstance(outer, ast.Call) or called_name(outer) not in ("append", "extend"):
-        if not isinstance(outer, ast.IfExp) or value is not outer.test:
-            yield module, outer
-    elif isinstance(outer.func, ast.Attribute):
-        yield from _reads(module, outer.func.value)
+def _collects(parent: ast.AST, value: ast.AST) -> bool:
+    """Whether an expression holds what a part of it does: `list(ps)`, `[*ps]`, `ps + others`, `ps if fp16 else []`."""
+    if isinstance(parent, ast.IfExp):
+        return value is not parent.test
+    if isinstance(parent, ast.BinOp):
+        return isinstance(parent.op, ast.Add)
+    return isinstance(parent, _DISPLAYS) or (isinstance(parent, ast.Call) and called_name(parent) in COLLECTORS)
 
 
 def _reads(module: Module, target: ast.expr) -> Iterator[Value]:
