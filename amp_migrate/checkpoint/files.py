@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import re
 import stat
 import zipfile
 from collections.abc import Iterator
@@ -192,9 +191,9 @@ def _held(temporary: Path) -> Iterator[None]:
 
 def _clean(target: Path) -> None:
     """Remove what runs left beside `target` that were killed while they wrote it."""
-    left = re.compile(re.escape(journal.temporary_name(target.name, "NUMBER", _PART)).replace("NUMBER", "[0-9a-f]{12}"))
     with contextlib.suppress(OSError):
-        for path in [target.with_name(name) for name in os.listdir(target.parent) if left.fullmatch(name)]:
+        left = [name for name in os.listdir(target.parent) if journal.is_temporary(name, target.name, _PART)]
+        for path in map(target.with_name, left):
             descriptor = os.open(path, os.O_RDWR)
             try:
                 if journal.lock(descriptor):

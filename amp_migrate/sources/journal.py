@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ BINARY = getattr(os, "O_BINARY", 0)  # Windows changes line ends otherwise
 # One that a project brings along may be a link or a pipe: neither is followed, nor waited for.
 _ONLY_A_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LONGEST = 255
+_NUMBER = re.compile(r"[0-9a-f]{12}")
 _PREFIX, _ENDING = ".amp-migrate.", ".journal"
 
 
@@ -27,6 +29,16 @@ def temporary_name(target: str, number: str, suffix: str = SUFFIX) -> str:
     while len(os.fsencode(name := f".{target}.{number}{suffix}")) > _LONGEST and target:
         target = target[:-1]
     return name
+
+
+def is_temporary(name: str, target: str, suffix: str = SUFFIX) -> bool:
+    """Whether a file beside another is what some run made ready for it, by its name."""
+    number = _number(name, suffix)
+    return _NUMBER.fullmatch(number) is not None and name == temporary_name(target, number, suffix)
+
+
+def _number(temporary: str, suffix: str = SUFFIX) -> str:
+    return temporary.removesuffix(suffix).rpartition(".")[2]
 
 
 def is_journal(name: str) -> bool:
@@ -170,7 +182,7 @@ def abandoned(paths: Iterable[str]) -> Iterator[Left]:
 
 def owner(temporary: str) -> str | None:
     """The journal that a temporary file belongs to, looked for in all folders above it; None where there is none."""
-    name = os.path.basename(temporary).removesuffix(SUFFIX).rpartition(".")[2]
+    name = _number(os.path.basename(temporary))
     for folder in Path(os.path.abspath(temporary)).parents:
         path = folder / f"{_PREFIX}{name}{_ENDING}"
         if path.exists():

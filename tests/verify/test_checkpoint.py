@@ -448,6 +448,16 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names are limited there")
+def test_so_it_goes_beside_a_name_as_long_as_names_may_be(tmp_path: Path) -> None:
+    source = save(tmp_path / "old.pt", {"amp": apex_state((1024.0, 7))})
+    target = tmp_path / ("n" * 250 + ".pt")
+    left = tmp_path / f".{'n' * (255 - len('..0123456789ab.part'))}.0123456789ab.part"
+    left.write_bytes(b"half")
+    assert run(source, target).exit_code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([source.name, target.name])
+
+
 def test_a_polite_kill_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def terminated(value: object, path: Path, **options: object) -> None:
         path.write_bytes(b"half")
