@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from amp_migrate.checkpoint.states import (
     convert,
 )
 from amp_migrate.sources import journal
+from amp_migrate.sources.replace import is_read_only
 
 if TYPE_CHECKING:
     from amp_migrate.checkpoint.optimizers import StepCounts
@@ -85,7 +85,7 @@ def convert_file(
 
 def _refuse_what_is_there(target: Path) -> None:
     """A checkpoint is replaced, whatever else stands there is not: a name is soon mistaken."""
-    if not target.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+    if is_read_only(target):
         raise CheckpointError(f"{target} is read-only; name another file for the result.")
     try:
         if target.stat().st_size and not (zipfile.is_zipfile(target) or _looks_like_pickle(target)):

@@ -68,6 +68,12 @@ def other_names(path: Path) -> int:
         return 0
 
 
+def is_read_only(path: Path) -> bool:
+    """Renaming needs no permission to write the file: one that its owner made read-only is left alone all the same."""
+    mode = os.stat(path).st_mode
+    return not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(path, os.W_OK)
+
+
 def _encoded(change: Change) -> bytes:
     try:
         return change.source.encode_file(change.after)
@@ -81,8 +87,7 @@ def _refuse_changed(target: Path, before: bytes) -> None:
 
 
 def _refuse_protected(target: Path) -> None:
-    """Renaming needs no permission to write the file: one that its owner made read-only is left alone all the same."""
-    if not os.stat(target).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+    if is_read_only(target):
         raise SourceError(NOT_WRITTEN, "cannot be written: it is read-only")
 
 
