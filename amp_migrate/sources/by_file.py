@@ -25,8 +25,10 @@ def readers(texts: Mapping[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path, text in texts.items() if saving else ():
         if "torch.load(" in text and _SAVES not in text:
+            others = {other for key in set(_KEY.findall(text)) for other in saving.get(key, ())}
             # The folders above the script that hold the other one, too: the longest is the nearest.
-            shared = {o: len(os.path.commonpath([path, o])) for key in _KEY.findall(text) for o in saving.get(key, ())}
+            shared = {other: len(os.path.commonpath([path, other])) for other in others}
+            nearest = max(shared.values(), default=0)
             if shared:
-                found[path] = {other for other, folder in shared.items() if folder == max(shared.values())}
+                found[path] = {other for other, folder in shared.items() if folder == nearest}
     return found
