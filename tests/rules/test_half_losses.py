@@ -54,6 +54,15 @@ def test_the_mean_of_an_output_is_taken_of_float32(loss: str, expected: str) -> 
     assert found(result, "AMP518")
 
 
+def test_the_function_may_be_imported_by_its_name() -> None:
+    program = apex(
+        f"output = model(x)\nloss = mean(output)\n{SCALE}", imports="from apex import amp\nfrom torch import mean"
+    )
+    result = rewrite(program)
+    assert result.after is not None
+    assert "loss = mean(output.float())" in result.after
+
+
 @pytest.mark.parametrize(
     "lines",
     [

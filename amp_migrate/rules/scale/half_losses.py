@@ -45,7 +45,9 @@ def apply(m: Migration) -> None:
             taken = found.outputs.averages(call)
             if taken is None or half.is_float32(taken):
                 continue
-            graded = found.outputs.has_gradient(taken) and _is_whole(module, call) and not _only_shown(module, call)
+            graded = (
+                found.outputs.has_gradient(taken) and _is_whole(module, call, taken) and not _only_shown(module, call)
+            )
             if not graded and not promises_float32(m):
                 continue  # a number in the loss, which O1 computed in half as well
             if isinstance(taken, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
@@ -59,22 +61,13 @@ def apply(m: Migration) -> None:
             m.output.note(module, call, "AMP518", "mean", f"the outputs become float32 first: {why}", "as-is")
 
 
-def _is_whole(module: Module, call: ast.Call) -> bool:
+def _is_whole(module: Module, call: ast.Call, taken: ast.expr) -> bool:
     """Whether a mean is the loss, or is added or averaged to it as it is: of one along an axis, `output.mean(dim=1)`, each item
     has a part of the gradient, where what comes next does not hand it all of that."""
-    of_torch = (
-        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "torch"
-    )
-    given = [*call.args[of_torch:], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
+    along = any(k.arg in ("dim", "axis") for k in call.keywords) or any(a is not taken for a in call.args)
     parent = module.parents[call]
-    over = (
-        parent
-        if isinstance(parent, ast.Call)
-        else module.parents[parent]
-        if isinstance(parent, ast.Attribute)
-        else None
-    )
-    return not given or (isinstance(over, ast.Call) and called_name(over) in ("sum", "mean"))
+    over = module.parents[parent] if isinstance(parent, ast.Attribute) else parent
+    return not along or (isinstance(over, ast.Call) and called_name(over) in ("sum", "mean"))
 
 
 def _only_shown(module: Module, call: ast.Call) -> bool:
