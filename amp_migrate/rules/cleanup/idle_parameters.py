@@ -47,7 +47,8 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
     while found:
         found = False
         for function in functions:
-            names = [name for name in _unread(function, output.edits[function.module]) if name not in gone[function]]
+            idle = unread(function, output.edits[function.module])
+            names = [p.arg for p in idle if p.arg not in gone[function]]
             calls = _calls(project, targets, function, output) if names else None
             if not calls:
                 continue
@@ -65,7 +66,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 forget(function, output.edit(function.module), name)
 
 
-def _unread(function: Function, edits: Edits) -> Iterator[str]:
+def unread(function: Function, edits: Edits) -> Iterator[ast.arg]:
     """The parameters whose every read went, and which no emitted code reads."""
     module, scope = function.module, function.scope
     asked = {*function.positional, *(k.arg for k in function.node.args.kwonlyargs)}
@@ -74,7 +75,7 @@ def _unread(function: Function, edits: Edits) -> Iterator[str]:
         if not reads or not all(edits.gone(n) for n in reads) or scope.bindings.get(node.arg, [node]) != [node]:
             continue
         if not edits.mentions(node.arg, within=function.node) and "locals" not in module.source(function.node):
-            yield node.arg
+            yield node
 
 
 def _calls(project: Project, targets: Collection[Module], function: Function, output: Output) -> list[Call] | None:

@@ -17,6 +17,7 @@ from amp_migrate.reading.program.definitions import Function, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.cleanup.idle_parameters import unread
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
 
@@ -42,10 +43,10 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             if not isinstance(node, ast.Name) and not _told(output, module, shown):
                 message = f"{shown} was read here alone: where it is set, it has no effect any more"
                 output.note(module, node, "AMP119", shown, message)
-    for module, edits in edited.items():
-        for function in project.functions.values():
-            if function.module is module and not edits.gone(function.node):
-                _parameters(project, function, edits, output)
+    for function in project.functions.values():
+        edits = edited.get(function.module)
+        if edits is not None and not edits.gone(function.node):
+            _parameters(project, function, edits, output)
 
 
 def _words(project: Project, edited: dict[Module, Edits]) -> dict[str, Place]:
@@ -113,7 +114,7 @@ def _set(project: Project, targets: Collection[Module], word: str) -> Iterator[t
                     if _word(target) == word:
                         yield module, node, module.source(target)
         for mapping in module.of(ast.Dict):
-            for key, value in zip(mapping.keys, mapping.values, strict=True) if isinstance(mapping, ast.Dict) else ():
+            for key, value in zip(mapping.keys, mapping.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == word and isinstance(value, ast.Constant):
                     yield module, key, module.source(key)
         for call, _ in module.calls:
@@ -131,17 +132,11 @@ def _told(output: Output, module: Module, shown: str) -> bool:
 def _parameters(project: Project, function: Function, edits: Edits, output: Output) -> None:
     """Tell of a parameter that nothing reads any more, where a call gives it a literal, or leaves it to one. Of one that
     chose whether the loss is scaled the audit tells."""
-    module, scope = function.module, function.scope
-    if "scale_loss" in module.source(function.node):
-        return
-    asked = {*function.positional, *(k.arg for k in function.node.args.kwonlyargs)}
-    for node in (p for p in function.parameters if p.arg in asked):
-        name, reads = node.arg, scope.reads(node.arg)
-        if not reads or edits.gone(node) or not all(edits.gone(n) for n in reads) or "locals()" in module.text:
+    module = function.module
+    for node in unread(function, edits):
+        if edits.gone(node) or "scale_loss" in module.source(function.node):
             continue
-        if scope.bindings.get(name, [node]) != [node] or edits.mentions(name, within=function.node):
-            continue
-        default = function.defaults.get(name)
+        name, default = node.arg, function.defaults.get(node.arg)
         given = [
             dict(project.arguments(function, call)).get(name, default) for _, call in project.calls.get(function, ())
         ]
