@@ -119,6 +119,15 @@ class Output:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
         self.add(module, Finding(line, column, code, construct, "manual", "review", cause.awaited, cause))
 
+    def by_hand(self, module: Module | None = None) -> bool:
+        """Whether something is left to a person: in a file, or in any."""
+        told = self.findings.values() if module is None else [self.findings.get(module, [])]
+        return any(f.status == "manual" for found in told for f in found)
+
+    def stays(self, module: Module) -> bool:
+        """Whether something of Apex stays in a file: it is left to a person, or works as it is."""
+        return self.by_hand(module) or any(node in module.parents for node in self.kept)
+
     def merge(self, other: Output) -> None:
         self.left |= other.left
         self.regions |= other.regions

@@ -17,12 +17,7 @@ NAMED = 3  # as many files are named
 def apex_stays(project: Project, module: Module, output: Output) -> bool:
     """Whether some of the program that a file belongs to goes on needing Apex, so that whether it is installed is still a
     question."""
-    for other in tied(project, [module]):
-        if any(f.status == "manual" for f in output.findings.get(other, ())):
-            return True
-        if any(node in other.parents for node in output.kept):
-            return True
-    return False
+    return any(map(output.stays, tied(project, [module])))
 
 
 def not_given(project: Project, module: Module, flags: Collection[str]) -> list[Module]:

@@ -46,7 +46,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         if any(edits.gone(node) for node in module.named[name])
     }
     found: dict[str, list[tuple[Module, ast.AST]]] = {}
-    stays = any(f.status == "manual" for findings in output.findings.values() for f in findings)
+    stays = output.by_hand()
     neither = any(f.code == "AMP120" and f.review == "review" for told in output.findings.values() for f in told)
     for module, name, call in options:
         if name not in lost:

@@ -26,7 +26,7 @@ Place = tuple[Module, ast.expr]
 
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
     """Report them, where they are set; runs when all edits are made."""
-    if any(f.status == "manual" for findings in output.findings.values() for f in findings):
+    if output.by_hand():
         return  # what stays with Apex may read more by other ways
     edited = {module: edits for module, edits in output.edits.items() if edits and module in targets}
     for word, read in _words(project, edited).items():

@@ -372,4 +372,4 @@ def _left_to_apex(output: Output, module: Module) -> bool:
         return True
     findings = output.findings.get(module, [])
     migrated = any(f.status == "done" and f.code.startswith(("AMP1", "AMP2", "AMP70", "AMP71")) for f in findings)
-    return not migrated and any(f.status == "manual" for f in findings)
+    return not migrated and output.by_hand(module)

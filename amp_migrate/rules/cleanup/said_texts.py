@@ -21,9 +21,7 @@ def apply(targets: Collection[Module], output: Output) -> None:
     """Name them once a file, in files of which nothing is left with Apex, nor kept of it."""
     for module in targets:
         edits = output.edits.get(module)
-        if not edits or any(part in module.parents for part in output.kept) or SAYS_APEX.search(module.text) is None:
-            continue
-        if any(f.status == "manual" for f in output.findings.get(module, ())):
+        if not edits or SAYS_APEX.search(module.text) is None or output.stays(module):
             continue
         note(module, [c for c in _said(module) if not edits.gone(c)], "a message", "what is printed or logged", output)
 

@@ -22,7 +22,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     """Take decorators off that ask for nothing but Apex, where a program was migrated whole."""
     if not project.may_name_apex(module) or not any(name.rpartition(".")[2] in module.text for name in SKIPS):
         return
-    if not output.units or any(f.status == "manual" for found in output.findings.values() for f in found):
+    if not output.units or output.by_hand():
         return
     for call, _ in module.calls:
         holder = module.parents.get(call)
