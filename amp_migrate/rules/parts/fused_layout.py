@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import Module
@@ -35,21 +35,22 @@ class Known:
 
 def knows_layout(project: Project, module: Module) -> Known | None:
     """The first place in one process with a file that works with FusedAdam's layout."""
-    known = project.once(_Places).found
-    if not known:
-        return None
-    together = in_process(project, [module])
-    return next((place for place in known if place.module in together), None)
+    return _near(project, module, project.once(_Places).found)
 
 
 def loads_state(project: Project, module: Module) -> str:
     """What is said where a program loads an optimizer's state, in one process with a file: that old files hold it in Apex's
     layout; nothing of a state that comes out of another optimizer."""
-    together = in_process(project, [module])
-    place = next((p for p in project.once(_Loads).found if p.module in together), None)
+    place = _near(project, module, project.once(_Loads).found)
     if place is None:
         return ""
     return f"; {place}: convert files that a run with Apex's wrote with amp-migrate checkpoint, or the first step raises KeyError"
+
+
+def _near(project: Project, module: Module, places: Sequence[Known]) -> Known | None:
+    """The first of some places in one process with a file."""
+    together = in_process(project, [module]) if places else frozenset()
+    return next((place for place in places if place.module in together), None)
 
 
 class _Loads:
@@ -59,8 +60,8 @@ class _Loads:
         self.found = [
             Known(module, call.lineno, "loads the optimizer's state")
             for module in project.modules
-            for call, _ in module.method_calls.get("load_state_dict", ())
-            if isinstance(call.func, ast.Attribute) and _OPTIMIZER.search(ast.unparse(call.func.value))
+            for call, func in module.method_calls.get("load_state_dict", ())
+            if _OPTIMIZER.search(ast.unparse(func.value))
             if not any("state_dict" in ast.unparse(a.func) for a in call.args if isinstance(a, ast.Call))
         ]
 
