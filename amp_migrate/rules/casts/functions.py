@@ -245,37 +245,31 @@ def _wrapped(m: Migration, cast: Cast, call: ast.Call, inner: ast.expr) -> None:
         raise cast.refuse(
             f"{module.source(inner)} is wrapped in an expression; cast its inputs where it is called, without autocast"
         )
-    edits = m.edit(module)
-    if isinstance(stmt.targets[0], ast.Attribute):
-        _kept_in_field(m, cast, stmt, stmt.targets[0], inner)
-        return
-    name = stmt.targets[0].id
-    if isinstance(inner, ast.Name) and inner.id == name:
-        definition = next((b for b in module.scope_of(stmt).bindings[name] if isinstance(b, FUNCTION_NODES)), None)
+    edits, target = m.edit(module), stmt.targets[0]
+    if isinstance(inner, ast.Name) and isinstance(target, ast.Name) and inner.id == target.id:
+        named = module.scope_of(stmt).bindings[inner.id]
+        definition = next((b for b in named if isinstance(b, FUNCTION_NODES)), None)
         if definition is None:
-            raise cast.refuse(f"{name} is wrapped under its own name; cast its inputs where it is called")
+            raise cast.refuse(f"{inner.id} is wrapped under its own name; cast its inputs where it is called")
         edits.delete(stmt)
         cast_definition(m, cast, module, definition, None)
         return
     if cast.to == "promote":
         raise cast.refuse(f"which inputs of {module.source(inner)} are tensors cannot be told; promote them by hand")
-    edits.replace(stmt, _wrapper(m, cast, stmt, name, inner))
-    _drop_guard(m, module, stmt, name)
-    message = f"{name} casts its inputs and calls {module.source(inner)}"
+    message = f"{module.source(target)} casts its inputs and calls "
+    if isinstance(target, ast.Attribute):
+        # `model.roi.forward = amp.half_function(model.roi.forward)`: whoever reads it there calls what casts. That holds
+        # what it calls itself, for in a loop another takes its name.
+        dtype = "float32" if cast.to == "float" else m.options.dtype
+        name = free(m.unit, (f"{target.attr}_in_{dtype}", f"{dtype}_{target.attr}", f"cast_{target.attr}"))
+        edits.replace(stmt, _wrapper(m, cast, stmt, name, inner, held=True), (target, f" = {name}"))
+        message += f"what {module.source(inner)} was"
+    else:
+        name = target.id
+        edits.replace(stmt, _wrapper(m, cast, stmt, name, inner))
+        _drop_guard(m, module, stmt, name)
+        message += module.source(inner)
     m.output.done(module, call, cast.code, cast.construct, message, "look")
-
-
-def _kept_in_field(m: Migration, cast: Cast, stmt: ast.stmt, field: ast.Attribute, inner: ast.expr) -> None:
-    """`model.roi.forward = amp.half_function(model.roi.forward)`: whoever reads it there calls what casts. It holds what it
-    calls itself, for in a loop another takes its name."""
-    module = cast.site.module
-    if cast.to == "promote":
-        raise cast.refuse(f"which inputs of {module.source(inner)} are tensors cannot be told; promote them by hand")
-    dtype = "float32" if cast.to == "float" else m.options.dtype
-    name = free(m.unit, (f"{field.attr}_in_{dtype}", f"{dtype}_{field.attr}", f"cast_{field.attr}"))
-    m.edit(module).replace(stmt, _wrapper(m, cast, stmt, name, inner, held=True), (field, f" = {name}"))
-    message = f"{module.source(field)} casts its inputs and calls what {module.source(inner)} was"
-    m.output.done(module, cast.site.call or cast.site.node, cast.code, cast.construct, message, "look")
 
 
 def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.expr, held: bool = False) -> Code:
@@ -286,8 +280,7 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
     method = method_of(m, cast.to)
     keywords = held or _called_with_keywords(m, module, stmt, name)
     one = guarded("t", method, torch, loose=True)
-    parameters = "*args, **kwargs" if keywords else "*args"
-    header = f"def {name}({parameters}):\n"
+    inputs = "*args, **kwargs" if keywords else "*args"
     casts = [f"args = [{one} for t in args]"]
     if keywords:
         casts.append(f"kwargs = {{k: {guarded('v', method, torch, loose=True)} for k, v in kwargs.items()}}")
@@ -297,9 +290,8 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
         test = _under_autocast(m, module, module.scope_of(stmt))
         body = f"{indent}{test}\n" + "".join(f"{indent}{indent}{line}\n" for line in casts)
     if held:
-        called = f", **kwargs):\n{body}{indent}return wrapped({parameters})"
-        return (f"{above}def {name}(*args, wrapped=", inner, called)
-    return (f"{above}{header}{body}{indent}return ", inner, f"({parameters})")
+        return (f"{above}def {name}(*args, wrapped=", inner, f", **kwargs):\n{body}{indent}return wrapped({inputs})")
+    return (f"{above}def {name}({inputs}):\n{body}{indent}return ", inner, f"({inputs})")
 
 
 def _called_with_keywords(m: Migration, module: Module, stmt: ast.stmt, name: str) -> bool:
