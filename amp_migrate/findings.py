@@ -80,6 +80,11 @@ class Finding:
     cause: Cause | None = field(default=None, compare=False)  # the site that this one waits for
     alike: str = field(default="", compare=False)  # what of its message is said of other places as well; else all of it
 
+    @property
+    def keeps_apex(self) -> bool:
+        """Whether it tells of a part for which Apex stays installed."""
+        return self.status == "note" and self.message.startswith(STILL_SHIPPED)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "code": self.code,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from amp_migrate.configuration import is_configuration, names_in
-from amp_migrate.findings import STILL_SHIPPED, FileResult
+from amp_migrate.findings import FileResult
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found
 from amp_migrate.sources.files import SourceFile
 from amp_migrate.sources.project import Project
@@ -35,7 +35,7 @@ def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> lis
 
     for result in migrated:
         for finding in result.findings:
-            if finding.status == "note" and finding.message.startswith(STILL_SHIPPED):
+            if finding.keeps_apex:
                 kept = f"{finding.construct.rpartition('.')[2]} ({result.path}:{finding.line})"
                 return [beside_kept(leftover, kept) for leftover in found]
     return found

@@ -70,6 +70,16 @@ def test_nor_where_apex_is_still_needed() -> None:
     assert not found(stays, "AMP852")
     kept = f"{SHOW}\nfrom apex.optimizers import FusedLAMB\nprint(FusedLAMB([p]))"
     assert not found(rewrite(program(kept)), "AMP852")
+    kept = f"{SHOW}\nfrom apex.optimizers import FusedAdam\nprint(FusedAdam([p], bias_correction=False))"
+    assert not found(rewrite(program(kept)), "AMP852")
+
+
+def test_nor_where_some_of_apex_was_to_be_left_alone() -> None:
+    left = f"{SHOW}\nfrom apex.parallel import SyncBatchNorm\nprint(SyncBatchNorm(2)) # amp-migrate: ignore"
+    result = rewrite(program(left))
+    assert result.after is not None
+    assert "from apex.parallel" in result.after
+    assert not found(result, "AMP852")
 
 
 def test_an_installer_apart_speaks_for_all_programs() -> None:
