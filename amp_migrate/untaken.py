@@ -33,17 +33,12 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
     others = [s for s in loose if s not in unit.sites and (s in objects or _by_value(s))]
     for site in (*unit.sites, *others):
         edits = migration.output.edits.get(site.module)
-        told = {f.line for f in migration.output.findings.get(site.module, ())}
-        if (
-            migration.scales
-            and _by_value(site)
-            and not (told & {site.at[0]})
-            and (edits is None or not edits.gone(site.node))
-        ):
-            raise Blocked.at(site, "AMP102", f"{site.name} {NO_RULE}")
-        if site.name not in MODULES or (edits is not None and edits.gone(site.node)):
+        if edits is not None and edits.gone(site.node):
             continue
-        if (told & {site.at[0]} and site not in objects) or only_asks(site):
+        told = any(f.line == site.at[0] for f in migration.output.findings.get(site.module, ()))
+        if migration.scales and _by_value(site) and not told:
+            raise Blocked.at(site, "AMP102", f"{site.name} {NO_RULE}")
+        if site.name not in MODULES or (told and site not in objects) or only_asks(site):
             continue
         message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
         if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
