@@ -223,7 +223,7 @@ class Migration:
         """The switch where a program runs that sets nothing up: of a scaler that is there, and disabled for such a program,
         or handed along by itself."""
         threads = self.scaler.threads.values() if self.scales else ()
-        apart = any(thread.apart or (thread.replaces is not None and thread.without) for thread in threads)
+        apart = any(thread.apart or thread.stands_in for thread in threads)
         asks = apart and self.scaler.near(module.scope_of(node))
         return self._asked(module, node) if asks else self._switch_at(module, node)
 

@@ -37,6 +37,11 @@ class Thread:
     )  # calls that have no scaler to pass, of a test, an example or a notebook, or of runs that never set mixed precision
     # up: it may be left out, for a disabled one
 
+    @property
+    def stands_in(self) -> bool:
+        """Whether a disabled scaler stands in where calls give no `amp`."""
+        return self.replaces is not None and bool(self.without)
+
 
 class Threads(Homes):
     """The parameters that hand the scaler of one unit on; `_reach` says how a call that passes it has it."""

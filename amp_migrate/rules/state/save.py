@@ -158,7 +158,7 @@ def _load(m: Migration, site: Site) -> None:
 def _may_be_empty(m: Migration) -> bool:
     """Whether a checkpoint may hold nothing for the scaler: it can be disabled, or was saved under a condition, or by what was
     given none."""
-    if any(thread.replaces is not None and thread.without for plan in m.scalers for thread in plan.threads.values()):
+    if any(thread.stands_in for plan in m.scalers for thread in plan.threads.values()):
         return True
     saved = [(s.module, s.call) for s in m.other_sites("state_dict") if s.call is not None]
     return any(not home.flag.always for plan in m.scalers for home in plan.homes) or any(
