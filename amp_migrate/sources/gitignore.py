@@ -48,6 +48,7 @@ class Rules:
 
 _MOST_FOLDERS = 4  # `**` in a pattern, each of which may stand for any number of folders
 _STAR = "[^/]*"  # as pathspec writes it
+_KEPT_TO = "(?=(?P<star"  # what begins in place of one that keeps to the first place it can take
 # A star and what stands between it and the next one of the same name, all of a fixed length.
 _STARRED = re.compile(
     r"\[\^/\]\*((?:\\.|(?:\[\^/\]|\[(?!\^)(?:\\.|[^\]\\])+\])(?!\*)|[^\\\[\](){}|/.*+?^$])+)(?=\[\^/\]\*)"
@@ -58,14 +59,14 @@ def _without_second_thoughts(source: str) -> str:
     """The expression of a pattern with several stars, each of which takes the first place where what follows it stands and
     keeps to it, for a later one can do no more: `*a*a*a*a*b` took a year to find that a long name does not match."""
     numbers = count()
-    return _STARRED.sub(lambda m: f"(?=(?P<star{(n := next(numbers))}>[^/]*?{m[1]}))(?P=star{n})", source)
+    return _STARRED.sub(lambda m: f"{_KEPT_TO}{(n := next(numbers))}>[^/]*?{m[1]}))(?P=star{n})", source)
 
 
 def _any_of(spec: GitIgnoreSpec) -> re.Pattern[str] | None:
     """One expression that finds whatever any pattern finds: most paths match none, and one search says so."""
     compiled = (getattr(pattern, "regex", None) for pattern in spec.patterns)
     # Of those whose stars are kept to, the beginning: it finds more, and has no groups to refer to.
-    sources = [regex.pattern.split("(?=(?P<star")[0] for regex in compiled if regex is not None]
+    sources = [regex.pattern.split(_KEPT_TO)[0] for regex in compiled if regex is not None]
     try:
         return re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", source) for source in sources)) if sources else None
     except re.error:
