@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -34,6 +35,13 @@ def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
 def _runner() -> CliRunner:
     """One that keeps standard output and standard error apart, as click 8.2 does; 8.1 is asked to."""
     return CliRunner(mix_stderr=False) if "mix_stderr" in signature(CliRunner).parameters else CliRunner()
+
+
+def git(*arguments: str, folder: Path = Path()) -> str:
+    """What git prints, run by somebody."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
 
 
 def run_json(*arguments: str) -> tuple[int, dict[str, Any]]:

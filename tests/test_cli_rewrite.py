@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 from amp_migrate.sources.failures import SourceError
 from amp_migrate.sources.replace import WriteError
-from tests.cli_testing import HARD, NOTE, SITE, engine, fake_engine, run, run_json, write_tree
+from tests.cli_testing import HARD, NOTE, SITE, engine, fake_engine, git, run, run_json, write_tree
 
 MAIN = "if __name__ == '__main__':\n    main()\n"
 
@@ -529,10 +528,6 @@ class TestOptions:
         assert run("rewrite", "--summary", "no/such/folder.md", ".").exit_code == 2
 
     def test_the_summary_names_the_commit_before_the_migration(self) -> None:
-        def git(*arguments: str) -> str:
-            identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-            return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True).stdout
-
         write_tree(Path(), {"train.py": SITE + MAIN, "other.py": "x = 1\n"})
         git("init")
         git("add", ".")

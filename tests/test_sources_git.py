@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from amp_migrate.sources.git import holding
-from tests.cli_testing import write_tree
-
-
-def git(*arguments: str) -> str:
-    me = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    return subprocess.run(["git", *me, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+from tests.cli_testing import git, write_tree
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +18,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "first")
-    return git("rev-parse", "--short", "HEAD")
+    return git("rev-parse", "--short", "HEAD").strip()
 
 
 def test_a_commit_that_holds_them(head: str) -> None:

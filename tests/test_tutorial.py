@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli_testing import git
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SUMMARY = "/tmp/pr.md"
@@ -41,13 +43,6 @@ def run(folder: Path, line: str) -> str:
     return done.stdout
 
 
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(
-        ["git", "-c", "user.name=n", "-c", "user.email=n@example.org", *arguments],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The program of the page, committed."""
@@ -61,9 +56,9 @@ def project(tmp_path: Path) -> Path:
     assert requirements is not None
     (folder / "train.py").write_text(program[1])
     (folder / "requirements.txt").write_text(requirements[1])
-    git(folder, "init", "-q")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "Train")
+    git("init", "-q", folder=folder)
+    git("add", ".", folder=folder)
+    git("commit", "-qm", "Train", folder=folder)
     return folder
 
 

@@ -16,6 +16,7 @@ from click.testing import Result
 from amp_migrate.verify import configuration, session
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.session import folder_of
+from tests.cli_testing import git
 from tests.trust import programs
 from tests.trust.programs import Regime
 
@@ -122,18 +123,13 @@ def test_resuming_through_the_scripts_own_code(verify: Verify, project: Path) ->
     assert "growth tracker 0, in the unbroken run" in done.stdout
 
 
-def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.mark.parametrize("filters", [True, False], ids=["tarfile filters", "none of them"])
 def test_the_original_from_git(verify: Verify, project: Path, filters: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not filters:  # as in Python 3.10.11 and 3.11.3
         monkeypatch.delattr("tarfile.data_filter", raising=False)
-    git(project, "init")
-    git(project, "add", "train.py")
-    git(project, "commit", "-m", "apex")
+    git("init", folder=project)
+    git("add", "train.py", folder=project)
+    git("commit", "-m", "apex", folder=project)
     (project / "train.py").write_text((project / "native.py").read_text())
     done = verify("train.py", "--original-rev", "HEAD", *SHORT)
     assert done.exit_code == 0, done.stdout + done.stderr
@@ -150,9 +146,9 @@ def test_nothing_to_compare(verify: Verify, project: Path) -> None:
         assert done.exit_code == 2
         assert f"nothing to compare: {says}" in done.stdout
         assert "agrees" not in done.stdout
-    git(project, "init")
-    git(project, "add", ".")
-    git(project, "commit", "-m", "migrated")
+    git("init", folder=project)
+    git("add", ".", folder=project)
+    git("commit", "-m", "migrated", folder=project)
     done = verify("train.py", "--original-rev", "HEAD", *SHORT)
     assert done.exit_code == 2
     assert "nothing to compare: the program is the same in HEAD and in the working tree" in done.stdout
