@@ -62,11 +62,8 @@ def write(folder: Path, *, original_rev: str | None, dtype: str | None) -> int:
             click.echo(f"    {quoting.plain(note)}")
     reached = planned.places - len(planned.unreached)
     told = f"{len(planned.cases)} cases" if len(planned.cases) != 1 else "1 case"
-    click.echo(
-        f"{told} written to {quoting.path(str(file))}"
-        if planned.cases
-        else f"no new case for {quoting.path(str(file))}"
-    )
+    shown = quoting.path(str(file))
+    click.echo(f"{told} written to {shown}" if planned.cases else f"no new case for {shown}")
     click.echo(f"together they are to reach {reached} of {planned.places} changed places")
     for place, why in list(planned.unreached.items())[:SHOWN]:
         click.echo(f"    not {quoting.plain(toml.where(place))}: {quoting.plain(why)}")

@@ -28,11 +28,12 @@ def apply(targets: Collection[Module], output: Output) -> None:
 
 def note(module: Module, calls: Collection[ast.Call], construct: str, what: str, output: Output) -> None:
     """Tell once of the calls of a file in which something still says Apex, if there are any."""
+    if not calls:
+        return
     lines = sorted({call.lineno for call in calls})
     where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
     message = f"{what} still says Apex ({where}): torch's own has taken its place"
-    for call in sorted(calls, key=lambda call: call.lineno)[:1]:
-        output.note(module, call, "AMP854", construct, message, about=where)
+    output.note(module, min(calls, key=lambda call: call.lineno), "AMP854", construct, message, about=where)
 
 
 def _said(module: Module) -> Iterator[ast.Call]:
