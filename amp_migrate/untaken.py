@@ -94,7 +94,7 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
             continue
         if site.call is not None and site.call.lineno in manual_lines:
             continue
-        if site.node in output.kept or only_asks(site):
+        if site.node in output.kept or site.node in output.taken or only_asks(site):
             continue
         if describes(site):
             output.kept.add(site.node)

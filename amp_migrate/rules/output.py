@@ -29,7 +29,7 @@ class Output:
     switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
-    taken: set[ast.expr] = field(default_factory=set)  # uses of other parts of Apex that a rule has replaced
+    taken: set[ast.expr] = field(default_factory=set)  # uses of Apex, of amp by a value too, that a rule has replaced
     clipped: set[ast.Call] = field(default_factory=set)  # optimizers whose clipping a rule has put beside the step
     global_names: set[tuple[Module, str]] = field(default_factory=set)  # of scalers at the module level of files
     wide: set[tuple[Module, str]] = field(default_factory=set)  # of those that functions set

@@ -436,6 +436,11 @@ def test_what_is_asked_of_all_other_names() -> None:
     assert 'save("last.pt", model, scaler=scaler)' in text
 
 
+def test_what_took_it_out_of_a_mapping_is_nothing_that_stays_with_apex() -> None:
+    (result,) = rewrite_files({"train.py": ASKED.replace("def save", "print('with Apex')\n\ndef save", 1)}).values()
+    assert [f.line for f in result.findings if f.code == "AMP854"] == [5]
+
+
 @pytest.mark.parametrize(
     ("prepare", "use"),
     [

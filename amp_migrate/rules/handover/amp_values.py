@@ -176,7 +176,7 @@ def _variable(m: Migration, plan: ScalerPlan, scope: Scope, name: str) -> None:
             continue
         m.edit(module).replace(stmt, (f"{plan.name_in(scope)} = ", stmt.value))
         for each in alternatives(stmt.value):
-            m.output.kept.add(each)
+            m.output.taken.add(each)
             if is_none(each) and each is stmt.value:
                 m.edit(module).replace(each, m.scaler_off(module, scope))
             elif (key := _asked(each)) is not None:
