@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import method_called, methods_called, walk
 from amp_migrate.reading.units.unit import Loss
 from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.migration import Output
@@ -50,7 +50,7 @@ def plain_steps(project: Project, output: Output, losses: Iterable[Loss]) -> Non
         function = project.function_of(loss.module, loss.with_stmt)
         if function is None or function in told or not scales_natively([function.node]):
             continue
-        if _acts(function.node, ("step", "unscale_")):
+        if methods_called([function.node]) & {"step", "unscale_"}:
             continue
         plain = sorted(
             (module.display, step.lineno)
@@ -69,18 +69,11 @@ def plain_steps(project: Project, output: Output, losses: Iterable[Loss]) -> Non
             output.note(loss.module, loss.with_stmt, "AMP122", "unscale_", message, "review")
 
 
-def _acts(node: ast.AST, names: Collection[str]) -> list[ast.Call]:
-    """The calls of methods of some names in a function."""
-    return [
-        n for n in walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in names
-    ]
-
-
 def _steps_plainly(caller: Function) -> ast.Call | None:
     """The first step of an optimizer in a function in which no scaler unscales or steps."""
-    steps = _acts(caller.node, ("step",))
+    steps = [n for n in walk(caller.node) if isinstance(n, ast.Call) and method_called(n) == "step"]
     plain = [s for s in steps if not s.args and not _OTHERS.search(ast.unparse(s.func).rpartition(".")[0])]
-    scaled = _acts(caller.node, ("unscale_",)) or any("scaler" in ast.unparse(s.func).lower() for s in steps)
+    scaled = "unscale_" in methods_called([caller.node]) or any("scaler" in ast.unparse(s.func).lower() for s in steps)
     return min(plain, key=lambda s: s.lineno) if plain and not scaled else None
 
 
