@@ -151,9 +151,7 @@ def chosen_parts(project: Project, module: Module, node: ast.AST) -> list[list[s
     """What the choices in a statement ask that have an expression as one side: `FP16_Optimizer(optimizer) if half else optimizer`."""
     found: list[list[str] | None] = []
     child = node
-    for around in module.ancestors(node):
-        if isinstance(around, ast.stmt):
-            break
+    for around in module.around(node):
         if isinstance(around, ast.IfExp) and child is not around.test:
             negate = child is around.orelse
             found.append(conjunction(module, availability(project, module), around.test, negate=negate))

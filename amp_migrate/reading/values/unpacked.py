@@ -184,6 +184,6 @@ def unpacked_otherwise(module: Module, binding: ast.AST, value: ast.expr) -> boo
     around = next((a for a in module.ancestors(stmt) if isinstance(a, ast.If)), None)
     if around is None or not isinstance(stmt, ast.Assign):
         return False
-    other = around.orelse if any(n is stmt for s in around.body for n in ast.walk(s)) else around.body
+    other = around.orelse if module.inside_of(stmt, around.body) else around.body
     unpacked = [s for s in other if isinstance(s, ast.Assign) and isinstance(s.targets[0], (ast.Tuple, ast.List))]
     return any(ast.dump(s.value) == ast.dump(value) for s in unpacked)
