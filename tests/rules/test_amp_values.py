@@ -195,6 +195,17 @@ def test_a_function_that_only_imported_it_goes_from_every_file() -> None:
     assert texts["tools.py"].strip() == "def seed(number):\n    print(number)"
 
 
+def test_what_a_function_that_gives_it_back_is_told_is_no_key() -> None:
+    files = {
+        "train.py": "import torch\nimport tools\nfrom parts import criterion, loader, model, optimizer\n\n"
+        'amp = tools.prepare("amp", model, optimizer)\nfor x, y in loader:\n    loss = criterion(model(x), y)\n'
+        "    with amp.scale_loss(loss, optimizer) as scaled:\n        scaled.backward()\n    optimizer.step()\n",
+        "tools.py": "from apex import amp\n\n\ndef prepare(kind, model, optimizer):\n    print(kind)\n"
+        f"    {SET_UP}\n    return amp\n",
+    }
+    assert 'scaler = tools.prepare("amp", model, optimizer)' in check_files(files)["train.py"]
+
+
 RESUMED = """
 def restore(model, optimizer, amp, path):
     state = torch.load(path)

@@ -186,18 +186,11 @@ class Passed:
         """Where a value is read from, also by `options.get("amp")`."""
         if not isinstance(node, ast.Call):
             return self.project.slot(module, node)
-        asks = isinstance(node.func, ast.Attribute) and node.func.attr in ASKS and node.args
-        key = node.args[0] if asks else None
-        if (
-            not isinstance(node.func, ast.Attribute)
-            or not isinstance(key, ast.Constant)
-            or not isinstance(key.value, str)
-        ):
-            return None
-        if len(node.args) > 1 and not is_off(node.args[1]):
+        key = key_asked(node)
+        if key is None or not isinstance(node.func, ast.Attribute) or (node.args[1:] and not is_off(node.args[1])):
             return None
         base = self.project.slot(module, node.func.value)
-        return Slot(base, f"[{key.value}]") if base is not None else None
+        return Slot(base, f"[{key.value!s}]") if base is not None else None
 
     def _fits(self, slot: Slot) -> bool:
         """Whether all that a place is given is the module, or nothing."""
@@ -277,6 +270,14 @@ class Passed:
         returns = [n for n in function.inside if isinstance(n, ast.Return) and _is_own(function, n)]
         values = [n.value if at is None else _element(n.value, at) for n in returns]
         return bool(values) and all(v is not None and self._brings(function.module, v) for v in values)
+
+
+def key_asked(node: ast.expr) -> ast.Constant | None:
+    """The key of `options["amp"]`, `options.get("amp")`."""
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ASKS and node.args:
+        key = node.args[0]
+    return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
 def _is_own(function: Function, node: ast.Return) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, entries, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.modules_passed import ASKS
+from amp_migrate.reading.program.modules_passed import key_asked
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
@@ -83,12 +83,11 @@ def may_be_none(project: Project, module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Name) and takes_over(project, module, node):
         owner = module.scope_of(node).lookup(node.id)
         stmts = [module.parents.get(b) for b in owner.bindings[node.id]] if owner is not None else []
-        return any(isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and _asks(s.value) for s in stmts)
-    return isinstance(node, ast.Call) and _asks(node)
-
-
-def _asks(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in ASKS
+        return any(
+            isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and key_asked(s.value) is not None
+            for s in stmts
+        )
+    return isinstance(node, ast.Call) and key_asked(node) is not None
 
 
 def _named(project: Project, module: Module) -> frozenset[ast.AST]:

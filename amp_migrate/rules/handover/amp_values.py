@@ -13,12 +13,14 @@ from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import alternatives, is_none
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.modules_passed import key_asked
 from amp_migrate.reading.program.tree import identifiers
 from amp_migrate.reading.scaler.amp_kept import AMP, importer
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.keys import new_key, renamed
 from amp_migrate.rules.state.save import STANDS_IN
 
 CODES: tuple[Code, ...] = ()
@@ -99,7 +101,7 @@ def _entry(m: Migration, site: Site, stmt: ast.Assign, target: ast.Subscript, ke
 
     Raises Blocked where only some runs come there.
     """
-    module, text = site.module, _key(m, site.module, key)
+    module, text = site.module, renamed(m, site.module, key)
     scaler = m.scaler_at(module, stmt)
     asked = [a for a in module.ancestors(stmt) if isinstance(a, ast.If) and module.scope_of(a) is site.scope]
     asked = [a for a in asked if not m.edit(module).gone(a.test)]
@@ -121,11 +123,6 @@ def _entry(m: Migration, site: Site, stmt: ast.Assign, target: ast.Subscript, ke
 
 def _is_none(module: Module, choice: ast.IfExp, value: ast.expr) -> bool:
     return all(is_none(v) or v is value for v in (choice.body, choice.orelse))
-
-
-def _key(m: Migration, module: Module, key: ast.Constant) -> str:
-    quote = module.source(key)[-1]
-    return f"{quote}{m.scaler.key(str(key.value))}{quote}"
 
 
 def _by_name(m: Migration, module: Module, target: ast.Name) -> bool:
@@ -156,7 +153,7 @@ def _argument(m: Migration, site: Site, value: ast.expr, parent: ast.keyword | a
     if isinstance(parent, ast.keyword):
         name = str(parent.arg)
         handed = any(f in m.scaler.threads for g in functions for f, _, v in m.project.passed_on(g, call) if v is value)
-        text = f"{m.scaler.base_name if fields or handed else m.scaler.key(name)}={text}"
+        text = f"{m.scaler.base_name if fields or handed else new_key(m, name)}={text}"
         m.edit(module).replace(parent, text)
     else:
         m.edit(module).replace(value, text)
@@ -179,17 +176,9 @@ def _variable(m: Migration, plan: ScalerPlan, scope: Scope, name: str) -> None:
             m.output.taken.add(each)
             if is_none(each) and each is stmt.value:
                 m.edit(module).replace(each, m.scaler_off(module, scope))
-            elif (key := _asked(each)) is not None:
-                m.edit(module).replace(key, _key(m, module, key))
+            elif (key := key_asked(each)) is not None:
+                m.edit(module).replace(key, renamed(m, module, key))
         m.output.done(module, stmt.value, "AMP110", AMP, "the scaler, where amp was", "look")
-
-
-def _asked(node: ast.expr) -> ast.Constant | None:
-    """The key of `options["amp"]`, `options.get("amp")`."""
-    key = node.slice if isinstance(node, ast.Subscript) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        key = node.args[0]
-    return key if isinstance(key, ast.Constant) else None
 
 
 def _declared(m: Migration, field: str) -> None:
