@@ -10,26 +10,21 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives
+from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import when_run
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.amp_kept import (
-    AMP,
-    Kept,
-    brings_amp,
     entry_held,
     given_handle,
     given_local,
     given_sometimes,
-    holds_amp,
-    kept_in,
     object_held,
     without_entry,
 )
 from amp_migrate.reading.scaler.home import Home
-from amp_migrate.reading.scaler.threads import Threads
+from amp_migrate.reading.scaler.keepers import Keepers
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.said_by import said_by
 from amp_migrate.reading.units.unit import Blocked, Init, NeverOn, Unit
@@ -37,16 +32,12 @@ from amp_migrate.reading.values.bound import bound_before
 from amp_migrate.reading.values.sources import Sources
 
 
-class ScalerPlan(Threads):
+class ScalerPlan(Keepers):
     """Homes and paths of one unit's scaler. Asking `at(...)` records what has to be threaded."""
 
     def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
         super().__init__(unit, name, optimizer)
         self.what = "the scaler"  # for the report
-        self.attributes: dict[ast.stmt, tuple[Module, str, str]] = {}  # assignment -> (module, target, value)
-        self.in_place: dict[
-            ast.expr, tuple[str, str]
-        ] = {}  # where an object keeps amp: what it keeps then, and from where
         self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
         self.never: Callable[[Module, ast.AST], bool] | None = None  # where a switch is off in any case, and left out
         self.created: list[Home] = []  # the homes whose creation is written
@@ -55,11 +46,7 @@ class ScalerPlan(Threads):
         self.reads: dict[
             Scope, list[tuple[Module, ast.AST]]
         ] = {}  # by the scope of the home, where its variable is read
-        self.storing: set[Function] = set()  # the methods that keep it beside an optimizer that they are given
-        self.methods: list[Scope] = []  # the methods that read it from `self`
-        self.named: set[Scope | ClassInfo] = set()  # the scopes and classes of homes whose variable is used
         self.given: set[tuple[ast.Call, str]] = set()  # calls that pass it already
-        self.alone = True  # the only scaler of its unit
         self.key: Callable[[str], str] = lambda name: name  # what an entry is called then that held amp
         self.locals: dict[tuple[Scope, str], None] = {}  # the variables that take it over from amp
         self.keys_asked: set[str] = set()  # the keys under which mappings had amp, where they are asked for it
@@ -81,7 +68,7 @@ class ScalerPlan(Threads):
         """`trainer.scaler` for an optimizer written `trainer.optimizer`, where Trainer keeps the scaler."""
         if isinstance(optimizer, ast.Attribute) and not isinstance(optimizer.value, ast.Call):
             classes = self.project.classes_of(module, optimizer.value)
-            carrying = [c for c in classes if self.keeps(c) or self._carries(c)]
+            carrying = [c for c in classes if self.kept_by(c)]
             if carrying and len(carrying) < len(classes):
                 raise Blocked(
                     module,
@@ -115,7 +102,7 @@ class ScalerPlan(Threads):
         optimizer and hand themselves to methods which they look up by name: `getattr(hook, "after_step")(self)`."""
         scopes = [home.scope for home in self.homes if home.kind == "local" and not home.carrier]
         classes = {c for scope in scopes for c in self.project.instances.get(Slot(scope, name), ())}
-        return bool(classes) and all(_hands_itself_on(c) and (self.keeps(c) or self._carries(c)) for c in classes)
+        return bool(classes) and all(_hands_itself_on(c) and self.kept_by(c) for c in classes)
 
     def _hand_to(self, wanted: Callable[[str], bool]) -> bool:
         """Give the scaler to the objects out of sight that are given the optimizer, where they have a wanted name."""
@@ -175,10 +162,8 @@ class ScalerPlan(Threads):
         if own is not None and self._hands_on(own, node):
             return self._thread(own, node)
         if cls is not None and not self._without_object(scope, node):
-            if self.keeps(cls) or self._carries(cls):
-                self.named.add(cls.family)
-                self.methods.append(scope)
-                return f"{scope.self_name}.{self.base_name}"
+            if self.kept_by(cls):
+                return self._of_object(cls, scope)
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
                 return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
@@ -206,10 +191,8 @@ class ScalerPlan(Threads):
             return None
         cls = self.project.class_of(scope)
         if cls is not None and self._fields_held(cls) and not self._without_object(scope, node):
-            if self.keeps(cls) or self._carries(cls):
-                self.named.add(cls.family)
-                self.methods.append(scope)
-                return f"{scope.self_name}.{self.base_name}"
+            if self.kept_by(cls):
+                return self._of_object(cls, scope)
         local = given_local(self.project, scope) or given_handle(self.project, scope, self.unit.handle_slots)
         if local is not None:
             self.locals[local] = None
@@ -342,82 +325,10 @@ class ScalerPlan(Threads):
         self.threads, self.told, self.attributes, self.keepers = saved  # type: ignore[assignment]
         self._busy.clear()
 
-    def _carries(self, cls: ClassInfo) -> bool:
-        """Whether objects of a class keep the unit's optimizer in an attribute: then they keep the scaler beside it."""
-        family = cls.family
-        carried = {s.name for s in self.unit.optimizer_slots if s.holder is family}
-        amp = self._fields_held(cls) if not self.optional else frozenset()
-        if not carried and not amp:
-            return False
-        stored = [*kept_in(self.project, cls)]
-        kept = [k for k in stored if k.target.attr in amp and self._brings(k)]
-        found = [k for k in stored if k not in kept and k.target.attr in carried and self._takes_optimizer(k)]
-        found = [k for k in found if all(k.method is not other.method for other in kept)]
-        self.keepers |= {k.method.cls for k in (*kept, *found) if k.method.cls is not None}
-        self.storing |= {k.method for k in (*kept, *found)}
-        for each in kept:  # where amp was, beside whatever else
-            self.in_place[each.target] = self._named_in(each), self._reach_outside(each.module, each.method, each.stmt)
-        for each in found:
-            if any(_on_the_way(k.module, k.stmt, each.stmt) for k in found if k.method is each.method):
-                continue  # beside one optimizer of several
-            value = self._reach_outside(each.module, each.method, each.stmt)
-            self.attributes[each.stmt] = (each.module, self._named_in(each), value)
-        return bool(kept or found)
-
     @cached_property
     def given_sometimes(self) -> bool:
         """Whether what a function gives back is one of several things that a variable may hold: it knows whether it is on."""
         return given_sometimes(self.project, self.unit.handle_slots)
-
-    def place_of(self, module: Module, target: ast.expr) -> tuple[str, str] | None:
-        """Where a method keeps amp, or the handle, of which its object was given one: what it keeps then, and from where."""
-        cls = self.project.class_of(module.scope_of(target))
-        if cls is None or not isinstance(target, ast.Attribute) or not module.is_self(target.value):
-            return None
-        if target.attr not in self._fields_held(cls) or not self.alone:
-            return None
-        return self.in_place.get(target) if self.keeps(cls) or self._carries(cls) else None
-
-    def _fields_held(self, cls: ClassInfo) -> frozenset[str]:
-        """The fields in which objects of a class keep `apex.amp`, or the handle of `amp.init`."""
-        return holds_amp(self.project, cls) | {s.name for s in self.unit.handle_slots if s.holder is cls.family}
-
-    def _brings(self, kept: Kept) -> bool:
-        slot = self.project.slot(kept.module, kept.value) if isinstance(kept.value, (ast.Name, ast.Attribute)) else None
-        if slot in self.unit.handle_slots:
-            return True
-        # What a method imports itself may be kept long before anything is set up.
-        in_sight = any(h.kind == "local" and h.scope in [*kept.method.scope.chain()] for h in self.homes)
-        own = any(kept.module.qualify(each) == AMP for each in alternatives(kept.value))
-        return brings_amp(self.project, kept.module, kept.value) and (in_sight or not own)
-
-    def _takes_optimizer(self, kept: Kept) -> bool:
-        """Whether what a method keeps is an optimizer that its object had not."""
-        sources = set(self.project.sources(kept.module, kept.value))
-        own = any(isinstance(s.holder, ClassInfo) and s.holder is kept.family for s in sources)
-        return bool(sources & self.unit.optimizer_slots) and not own and kept.stmt.targets == [kept.target]
-
-    def _named_in(self, kept: Kept) -> str:
-        return f"{kept.module.source(kept.target.value)}.{self.base_name}"
-
-    def _reach_outside(self, module: Module, method: Function, stmt: ast.stmt) -> str:
-        """The scaler inside the method that stores the optimizer, without going through `self`."""
-        for home in self.homes:
-            if home.kind == "local" and home.scope in list(method.scope.chain()):
-                if self._amp_parameter(method) is None:
-                    return self._local(home.scope)
-        return self._thread(method, stmt)
-
-    def _local(self, scope: Scope) -> str:
-        """The variable of a home in a scope: from here on it is needed."""
-        self.named.add(scope)
-        return self.name_in(scope)
-
-
-def _on_the_way(module: Module, earlier: ast.stmt, stmt: ast.stmt) -> bool:
-    """Whether whatever comes to a statement has run an earlier one of the same function."""
-    block = module.block(earlier)
-    return module.inside_of(stmt, block[block.index(earlier) + 1 :])
 
 
 def _hands_itself_on(cls: ClassInfo) -> bool:
