@@ -14,7 +14,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import MODULES
 from amp_migrate.reading.program.scope import Scope
-from amp_migrate.reading.program.tree import reached
+from amp_migrate.reading.program.tree import own_nodes, reached
 
 if TYPE_CHECKING:
     from amp_migrate.reading.program.project import Project
@@ -34,7 +34,7 @@ class Passed:
         self._followed: set[ast.expr] = set()  # reads of it that were seen to put it somewhere
         self._pending: list[tuple[Module, ast.expr, str]] = []
         for module in project.modules if project.follows else ():
-            if "apex" in module.text or module in project.handed_on.from_apex or project.module_attributes:
+            if project.may_name_apex(module):
                 self._pending += self._named(module)
         while self._pending:
             self._follow(*self._pending.pop())
@@ -197,7 +197,9 @@ class Passed:
         if isinstance(slot.holder, Scope):
             if slot.name in slot.holder.params or not slot.name.isidentifier():
                 return True  # a call that gives something else is another program's
-            if slot.holder.is_class or (slot.holder.is_module and self._read_by_others(slot.holder.module, slot.name)):
+            if slot.holder.is_class:
+                return False
+            if slot.holder.is_module and any(self.project.handed_on.readers(slot.holder.module, slot.name)):
                 return False
             if not all(self._seen(module, node) for module, node in self._reads(slot)):
                 return False
@@ -210,9 +212,6 @@ class Passed:
         asks = (ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If, ast.Assert)
         chooses = isinstance(parent, ast.IfExp) and parent.test is node
         return isinstance(parent, asks) or chooses or node in self._followed or isinstance(node, ast.Call)
-
-    def _read_by_others(self, module: Module, name: str) -> bool:
-        return any(True for _ in self.project.handed_on.readers(module, name))
 
     def _binds(self, module: Module, binding: ast.AST, slot: Slot) -> bool:
         if isinstance(binding, (ast.Import, ast.ImportFrom)):
@@ -267,7 +266,7 @@ class Passed:
 
     def _gives_back(self, function: Function, at: int | None) -> bool:
         """Whether every return of a function gives the module, or nothing, whole or in one place of a tuple."""
-        returns = [n for n in function.inside if isinstance(n, ast.Return) and _is_own(function, n)]
+        returns = [n for n in own_nodes(function.node.body) if isinstance(n, ast.Return)]
         values = [n.value if at is None else _element(n.value, at) for n in returns]
         return bool(values) and all(v is not None and self._brings(function.module, v) for v in values)
 
@@ -278,10 +277,6 @@ def key_asked(node: ast.expr) -> ast.Constant | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ASKS and node.args:
         key = node.args[0]
     return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
-
-
-def _is_own(function: Function, node: ast.Return) -> bool:
-    return function.module.scope_of(node) is function.scope
 
 
 def _element(value: ast.expr | None, at: int) -> ast.expr | None:

@@ -136,7 +136,7 @@ def _without_idle(project: Project, units: list[Unit]) -> list[Unit]:
     for unit in [u for u in units if u not in wrapping and not (u.losses or u.sites or u.unreadable)]:
         beside = in_process(project, [i.module for i in unit.inits])
         home = next((u for u in wrapping if any(i.module in beside for i in u.inits)), None)
-        if home is not None and not any(True for _ in _reads(project, unit.handle_slots)):
+        if home is not None and not any(_reads(project, unit.handle_slots)):
             home.sites += [i.site for i in unit.inits]
             home.forget()
             units = [u for u in units if u is not unit]
