@@ -97,9 +97,7 @@ def _named(project: Project, module: Module) -> frozenset[ast.AST]:
         imports = isinstance(each, ast.Call) and each in project.module_calls and importer(project, each) is not None
         return is_none(each) or module.qualify(each) == AMP or imports
 
-    assigned = (
-        n for n in module.of(ast.Assign) if isinstance(n, ast.Assign) and all(map(named, alternatives(n.value)))
-    )
+    assigned = (n for n in module.of(ast.Assign) if all(map(named, alternatives(n.value))))
     return frozenset(target for node in assigned for target in node.targets)
 
 
@@ -116,13 +114,13 @@ def importer(project: Project, call: ast.Call) -> Function | None:
 
 def entry_held(project: Project, scope: Scope) -> tuple[str, str] | None:
     """The mapping in sight of a function that has the module under a key."""
-    entries = project.once(_entries)
+    held = project.once(_entries)
     for inner in scope.chain():
         for name in inner.bindings if inner.is_function else ():
-            if (key := entries.get(Slot(inner, name))) is not None:
+            if (key := held.get(Slot(inner, name))) is not None:
                 return name, key
     cls = project.class_of(scope)
-    kept = ((slot, key) for slot, key in entries.items() if cls is not None and slot.holder is cls.family)
+    kept = ((slot, key) for slot, key in held.items() if cls is not None and slot.holder is cls.family)
     return next(((f"{scope.self_name}.{slot.name}", key) for slot, key in kept), None)
 
 
@@ -133,12 +131,11 @@ def without_entry(project: Project, scope: Scope, name: str, key: str) -> tuple[
     if function is None or function.parameter(name) is None:
         return None
     for module, call in project.calls.get(function, ()):
-        for given, value in project.arguments(function, call):
-            slot = project.slot(module, value) if given == name else None
-            written = (v for k, v in entries(value) if k == key)
-            if given == name and not any(brings_amp(project, module, v) for v in written):
-                if slot is None or project.passed_modules.get(Slot(slot, f"[{key}]")) != AMP:
-                    return module, call
+        for value in (v for parameter, v in project.arguments(function, call) if parameter == name):
+            written = any(brings_amp(project, module, v) for k, v in entries(value) if k == key)
+            slot = project.slot(module, value)
+            if not written and (slot is None or project.passed_modules.get(Slot(slot, f"[{key}]")) != AMP):
+                return module, call
     return None
 
 
