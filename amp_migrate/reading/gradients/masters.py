@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.reading.gradients.uses import NOT_READERS
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.program.tree import reached, walk
+from amp_migrate.reading.program.tree import identifiers, reached, walk
 from amp_migrate.reading.units.unit import Unit
 
 COLLECTORS = frozenset(
@@ -41,7 +41,7 @@ def _further(unit: Unit, held: Value) -> Iterator[Value]:
     elif parent is not None and _collects(parent, value):
         yield module, parent
     elif isinstance(parent, _LOOPS) and parent.iter is value:
-        names = {n.id for n in walk(parent.target) if isinstance(n, ast.Name)}
+        names = identifiers(parent.target)
         around = module.parents[parent] if isinstance(parent, ast.comprehension) else parent
         yield from ((module, n) for n in walk(around) if isinstance(n, ast.Name) and n.id in names and _is_read(n))
     elif isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and parent.value is value:
