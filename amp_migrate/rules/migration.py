@@ -248,13 +248,17 @@ class Migration:
                     asked.add(ast.unparse(ast.parse(part)))
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
 
-    def evaluated(self, scope: Scope) -> str | None:
-        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
+    def evaluated(self, module: Module, node: ast.AST) -> str | None:
+        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated where a node
+        stands; there may be an object in sight that keeps the scaler, which can be asked."""
+        scope = module.scope_of(node)
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
         alone = scope.is_module and not self.set_up.comes_by(scope.module)  # a script beside the one that trains
         text = None if handed or alone else self.switch_in(scope)
         if text is None:
-            return None
+            kept = not alone and self.scales and not self._scaling_off() and not self._runs_without(scope)
+            holder = self.scaler.holder(module, scope, node) if kept else None
+            return f"{holder}.is_enabled()" if holder is not None else None
         parts = distinct(([] if text == "True" else [text]) + self._on_the_way(scope))
         return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
 
@@ -263,7 +267,7 @@ class Migration:
         one parameter more of a kind that it has no use for."""
         function = self.project.functions.get(scope.node)
         calls = self.project.calls.get(function, []) if function is not None else []
-        return bool(calls) and all(self.evaluated(module.scope_of(call)) is not None for module, call in calls)
+        return bool(calls) and all(self.evaluated(module, call) is not None for module, call in calls)
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import when_run
@@ -38,7 +38,7 @@ class ScalerPlan(Keepers):
     def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
         super().__init__(unit, name, optimizer)
         self.what = "the scaler"  # for the report
-        self.seen: Callable[[Scope], str | None] | None = None  # how a switch reads where it can be evaluated anew
+        self.seen: Callable[[Module, ast.AST], str | None] | None = None  # how a switch reads where it can be evaluated anew
         self.never: Callable[[Module, ast.AST], bool] | None = None  # where a switch is off in any case, and left out
         self.created: list[Home] = []  # the homes whose creation is written
         self.unread: list[Home] = []  # those whose creation was taken back, since nothing reads what it makes
@@ -133,7 +133,7 @@ class ScalerPlan(Keepers):
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
         if self.never is not None and self.never(module, node):
             raise NeverOn(module, node, "AMP213", "GradScaler", "no run that comes here sets mixed precision up")
-        if self.seen is not None and module in self.unit.reach and (text := self.seen(scope)) is not None:
+        if self.seen is not None and module in self.unit.reach and (text := self.seen(module, node)) is not None:
             return text
         chain = list(scope.chain())
         for home in self.homes:
@@ -167,7 +167,7 @@ class ScalerPlan(Keepers):
             named = " ".join([cls.name, *(n.rpartition(".")[2] for n in cls.base_names)]).lower()
             if self._extends_framework(cls) and self._hand_to(lambda name: name.lower() in named):
                 return f"{scope.self_name}.{self.base_name}"  # a runner of the project's own
-        holder = self._where_amp_was(module, scope, node) or self._holder(module, scope, node)
+        holder = self._where_amp_was(module, scope, node) or self.holder(module, scope, node)
         if holder is not None:
             return holder
         function = self.project.functions.get(scope.outermost.node)
@@ -232,8 +232,9 @@ class ScalerPlan(Keepers):
         names = {v.id for v in given} & set(function.scope.params)
         return any(Slot(function.scope, name) in self.unit.optimizer_slots for name in names)
 
-    def _holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
-        """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler."""
+    def holder(self, module: Module, scope: Scope, node: ast.AST) -> str | None:
+        """`accelerator.scaler`, `self.trainer.scaler`: where one object in sight keeps the scaler; of several, the one that a
+        call is given a field of."""
         if self.optional or not self.keepers:
             return None
         slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
@@ -246,8 +247,12 @@ class ScalerPlan(Keepers):
             if not classes or not all(map(self.keeps, classes)) or not self._held_before(module, slot, scope, node):
                 continue
             if self._is_one_object(scope.module, slot):
-                found.append(f"{text}.{self.base_name}")
-        return found[0] if len(found) == 1 else None
+                found.append(text)
+        if len(found) > 1 and isinstance(node, ast.Call):
+            values = [*node.args, *(k.value for k in node.keywords)]
+            given = {dotted(value.value) for value in values if isinstance(value, ast.Attribute)}
+            found = [text for text in found if text in given]
+        return f"{found[0]}.{self.base_name}" if len(found) == 1 else None
 
     def _held_before(self, module: Module, slot: Slot, scope: Scope, node: ast.AST) -> bool:
         """Whether a local name holds its object where a node stands: not yet in the statement that makes the object."""
