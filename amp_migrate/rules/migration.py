@@ -98,6 +98,7 @@ class Migration:
         self.float32: set[ast.stmt] = set()  # where a region would begin that is not written: nothing is half there
         self.casts = True  # whether anything of the unit runs under autocast in the end
         self.plain_steps: Collection[ast.Call] = ()  # those that stay, since no scaled backward comes before them
+        self.updates: dict[Scope, list[ast.stmt]] = {}  # the statements after which the scale is updated
         self.idle_steps: Mapping[ast.Call, bool] = {}  # those some path has no backward for: whether gradients are gone
         self.computed_apart = (
             False  # whether what `scale_loss` was given ran a model, which now stands in a region above
@@ -248,17 +249,24 @@ class Migration:
                     asked.add(ast.unparse(ast.parse(part)))
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
 
-    def evaluated(self, module: Module, node: ast.AST) -> str | None:
-        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated where a node
-        stands; there may be an object in sight that keeps the scaler, which can be asked."""
+    def _told_at(self, module: Module, node: ast.AST) -> str | None:
+        """The switch as an argument where a node stands: evaluated there, or asked of an object in sight that keeps the
+        scaler."""
         scope = module.scope_of(node)
+        text = self.evaluated(scope)
+        alone = scope.is_module and not self.set_up.comes_by(scope.module)
+        if text is not None or alone or self._runs_without(scope) or not self.scales or self._scaling_off():
+            return text
+        holder = self.scaler.holder(module, scope, node)
+        return f"{holder}.is_enabled()" if holder is not None else None
+
+    def evaluated(self, scope: Scope) -> str | None:
+        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
         alone = scope.is_module and not self.set_up.comes_by(scope.module)  # a script beside the one that trains
         text = None if handed or alone else self.switch_in(scope)
         if text is None:
-            kept = not alone and self.scales and not self._scaling_off() and not self._runs_without(scope)
-            holder = self.scaler.holder(module, scope, node) if kept else None
-            return f"{holder}.is_enabled()" if holder is not None else None
+            return None
         parts = distinct(([] if text == "True" else [text]) + self._on_the_way(scope))
         return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
 
@@ -267,7 +275,7 @@ class Migration:
         one parameter more of a kind that it has no use for."""
         function = self.project.functions.get(scope.node)
         calls = self.project.calls.get(function, []) if function is not None else []
-        return bool(calls) and all(self.evaluated(module, call) is not None for module, call in calls)
+        return bool(calls) and all(self.evaluated(module.scope_of(call)) is not None for module, call in calls)
 
     def switch_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
@@ -296,7 +304,7 @@ class Migration:
             self.switch = ScalerPlan(self.unit, free(self.unit, names))
             self.switch.optional = True
             self.switch.taken = shared_switches(self.unit) | self.earlier.switches
-            self.switch.seen, self.switch.never = self.evaluated, self._float32_at
+            self.switch.seen, self.switch.never = self._told_at, self._float32_at
             self.switch.passed_by = self.set_up.never_at
             self.switch.settle([(module, node)])
         saved = self.switch.snapshot()

@@ -274,7 +274,7 @@ class GradientReader(Readers):
         nodes = node.parent.nodes
         backwards = [i for i in range(node.index) if self.backward(nodes[i])]
         start = backwards[-1] + 1 if backwards else 0
-        found = [n for n in nodes[start : node.index] if self.reads(module, n) and self.concerns(module, n, step)]
+        found = self._about(module, nodes[start : node.index], step)
         if backwards:
             # A reader may also stand behind the backward, inside the compound statement that holds it.
             held = nodes[backwards[-1]]
@@ -282,8 +282,12 @@ class GradientReader(Readers):
                 for block in self.scaling(held):
                     deeper = [i for i, n in enumerate(block.nodes) if self.backward(n)]
                     if deeper:
-                        found = [n for n in block.nodes[deeper[-1] + 1 :] if self.reads(module, n)] + found
+                        found = self._about(module, block.nodes[deeper[-1] + 1 :], step) + found
         return found
+
+    def _about(self, module: Module, nodes: Iterable[Node], step: Step) -> list[Node]:
+        """Of some statements those that read the gradients of a step's optimizer."""
+        return [n for n in nodes if self.reads(module, n) and self.concerns(module, n, step)]
 
     def scaling(self, held: Node) -> list[Block]:
         """The branches of a statement that scale; all where none does so plainly. A float32 copy reads its own."""
@@ -315,6 +319,8 @@ class GradientReader(Readers):
                 return own in theirs
             named = [module.source(node) for node in asked]
             return mine in named or not any(s.name in named for s in self.unit.steps if s.module is module)
+        if (read := self._whose(module, reader, step)) is not None:
+            return read
         others = {s.name for s in self.unit.steps if s.module is module} - {mine}
         if not others:
             return True
@@ -327,6 +333,16 @@ class GradientReader(Readers):
             if other.module is module and other.name in others:
                 other_models |= self._models_of(module, other.name)
         return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
+
+    def _whose(self, module: Module, reader: Node, step: Step) -> bool | None:
+        """Whether what a reader is given, `net.parameters()`, is of a step's optimizer; None where that cannot be told."""
+        optimizers = self.unit.optimizers
+        own = optimizers.number(step.home or step.module, step.optimizer) if len(optimizers) > 1 else None
+        if own is None:
+            return None
+        given = (a for call in reader.all_calls for a in (*call.args, *(k.value for k in call.keywords)))
+        read = frozenset[int]().union(*(optimizers.stands_for(module, value, {}) for value in given))
+        return own in read if read else None
 
     def clears(self, module: Module, node: ast.Attribute, step: Step) -> bool:
         """Whether `X.zero_grad` or `p.grad.zero_` clears a step's gradients: not those of another optimizer only."""

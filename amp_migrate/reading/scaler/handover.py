@@ -38,7 +38,9 @@ class ScalerPlan(Keepers):
     def __init__(self, unit: Unit, name: str = "scaler", optimizer: str = "") -> None:
         super().__init__(unit, name, optimizer)
         self.what = "the scaler"  # for the report
-        self.seen: Callable[[Module, ast.AST], str | None] | None = None  # how a switch reads where it can be evaluated anew
+        self.seen: Callable[[Module, ast.AST], str | None] | None = (
+            None  # how a switch reads where it can be evaluated anew
+        )
         self.never: Callable[[Module, ast.AST], bool] | None = None  # where a switch is off in any case, and left out
         self.created: list[Home] = []  # the homes whose creation is written
         self.unread: list[Home] = []  # those whose creation was taken back, since nothing reads what it makes

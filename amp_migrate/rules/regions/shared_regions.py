@@ -67,7 +67,7 @@ def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Ca
         if not m.live(module, call) or elsewhere or m.set_up.never(scope):
             continue
         try:
-            enabled = m.evaluated(module, call) or m.enabled_at(module, call)
+            enabled = m.evaluated(scope) or m.enabled_at(module, call)
         except NeverOn:
             continue
         except Blocked as failure:

@@ -115,9 +115,11 @@ def _with_others(m: Migration, loss: Loss) -> bool:
             (m.unit.optimizers.number(s.module, s.optimizer), p) for s in steps for p in _stepped(m, s).get(scope, ())
         ]
         scaled = [p for x in losses for p in _scaled(m, x).get(scope, ())]
+        updates = [update.lineno for update in m.updates.get(scope, ())]
         for stmt in own:
             turn = _turn(scope.module, stmt)
             here = {p for p in scaled if _turn(scope.module, p) is turn and not _apart(m, scope, stmt, p)}
+            here -= {p for p in here if any(p.lineno < line < stmt.lineno for line in updates)}
             counts = Counter(number for number, p in stepped if _turn(scope.module, p) is turn)
             if turn is None or not counts or here & {p for _, p in stepped}:
                 continue  # what steps as well updates by itself

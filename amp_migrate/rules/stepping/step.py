@@ -175,6 +175,7 @@ def apply(m: Migration) -> None:
                 spread.extend(step)
     entries = spread.entries()
     spread.lift_updates()
+    m.updates = {scope: [stmt for stmt, _ in plan.update_after] for scope, plan in plans.items()}
     m.plain_steps = {call for plan in plans.values() for call in plan.plain}
     for (scope, _), steps in groups.items():
         for step in steps:
