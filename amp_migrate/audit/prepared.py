@@ -19,10 +19,11 @@ from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
 from amp_migrate.audit.values.names import handed_on
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step, may_follow
+from amp_migrate.audit.ways.chains import Chain, Chains, Step
 from amp_migrate.audit.ways.formulas import Formula
 from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.predicates import Predicates
+from amp_migrate.audit.ways.within import may_follow
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,8 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.values.origins import Origin
-from amp_migrate.audit.ways.ordered import Frame, Made, Ordered, Undecided, frame_of
+from amp_migrate.audit.ways.frames import Frame, Made, frame_of
+from amp_migrate.audit.ways.ordered import Ordered, Undecided
 from amp_migrate.findings import Code
 
 CODES = (

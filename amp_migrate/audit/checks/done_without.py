@@ -18,7 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways import installed
-from amp_migrate.audit.ways.chains import leaves
+from amp_migrate.audit.ways.within import leaves
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`

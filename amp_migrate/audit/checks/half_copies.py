@@ -20,7 +20,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.tracers import Traced, traced
-from amp_migrate.audit.ways.chains import may_follow
+from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
 CODES = (

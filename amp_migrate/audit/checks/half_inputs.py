@@ -20,7 +20,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.chains import may_follow
+from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP535: see `escapes.py`

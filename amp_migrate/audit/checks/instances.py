@@ -16,9 +16,10 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import argument
-from amp_migrate.audit.ways.chains import Chain, Step, may_follow
+from amp_migrate.audit.ways.chains import Chain, Step
 from amp_migrate.audit.ways.latest import latest
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`

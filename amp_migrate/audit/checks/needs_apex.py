@@ -19,8 +19,8 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.ways.chains import raises_else
 from amp_migrate.audit.ways.installed import asks, catches_import, ends, imports_apex
+from amp_migrate.audit.ways.within import raises_else
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`

@@ -26,8 +26,9 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.audit.ways import installed
-from amp_migrate.audit.ways.chains import Chains, leaves
+from amp_migrate.audit.ways.chains import Chains
 from amp_migrate.audit.ways.installed import imports_apex
+from amp_migrate.audit.ways.within import leaves
 from amp_migrate.findings import Code
 
 CODES = (

@@ -20,7 +20,7 @@ from amp_migrate.audit.halves.tensors import (
     ways,
 )
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.ways.chains import leaves
+from amp_migrate.audit.ways.within import leaves
 
 
 class Body(Expressions):

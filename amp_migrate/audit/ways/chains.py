@@ -17,11 +17,10 @@ from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.receivers import Receiver, Receivers
 from amp_migrate.audit.ways.texts import start_of_method
+from amp_migrate.audit.ways.within import Tests, may_follow, tests_around
 
 MOST = 24  # ways to one place that are looked at
 DEEPEST = 9
-
-Tests = list[tuple[ast.expr, bool]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +228,7 @@ class Chains:
     @kept
     def tests(self, module: Module, node: ast.AST) -> Tests:
         """What must have come out how for a node to run within its function: enclosing tests, and those that leave."""
-        return _tests(module, node)
+        return tests_around(module, node)
 
     def _of_others(self, scope: Scope, node: ast.AST, classes: frozenset[Class]) -> bool:
         """Whether a statement gives a name an object that is seen to be of none of these classes."""
@@ -297,94 +296,6 @@ def _again(node: ast.AST, name: str) -> bool:
     return any(n.id == name for n in syntax.every(node.value, ast.Name))
 
 
-def _tests(module: Module, node: ast.AST) -> Tests:
-    found: Tests = []
-    child = node
-    for at in module.ancestors(node):
-        if isinstance(at, (ast.If, ast.While)):
-            if any(child is s for s in at.body):
-                found.append((at.test, True))
-            elif any(child is s for s in at.orelse) and isinstance(at, ast.If):
-                found.append((at.test, False))
-        elif isinstance(at, ast.IfExp):
-            if child is not at.test:
-                found.append((at.test, child is at.body))
-        elif isinstance(at, ast.BoolOp):
-            for value in at.values:
-                if value is child:
-                    break
-                found.append((value, isinstance(at.op, ast.And)))
-        for block in ("body", "orelse", "finalbody") if not isinstance(at, ast.expr) else ():
-            if isinstance(getattr(at, block, None), list):
-                places, passed = _passed(at, block)
-                here = places.get(child, 0)
-                found += [(test, came_out) for place, test, came_out in passed if place < here]
-        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            break
-        child = at
-    return found
-
-
-Passed = tuple[dict[ast.AST, int], list[tuple[int, ast.expr, bool]]]
-
-
-@kept
-def _passed(at: ast.AST, block: str) -> Passed:
-    """The places of statements in a block, and the tests in it that leave: where, and how they came out for what follows."""
-    stmts: list[ast.stmt] = getattr(at, block)
-    passed: list[tuple[int, ast.expr, bool]] = []
-    for place, stmt in enumerate(stmts):
-        if isinstance(stmt, ast.If):
-            if leaves(stmt.body) and not leaves(stmt.orelse):
-                passed.append((place, stmt.test, False))
-            elif stmt.orelse and leaves(stmt.orelse) and not leaves(stmt.body):
-                passed.append((place, stmt.test, True))
-    return {stmt: place for place, stmt in enumerate(stmts)}, passed
-
-
-def leaves(body: list[ast.stmt]) -> bool:
-    """Whether a block ends by leaving what is around it."""
-    return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
-
-
-def raises_else(module: Module, test: ast.expr, came_out: bool) -> bool:
-    """Whether a run raises where a test comes out otherwise: that only lets it go on."""
-    stmt = module.parents.get(test)
-    other = (stmt.orelse if came_out else stmt.body) if isinstance(stmt, ast.If) else []
-    return bool(other) and isinstance(other[-1], ast.Raise)
-
-
-def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
-    """Whether, within one body, `second` may run after `first` has run."""
-    above = {first: 0}
-    for i, at in enumerate(module.ancestors(first), 1):
-        above[at] = i
-    child: ast.AST = second
-    common: ast.AST | None = second if second in above else None
-    if common is None:
-        for at in module.ancestors(second):
-            if at in above:
-                common = at
-                break
-            child = at
-    if common is None:
-        return False
-    loop = isinstance(common, (ast.For, ast.While, ast.AsyncFor)) or any(
-        isinstance(a, (ast.For, ast.While, ast.AsyncFor)) for a in _within(module, common)
-    )
-    if loop:
-        return True
-    if isinstance(common, ast.If):
-        mine = next((b for b in ("body", "orelse") if any(child is s for s in getattr(common, b))), None)
-        other = next(
-            (b for b in ("body", "orelse") if any(s in above for s in getattr(common, b))),
-            None,
-        )
-        if mine is not None and other is not None and mine != other:
-            return False
-    return _at(second) >= _at(first)
-
-
 def comes_after(chain: Chain, first: Chain) -> bool | None:
     """Whether a way may come to its end after another one came to its own, where both begin alike; None where they do not."""
     for one, other in zip(first.steps, chain.steps, strict=False):
@@ -394,27 +305,3 @@ def comes_after(chain: Chain, first: Chain) -> bool | None:
             later = may_follow(one.module, one.node, other.node)
             return later or (other.value and may_follow(one.module, other.node, one.node))
     return None
-
-
-def _within(module: Module, node: ast.AST) -> list[ast.AST]:
-    """Ancestors within the function."""
-    found = []
-    for at in module.ancestors(node):
-        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            break
-        found.append(at)
-    return found
-
-
-def _at(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def turns(module: Module, node: ast.AST) -> set[str]:
-    """What the loops around a node count with."""
-    return {
-        n.id
-        for at in module.ancestors(node)
-        if isinstance(at, (ast.For, ast.AsyncFor))
-        for n in syntax.every(at.target, ast.Name)
-    }

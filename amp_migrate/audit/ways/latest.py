@@ -12,7 +12,8 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import RUNNING
 from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.chains import Chain, Step, may_follow
+from amp_migrate.audit.ways.chains import Chain, Step
+from amp_migrate.audit.ways.within import may_follow
 
 # What gives the object that it is called on:
 MOVING = frozenset("to cuda cpu eval train half float requires_grad_".split())

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
-from amp_migrate.audit.ways.chains import Chains, Tests
+from amp_migrate.audit.ways.chains import Chains
+from amp_migrate.audit.ways.within import Tests
 
 DEPTH = 4  # flags that stand for flags
 

@@ -7,19 +7,20 @@ the calls of the way. What that does not decide raises `Undecided`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from amp_migrate.audit.kept import kept_meanwhile
 from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module, Scope
+from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later, targets
 from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.values.same import PASSING, SELF_RETURNING
 from amp_migrate.audit.values.search import TAKING
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, may_follow
+from amp_migrate.audit.ways.frames import NONE, Answer, Frame, Made
+from amp_migrate.audit.ways.within import may_follow
 
 DEEPEST = 24
 Binds = Callable[[ast.stmt], "ast.AST | None"]
@@ -28,78 +29,6 @@ SEQUENCES = (ast.Tuple, ast.List, ast.Set)
 
 class Undecided(Exception):
     """What an expression is cannot be told."""
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One run of a body; without a call, any run of it."""
-
-    module: Module
-    function: Function | None  # None: the file itself
-    call: ast.Call | None = None
-    above: Frame | None = None
-
-    @property
-    def body(self) -> list[ast.stmt]:
-        return self.function.node.body if self.function is not None else self.module.tree.body
-
-    @property
-    def scope(self) -> Scope:
-        return self.function.scope if self.function is not None else self.module.top
-
-    @property
-    def whole(self) -> bool:
-        """Whether the way is known from the start of a process."""
-        return self.function is None or (self.above is not None and self.above.whole)
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a call made in one run of a body (None: in any), or what a parameter was given that nothing in sight fills."""
-
-    node: ast.AST
-    frame: Frame | None
-
-    def surely_not(self, other: Made) -> bool:
-        """Whether two are never one object."""
-        if not isinstance(self.node, ast.Call) or not isinstance(other.node, ast.Call):
-            return False
-        if self.node is other.node:
-            one, two = self.frame, other.frame
-            return one is not None and two is not None and one.whole and two.whole and one != two
-        return syntax.text(self.node.func) != syntax.text(other.node.func) or _makes(self) or _makes(other)
-
-
-def _makes(made: Made) -> bool:
-    """Whether a call is written as one that makes an object anew each time."""
-    assert isinstance(made.node, ast.Call)
-    last = syntax.last(made.node.func)
-    return last[:1].isupper() or last == "deepcopy" or not last
-
-
-@dataclass(frozen=True)
-class Answer:
-    """All that it may be; `sure`: each of them comes about, as far as its own tests go."""
-
-    made: frozenset[Made]
-    sure: bool = True
-
-    def __or__(self, other: Answer) -> Answer:
-        return Answer(self.made | other.made, self.sure and other.sure)
-
-
-NONE = Answer(frozenset())
-
-
-def frame_of(chain: Chain) -> Frame:
-    """The run of the body that a way comes to."""
-    frame: Frame | None = None
-    call: ast.Call | None = None
-    for step in chain.steps:
-        frame = Frame(step.module, step.function, call, frame if call is not None else None)
-        call = step.node if isinstance(step.node, ast.Call) and not step.value else None
-    assert frame is not None
-    return frame
 
 
 class Ordered:
@@ -358,7 +287,7 @@ class Ordered:
         function = functions[0]
         plain = all(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.node.decorator_list)
         returned = list(syntax.own(function.node, ast.Return))
-        if len(functions) != 1 or not plain or not returned or function in _functions(frame):
+        if len(functions) != 1 or not plain or not returned or function in frame.functions:
             raise Undecided
         inner = Frame(function.module, function, call, frame)
         answer = NONE
@@ -414,13 +343,6 @@ def _names_bound(stmt: ast.stmt) -> dict[str, ast.AST]:
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
                     found.setdefault(n.id, node)
     return found
-
-
-def _functions(frame: Frame | None) -> Iterator[Function]:
-    while frame is not None:
-        if frame.function is not None:
-            yield frame.function
-        frame = frame.above
 
 
 def _given(node: ast.AST, text: str) -> list[tuple[ast.expr, Path]]:

@@ -18,11 +18,12 @@ from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step, Tests, comes_after, raises_else, turns
+from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.installed import beside_import, caught, import_or_none, of_apex
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.texts import in_format
+from amp_migrate.audit.ways.within import Tests, raises_else, turns
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
 DEPTH = 8
