@@ -23,7 +23,7 @@ from amp_migrate.audit.ways.chains import Chain, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
 from amp_migrate.audit.ways.options import refused
-from amp_migrate.audit.ways.predicates import Place
+from amp_migrate.audit.ways.trails import Place
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
 
@@ -347,7 +347,7 @@ class Mixed(Prepared):
     def _where_called(self, side: Side, function: Function) -> list[Formula]:
         """The switches of the regions in which a variable is called that may stand for a function."""
         return [
-            self._enabled(side, region, side.predicates.anywhere(module.scope_of(call)))
+            self._enabled(side, region, side.predicates.trails.anywhere(module.scope_of(call)))
             for module in side.forwards.modules
             if "autocast" in module.text
             for call in module.calls()
@@ -360,7 +360,7 @@ class Mixed(Prepared):
         if region.unseen:
             return f"{syntax.text(region.call)} {'after' if side is self.after else 'before'}"
         if region.module is not place.scope.module:
-            place = side.predicates.anywhere(region.module.scope_of(region.call))
+            place = side.predicates.trails.anywhere(region.module.scope_of(region.call))
         asked = [side.predicates.of(part, place) for part in region.switch[0]]
         on = True if region.enabled is None else disjunction(asked)
         if region.choice is None:

@@ -22,7 +22,8 @@ from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
-from amp_migrate.audit.ways.predicates import GRAD_SCALER, Place
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.trails import Place
 from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
@@ -374,7 +375,7 @@ def _half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Fo
         test = predicates.of(dtype.test, place)
         yes, no = (_half_type(both, v, place, depth + 1) for v in (dtype.body, dtype.orelse))
         return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
-    found = predicates._value(dtype, place) if depth < 5 else None
+    found = predicates.trails.value(dtype, place) if depth < 5 else None
     return _half_type(both, found[0], found[1], depth + 1) if found is not None else False
 
 

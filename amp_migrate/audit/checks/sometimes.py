@@ -29,7 +29,7 @@ from amp_migrate.audit.ways.formulas import (
     negation,
     plain,
 )
-from amp_migrate.audit.ways.predicates import Place
+from amp_migrate.audit.ways.trails import Place
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP131: see `assigned.py`

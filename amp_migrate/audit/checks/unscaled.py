@@ -33,7 +33,8 @@ from amp_migrate.audit.ways.formulas import (
     minimal,
     plain,
 )
-from amp_migrate.audit.ways.predicates import GRAD_SCALER, Place
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.trails import Place
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`
@@ -73,7 +74,7 @@ def _joined(review: Review, change: Change) -> Iterator[ast.Call]:
             continue
         function = module.function_around(call)
         beside = [c for c in scaling if module.function_around(c) is function]
-        place = side.predicates.anywhere(module.scope_of(call))
+        place = side.predicates.trails.anywhere(module.scope_of(call))
         own = _locally(side, module, call, place)
         if any(not _may_hold(conjunction([own, _locally(side, module, c, place)])) for c in beside):
             yield call
@@ -132,7 +133,7 @@ def _variables(side: Side, module: Module, call: ast.Call, chain: Chain) -> set[
     """The variables that tests before a call come down to, and whose values are not seen on a way there."""
     place = side.predicates.places(chain)[-1]
     read = (n for test, _ in side.chains.tests(module, call) for n in syntax.walk(test))
-    ends = (side.predicates.unseen(n, place) for n in read if isinstance(n, (ast.Name, ast.Attribute)))
+    ends = (side.predicates.trails.unseen(n, place) for n in read if isinstance(n, (ast.Name, ast.Attribute)))
     return {name for name in ends if name is not None}
 
 
@@ -183,7 +184,7 @@ def _scales(both: Mixed) -> Formula:
         if "GradScaler" in module.words:
             for call, name in calls_in(both.review.after, module, GRAD_SCALER):
                 enabled = argument(call, "enabled", GRAD_SCALER[name])
-                place = both.after.predicates.anywhere(module.scope_of(call))
+                place = both.after.predicates.trails.anywhere(module.scope_of(call))
                 parts.append(True if enabled is None else plain(both.after.predicates.of(enabled, place)))
     return disjunction(parts)
 

@@ -7,8 +7,7 @@ they could be, so that two switches are rather taken for one than for two.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -20,23 +19,13 @@ from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
-from amp_migrate.audit.ways.installed import beside_import, caught, import_or_none, of_apex
+from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.texts import in_format
+from amp_migrate.audit.ways.trails import DEPTH, Place, Trails
 from amp_migrate.audit.ways.within import Tests, raises_else, turns
 
 GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
-DEPTH = 8
-
-
-@dataclass
-class Place:
-    """Where an expression is read: its scope, and what the parameters there were filled with, if the way tells."""
-
-    scope: Scope
-    filled: Mapping[str, tuple[ast.expr, Place]] = field(default_factory=dict)
-    chain: Chain | None = None  # the way on which it is read
-    formulas: dict[tuple[ast.expr, int, frozenset[ast.expr]], Formula] = field(default_factory=dict, compare=False)
 
 
 class Predicates:
@@ -46,16 +35,12 @@ class Predicates:
         self.program = program
         self.values = values
         self.chains = chains
+        self.trails = Trails(values)
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
         self._given: dict[tuple[Chain, bool, bool, frozenset[ast.expr]], Formula] = {}
         self._taken_back: dict[str, list[Formula]] = {}  # by option
         self._unfinished = 0  # options of which that is being found out
-
-    @kept
-    def anywhere(self, scope: Scope) -> Place:
-        """A scope on whatever way."""
-        return Place(scope)
 
     @kept
     def places(self, chain: Chain) -> list[Place]:
@@ -68,7 +53,7 @@ class Predicates:
             if before is not None and step.function is not None and isinstance(before[0].node, ast.Call):
                 arguments = self.program.arguments(step.function, before[0].node)
                 if arguments is not None:
-                    outside = self.anywhere(step.function.scope.parent or scope)
+                    outside = self.trails.anywhere(step.function.scope.parent or scope)
                     filled = {name: (default, outside) for name, default in step.function.defaults.items()}
                     filled |= {name: (expr, before[1]) for name, expr in arguments.items()}
             place = Place(scope, filled, chain)
@@ -100,7 +85,7 @@ class Predicates:
         functions = (step.function for step in chain.steps if step.function is not None)
         owners = dict.fromkeys(f.owner for f in functions if f.owner is not None and f.name != "__init__")
         return [
-            negation(self.of(stmt.test, self.anywhere(makers[0].scope)))
+            negation(self.of(stmt.test, self.trails.anywhere(makers[0].scope)))
             for owner in owners
             if len(makers := self.program.constructors(owner)) == 1
             for stmt in makers[0].node.body
@@ -145,9 +130,9 @@ class Predicates:
             imported = self._imported(expr, place, depth)
             if imported is not None:
                 return imported
-            if self._availability(place.scope, expr):
+            if self.trails.says_installed(place.scope, expr):
                 return True
-            found = self._value(expr, place)
+            found = self.trails.value(expr, place)
             if found is not None:
                 return self.of(found[0], found[1], depth + 1)
             branches = self._branches(expr, place, depth) if isinstance(expr, ast.Name) else None
@@ -157,8 +142,8 @@ class Predicates:
             if branches is not None:
                 return branches
             if isinstance(expr, ast.Attribute):
-                return conjunction([self._text(expr, place), *self._kept_on(expr)])
-        return self._text(expr, place)
+                return conjunction([self.trails.text(expr, place), *self._kept_on(expr)])
+        return self.trails.text(expr, place)
 
     def _kept_on(self, option: ast.Attribute) -> list[Formula]:
         """What must hold for an option to be on where it is read: no test under which the program takes it back."""
@@ -167,7 +152,7 @@ class Predicates:
             self._taken_back[key] = []  # while it is being found out
             self._unfinished += 1
             self._taken_back[key] = [
-                negation(conjunction([self.of(t, self.anywhere(module.scope_of(t)), 1) for t in tests]))
+                negation(conjunction([self.of(t, self.trails.anywhere(module.scope_of(t)), 1) for t in tests]))
                 for module, tests in taken_back(self.program, self.values, self.chains, option)
             ]
             self._unfinished -= 1
@@ -177,7 +162,7 @@ class Predicates:
         op, left, right = expr.ops[0], expr.left, expr.comparators[0]
         if isinstance(left, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
             left, right = right, left
-        chosen = self._chosen(left, place)
+        chosen = self.trails.chosen(left, place)
         if chosen is not None and depth < DEPTH:  # ("O2" if amp else "O0") != "O0"
             choice, there = chosen
             test = self.of(choice.test, there, depth + 1)
@@ -193,15 +178,15 @@ class Predicates:
         each = syntax.one_by_one(expr)
         if each is not expr and depth < DEPTH:
             return self.of(each, place, depth + 1)
-        text, other = self._text(left, place), self._text(right, place)
+        text, other = self.trails.text(left, place), self.trails.text(right, place)
         if "__name__" in (text, other):
             return True
-        value = self._constant(left, place)
+        value = self.trails.constant(left, place)
         if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             return (value.value == right.value) is isinstance(op, ast.Eq)
         if value is not None and isinstance(right, ast.Constant) and isinstance(op, (ast.Is, ast.IsNot)):
             return (value.value is right.value) is isinstance(op, ast.Is)
-        known = self._constants(left, place)
+        known = self.trails.constants(left, place)
         if known and isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
             if right.value not in known or known == {right.value}:
                 return (right.value in known) is isinstance(op, ast.Eq)
@@ -213,7 +198,7 @@ class Predicates:
             imported = self._imported(left, place, depth) if depth < DEPTH else None
             if imported is not None:
                 return imported if isinstance(op, (ast.IsNot, ast.NotEq)) else negation(imported)
-            if isinstance(left, (ast.Name, ast.Attribute)) and self._availability(place.scope, left):
+            if isinstance(left, (ast.Name, ast.Attribute)) and self.trails.says_installed(place.scope, left):
                 return isinstance(op, (ast.IsNot, ast.NotEq))
             return f"{text} is None" if isinstance(op, (ast.Is, ast.Eq)) else ("not", f"{text} is None")
         for negative, sign in ((ast.NotEq, "=="), (ast.IsNot, "is"), (ast.NotIn, "in")):
@@ -221,68 +206,6 @@ class Predicates:
                 return ("not", f"{text} {sign} {other}")
         signs = {ast.Eq: "==", ast.Is: "is", ast.In: "in", ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<="}
         return f"{text} {signs[type(op)]} {other}"
-
-    def _constants(self, expr: ast.expr, place: Place) -> set[object] | None:
-        """The constants that an expression may be, where it is nothing else."""
-        if isinstance(expr, ast.Name) and expr.id in place.filled:
-            return None
-        if isinstance(expr, ast.Attribute) and self._option(expr, place):
-            return None  # what is assigned to it somewhere is not all that it may be
-        if isinstance(expr, ast.Name) and self._given_option(place.scope, expr.id):
-            return None
-        return self.values.constants(place.scope, expr)
-
-    def _option(self, expr: ast.Attribute, place: Place) -> bool:
-        """Whether an attribute is an option, or a field that an object keeps one in."""
-        return self.program.is_self(place.scope, expr.value) is None or any(
-            isinstance(value, ast.Attribute) and self.program.is_self(module.scope_of(value), value.value) is None
-            for module, value in self._given_fields(expr, place)
-        )
-
-    def _given_option(self, scope: Scope, name: str) -> bool:
-        """Whether a name is a parameter that some call fills with an option."""
-        found = scope.binder(name)
-        if found is None or not isinstance(found.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        if not any(isinstance(node, ast.arg) for node in found.bindings[name]):
-            return False
-        function = self.program.function_of(found.module, found.node)
-        for module, call in self.program.callers(function):
-            given = (self.program.arguments(function, call) or {}).get(name)
-            if isinstance(given, ast.Attribute) and self.program.is_self(module.scope_of(call), given.value) is None:
-                return True
-        return False
-
-    def _chosen(self, expr: ast.expr, place: Place) -> tuple[ast.IfExp, Place] | None:
-        for _ in range(DEPTH):
-            if isinstance(expr, ast.IfExp):
-                return expr, place
-            found = self._value(expr, place) if isinstance(expr, (ast.Name, ast.Attribute)) else None
-            if found is None:
-                return None
-            expr, place = found
-        return None
-
-    def unseen(self, expr: ast.expr, place: Place) -> str | None:
-        """The variable, if it is one, on whose value the trail of an expression ends."""
-        for _ in range(DEPTH):
-            found = self._value(expr, place) if isinstance(expr, (ast.Name, ast.Attribute)) else None
-            if found is None:
-                break
-            expr, place = found
-        return expr.id if isinstance(expr, ast.Name) else None
-
-    def _constant(self, expr: ast.expr, place: Place) -> ast.Constant | None:
-        for _ in range(DEPTH):
-            if isinstance(expr, ast.Constant):
-                return expr
-            if not isinstance(expr, (ast.Name, ast.Attribute)):
-                return None
-            found = self._value(expr, place)
-            if found is None:
-                return None
-            expr, place = found
-        return None
 
     def _call(self, expr: ast.Call, place: Place, depth: int) -> Formula:
         name = syntax.text(expr.func)
@@ -294,16 +217,12 @@ class Predicates:
             return self.scaler_on(expr.func.value, place, depth)
         if name.endswith("cuda.is_available") or of_apex(name):
             return True
-        return self._text(expr, place)
+        return self.trails.text(expr, place)
 
     def scaler_on(self, scaler: ast.expr, place: Place, depth: int = 0) -> Formula:
         """Whether a loss scaler is enabled: as it was made; of several, by which of the ways one of them was made before."""
         chain = place.chain
-        for _ in range(DEPTH):
-            found = self._value(scaler, place) if isinstance(scaler, (ast.Name, ast.Attribute)) else None
-            if found is None:
-                break
-            scaler, place = found
+        scaler, place = self.trails.end(scaler, place)
         unknown = f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
         origins = [
             o for o in in_order(self.values.origins(place.scope, scaler)) if not isinstance(o.node, ast.Constant)
@@ -323,7 +242,7 @@ class Predicates:
     def _on_the_way(self, scope: Scope, chain: Chain | None) -> Place:
         """A scope as a way comes by it, with what the call before filled its parameters with; else on whatever way."""
         came_by = self.places(chain) if chain is not None else []
-        return next((place for place in came_by if place.scope is scope), self.anywhere(scope))
+        return next((place for place in came_by if place.scope is scope), self.trails.anywhere(scope))
 
     def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int, chain: Chain | None) -> Formula:
         """Whether a way was gone, before another one, on which a scaler is made that is on, or a field is given something
@@ -344,67 +263,9 @@ class Predicates:
         self._made_on[key] = disjunction(made)
         return self._made_on[key]
 
-    @kept
-    def _availability(self, scope: Scope, expr: ast.expr) -> bool:
-        """Whether an expression only says that Apex is installed (runs are compared where it was)."""
-        name = self.program.dotted(scope, expr)
-        if name is not None and (name == "apex" or name.startswith("apex.")):
-            return True
-        if isinstance(expr, ast.Attribute) and self._says_so(scope, expr):
-            return True
-        own = scope.binder(expr.id) if isinstance(expr, ast.Name) else None
-        places = [(own, expr.id)] if isinstance(expr, ast.Name) and own is not None else []
-        for found, bound in (*places, *((home.top, name) for home, name in self.program.way(scope, expr))):
-            nodes = found.bindings.get(bound, [])
-            guarded = [n for n in nodes if beside_import(found.module, n)]
-            others = [n for n in nodes if n not in guarded]
-            if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
-                return len(others) < 2
-        return isinstance(expr, ast.Name) and own is not None and of_apex(expr.id)
-
-    def _says_so(self, scope: Scope, expr: ast.Attribute) -> bool:
-        """Whether a field of `self` is only assigned in a `try` that imports Apex, and is true where that came."""
-        given = self._given_fields(expr, self.anywhere(scope))
-        if not given or any(v is None or not beside_import(m, v) for m, v in given):
-            return False
-        return any(isinstance(v, ast.Constant) and v.value is True and not caught(m, v) for m, v in given)
-
-    def _value(self, expr: ast.expr, place: Place) -> tuple[ast.expr, Place] | None:
-        """What a name or field was given, where there is just one such thing."""
-        if isinstance(expr, ast.Name):
-            scope = place.scope.binder(expr.id)
-            if scope is None or len(scope.bindings[expr.id]) != 1:
-                return None
-            (node,) = scope.bindings[expr.id]
-            if isinstance(node, ast.arg):
-                if scope is place.scope and expr.id in place.filled:
-                    return place.filled[expr.id]
-                return None
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                inside = place if scope is place.scope else self.anywhere(scope)
-                return (node.value, inside) if _is_switch(node.value) else None
-            return None
-        if isinstance(expr, ast.Attribute):
-            found = self._given_fields(expr, place)
-            if len(found) == 1 and (value := found[0][1]) is not None:
-                return value, self.anywhere(found[0][0].scope_of(value))
-        return None
-
-    def _given_fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
-        """What a field of `self` is given, wherever that is; None for what is worth nothing in the place of its name."""
-        owner = self.program.is_self(place.scope, expr.value)
-        if owner is None:
-            return []
-        family = self.program.family(owner)
-        return [
-            (module, value if value is not None and not item and _is_switch(value) else None)
-            for module, target, value, item in self.values.fields(expr.attr)
-            if self.program.is_self(module.scope_of(target), target.value) in family
-        ]
-
     def _off_at_first(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """`self.mixed = False` of a constructor, `self.mixed = x` of another method: on once that ran with it."""
-        found = self._given_fields(expr, place)
+        found = self.trails.fields(expr, place)
         first = [v for m, v in found if (f := m.function_around(v) if v is not None else None) and f.name == "__init__"]
         later = [(m, v) for m, v in found if v not in first]
         if len(first) != 1 or len(later) != 1 or not isinstance(first[0], ast.Constant) or first[0].value is not False:
@@ -421,7 +282,9 @@ class Predicates:
         if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
             return None
         given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
-        return self._switched(scope.module, given, place if scope is place.scope else self.anywhere(scope), depth)
+        return self._switched(
+            scope.module, given, place if scope is place.scope else self.trails.anywhere(scope), depth
+        )
 
     def _imported(self, expr: ast.expr, place: Place, depth: int) -> Formula | None:
         """`if fp16: from apex import amp`, else `amp = None`: the conditions under which a name is the module, also under that
@@ -438,18 +301,18 @@ class Predicates:
         node = import_or_none(scope, expr.id)
         if node is None:
             return None
-        inside = place if scope is place.scope else self.anywhere(scope)
+        inside = place if scope is place.scope else self.trails.anywhere(scope)
         return self.under(self.chains.tests(scope.module, node), inside, depth + 1)
 
     def _field_branches(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """The same of a field of the object, where one method gives it all of its values."""
-        found = self._given_fields(expr, place) if depth <= 3 else []
+        found = self.trails.fields(expr, place) if depth <= 3 else []
         given = [(m, m.statement(v), v) for m, v in found if v is not None]
         scopes = [m.scope_of(v) for m, _, v in given]
         if not 1 < len(given) == len(found) <= 4 or any(s is not scopes[0] for s in scopes):
             return None
         given.sort(key=lambda g: getattr(g[1], "lineno", 0))
-        return self._switched(given[0][0], [g[1:] for g in given], self.anywhere(scopes[0]), depth)
+        return self._switched(given[0][0], [g[1:] for g in given], self.trails.anywhere(scopes[0]), depth)
 
     def _switched(
         self, module: Module, given: Sequence[tuple[ast.AST, ast.expr]], place: Place, depth: int
@@ -468,28 +331,3 @@ class Predicates:
                 first = conjunction([disjunction([first, *on]), negation(under)])
                 on = []
         return disjunction([first, *on])
-
-    def _text(self, expr: ast.expr, place: Place, depth: int = 0) -> str:
-        """The name of an atom: a flag by its last name, whatever object holds it."""
-        if isinstance(expr, ast.Attribute):
-            return f".{expr.attr}"
-        if isinstance(expr, ast.Name):
-            if expr.id in place.filled:
-                value, there = place.filled[expr.id]
-                if isinstance(value, (ast.Name, ast.Attribute)):
-                    return self._text(value, there, depth + 1)
-            # A constant only where the parameter keeps it: `if level is None: level = config.level`.
-            found = self._value(expr, place) if depth < DEPTH else None  # `level = level`
-            if found is not None and isinstance(found[0], (ast.Name, ast.Attribute, ast.Constant)):
-                return self._text(found[0], found[1], depth + 1)
-            return expr.id if expr.id == "__name__" else f".{expr.id}"
-        if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
-            return f".{expr.slice.value!s}"
-        return syntax.text(expr)
-
-
-def _is_switch(value: ast.expr) -> bool:
-    """Whether a value is worth being put in the place of its name."""
-    return isinstance(
-        value, (ast.Constant, ast.Name, ast.Attribute, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp)
-    ) or (isinstance(value, ast.Call) and syntax.text(value.func) in ("bool", "getattr"))
