@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.prepared import Prepared, Side, Was
+from amp_migrate.audit.prepared import Prepared, Was
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
@@ -20,10 +20,9 @@ from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
 from amp_migrate.audit.ways.chains import Chain, comes_after
-from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
 from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
 from amp_migrate.audit.ways.options import refused
-from amp_migrate.audit.ways.trails import Place
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
 
@@ -195,11 +194,12 @@ class Mixed(Prepared):
         if level is None and not setup.known:  # handed on in a dictionary
             level = ast.Name("opt_level", ast.Load())
         if level is not None and not isinstance(level, ast.Constant):
-            parts.append(self._not_off(level, way))
+            parts.append(self._asks(level, ast.NotEq(), "O0", way))
         return conjunction(parts)
 
-    def _not_off(self, level: ast.expr, way: Chain) -> Formula:
-        asked = ast.Compare(left=level, ops=[ast.NotEq()], comparators=[ast.Constant("O0")])
+    def _asks(self, level: ast.expr, compared: ast.cmpop, other: str, way: Chain) -> Formula:
+        """That the opt level is, or is not, a certain one on a way."""
+        asked = ast.Compare(left=level, ops=[compared], comparators=[ast.Constant(other)])
         predicates = self.before.predicates
         return predicates.of(ast.copy_location(asked, level), predicates.places(way)[-1])
 
@@ -212,19 +212,20 @@ class Mixed(Prepared):
             level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
             if level is None or isinstance(level, ast.Constant) or not setup.known or "O0" in setup.levels:
                 continue
-            parts += [self._not_off(level, way) for way in self.before.chains.to(setup.module, setup.call)]
+            parts += [
+                self._asks(level, ast.NotEq(), "O0", way) for way in self.before.chains.to(setup.module, setup.call)
+            ]
         return conjunction(parts)
 
     def _is_o1(self, setup: SetUp, way: Chain) -> Formula:
         level = asked_level(self.before.values, setup.module, setup.call)
         if level is None or isinstance(level, ast.Constant):
             return setup.patches
-        asked = ast.copy_location(ast.Compare(left=level, ops=[ast.Eq()], comparators=[ast.Constant("O1")]), level)
-        return self.before.predicates.of(asked, self.before.predicates.places(way)[-1])
+        return self._asks(level, ast.Eq(), "O1", way)
 
     def own_region(self, chain: Chain) -> Formula:
         """A region of the program's own, which stood there before."""
-        return self._region_formula(self.before, chain)
+        return self.before.in_region(chain)
 
     def _follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
         """Whether a way comes after a set-up in one process; None where that cannot be told."""
@@ -276,7 +277,7 @@ class Mixed(Prepared):
 
     def in_region(self, chain: Chain) -> Formula:
         """Under which condition a way of the program after runs under autocast."""
-        return self._region_formula(self.after, chain)
+        return self.after.in_region(chain)
 
     def ways(self, forward: Forward) -> list[tuple[Chain, Chain]]:
         """The ways to where a forward of the program before stands now, each as it went before. One whose branch went, because
@@ -320,54 +321,6 @@ class Mixed(Prepared):
             if identities(self.after.values, scope, attribute.value) & self.after.forwards.identities(forward):
                 return region
         return None
-
-    def _region_formula(self, side: Side, chain: Chain) -> Formula:
-        places = side.predicates.places(chain)
-        run: Function | None = None
-        parts: list[Formula] = []
-        for step, place in zip(reversed(chain.steps), reversed(places), strict=True):
-            if step.value:
-                found = self._where_called(side, run) if run is not None else []
-                if found:
-                    return disjunction([*parts, *found])
-            for region in side.regions.around(step.module, step.node) if not step.value else ():
-                parts.append(self._enabled(side, region, place))
-                if not region.switch[1] and region.choice is None:
-                    return disjunction(parts)
-            run = step.function
-        return disjunction(parts)
-
-    def region_around(self, chain: Chain) -> Region | None:
-        """The region that a way of the program after stands in, whether that is on or not; what is handed on within one is called
-        once that is left."""
-        regions = (self.after.regions.nearest(s.module, s.node) for s in reversed(chain.steps) if not s.value)
-        return next((r for r in regions if r is not None), None)
-
-    @kept
-    def _where_called(self, side: Side, function: Function) -> list[Formula]:
-        """The switches of the regions in which a variable is called that may stand for a function."""
-        return [
-            self._enabled(side, region, side.predicates.trails.anywhere(module.scope_of(call)))
-            for module in side.forwards.modules
-            if "autocast" in module.text
-            for call in module.calls()
-            if (region := side.regions.nearest(module, call)) is not None and not region.off
-            if isinstance(call.func, (ast.Name, ast.Attribute))
-            and any(o.node is function.node for o in side.values.origins(module.scope_of(call), call.func))
-        ]
-
-    def _enabled(self, side: Side, region: Region, place: Place) -> Formula:
-        if region.unseen:
-            return f"{syntax.text(region.call)} {'after' if side is self.after else 'before'}"
-        if region.module is not place.scope.module:
-            place = side.predicates.trails.anywhere(region.module.scope_of(region.call))
-        asked = [side.predicates.of(part, place) for part in region.switch[0]]
-        on = True if region.enabled is None else disjunction(asked)
-        if region.choice is None:
-            return on
-        test, came = region.choice
-        chosen = side.predicates.of(test, place)
-        return conjunction([chosen if came else negation(chosen), on])
 
     @cached_property
     def running(self) -> dict[ast.Call, Forward]:

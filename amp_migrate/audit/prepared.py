@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,17 +12,12 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import conditions
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.near import Near, near_in, runs_itself
-from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.forwards import Forwards
-from amp_migrate.audit.sites.regions import Regions
+from amp_migrate.audit.side import Side
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
 from amp_migrate.audit.values.names import handed_on
-from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step
+from amp_migrate.audit.ways.chains import Chain, Step
 from amp_migrate.audit.ways.formulas import Formula
-from amp_migrate.audit.ways.installed import Installed
-from amp_migrate.audit.ways.predicates import Predicates
 from amp_migrate.audit.ways.within import may_follow
 
 
@@ -37,20 +32,6 @@ class Was:
     reached: Formula = False  # the condition, with that level where only O1 reached an object made since
     going: Formula = False  # `half` in a run that nothing stops: without what only lets it go on
     going_reached: Formula = False  # the same of `reached`
-
-
-class Side:
-    """One state of the program with all that is derived from it."""
-
-    def __init__(self, program: Program, values: Values, modules: Sequence[Module]) -> None:
-        self.program = program
-        self.modules = modules
-        self.values = values
-        self.forwards = Forwards(program, values, modules)
-        self.chains = Chains(program, self.forwards)
-        self.regions = Regions(program, values)
-        self.predicates = Predicates(program, values, self.chains)
-        self.installed = Installed(program)
 
 
 class Prepared:
@@ -77,7 +58,7 @@ class Prepared:
     @cached_property
     def after(self) -> Side:
         modules = [self.review.after.modules[m.path] for m in self.near]
-        return Side(self.review.after, self.review.values_after, modules)
+        return Side(self.review.after, self.review.values_after, modules, "after")
 
     @cached_property
     def all_setups(self) -> list[SetUp]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.audit.prepared import Side
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.side import Side
 from amp_migrate.audit.values.values import Values
 from tests.audit.helpers import program
 

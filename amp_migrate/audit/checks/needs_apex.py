@@ -14,11 +14,11 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
-from amp_migrate.audit.prepared import Side
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.side import Side
 from amp_migrate.audit.ways.installed import asks, catches_import, ends, imports_apex
 from amp_migrate.audit.ways.within import raises_else
 from amp_migrate.findings import Code

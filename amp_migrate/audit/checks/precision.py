@@ -412,7 +412,7 @@ def _doubt(
 ) -> Doubt:
     came = way(both, chain)
     where = spelled(when)
-    around = both.region_around(chain) if kind == "lost" else None
+    around = both.after.region_around(chain) if kind == "lost" else None
     raises = _raises(both, chain) if kind == "lost" else ""
     if around is not None and around.enabled is not None:
         message = (

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.prepared import Side
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.side import Side
 from amp_migrate.audit.ways.formulas import (
     Formula,
     atoms,

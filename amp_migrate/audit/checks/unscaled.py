@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
-from amp_migrate.audit.prepared import Side
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review, calls_in
+from amp_migrate.audit.side import Side
 from amp_migrate.audit.sites.setups import INITIALIZE, LEVELS, SetUp, argument, asked_level
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import (
