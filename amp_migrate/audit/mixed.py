@@ -310,18 +310,6 @@ class Mixed(Prepared):
                     return other
         return None
 
-    def wrapped(self, forward: Forward) -> Region | None:
-        """The region that was put on the `forward` of a model itself."""
-        for module, attribute, region in self.after.regions.wrapped:
-            if attribute.attr != (forward.method or "forward") and attribute.attr != "forward":
-                continue
-            if forward.method not in (None, "module", "data_parallel", attribute.attr):
-                continue
-            scope = module.scope_of(attribute)
-            if identities(self.after.values, scope, attribute.value) & self.after.forwards.identities(forward):
-                return region
-        return None
-
     @cached_property
     def running(self) -> dict[ast.Call, Forward]:
         """The calls of the program after that run an initialized model."""

@@ -9,8 +9,9 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.sites.forwards import Forwards
+from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.regions import Region, Regions
+from amp_migrate.audit.sites.setups import identities
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
@@ -81,3 +82,15 @@ class Side:
         left."""
         regions = (self.regions.nearest(s.module, s.node) for s in reversed(chain.steps) if not s.value)
         return next((r for r in regions if r is not None), None)
+
+    def wrapped(self, forward: Forward) -> Region | None:
+        """The region that was put on the `forward` of a model itself."""
+        for module, attribute, region in self.regions.wrapped:
+            if attribute.attr != (forward.method or "forward") and attribute.attr != "forward":
+                continue
+            if forward.method not in (None, "module", "data_parallel", attribute.attr):
+                continue
+            scope = module.scope_of(attribute)
+            if identities(self.values, scope, attribute.value) & self.forwards.identities(forward):
+                return region
+        return None

@@ -125,7 +125,7 @@ def _names(expr: ast.expr) -> Iterator[str]:
 
 def _opens_one(both: Mixed, forward: Forward) -> bool:
     """Whether the network opens a region itself."""
-    return both.wrapped(forward) is not None or any(
+    return both.after.wrapped(forward) is not None or any(
         "autocast" in f.module.source(f.node) for f in both.after.forwards.runs(forward)
     )
 

@@ -214,7 +214,7 @@ def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
             continue  # said of this file, or no O1 near
         if both.after.regions.wrapped and any(
-            both.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
+            both.after.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
         ):
             continue  # its forward takes its region along
         ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
@@ -335,7 +335,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
             if wrapped is None:
                 node = chain.place.node
                 twin = both.after.forwards.at(chain.place.module, node) if isinstance(node, ast.Call) else None
-                wrapped = twin is not None and (both.wrapped(twin) is not None or _has_own_region(both, twin))
+                wrapped = twin is not None and (both.after.wrapped(twin) is not None or _has_own_region(both, twin))
             if not wrapped:
                 when = _when(both, chain, old, given, was.going_reached, now)
                 when = matter(minimal(lost, found), was.reached, now) if when is None else when
