@@ -42,6 +42,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/audit/test_processes.py",
         "tests/audit/test_runs.py",
     ),
+    f"{AUDIT}sites/new_networks.py": (
+        "tests/audit/test_renewed.py",
+        "tests/audit/test_parameters_given_anew.py",
+        "tests/audit/test_given_away.py",
+    ),
     f"{AUDIT}stepping/gradients.py": ("tests/audit/test_stepping.py", "tests/audit/test_registered_readers.py"),
     f"{AUDIT}stepping/machine.py": STEPPING,
     f"{AUDIT}stepping/traces.py": STEPPING,

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.paths.facts import assigned
 from amp_migrate.audit.paths.flow import Graph
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.stepping.gradients import chosen_for_gradients, of_an_input, reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
-from amp_migrate.audit.stepping.statements import as_if, blocks, evaluated, heads, scales, tested, yields
+from amp_migrate.audit.stepping.statements import cut_down, evaluated, heads
 from amp_migrate.audit.values.origins import in_order
 
 METHODS = frozenset("backward step update unscale_ zero_grad".split())
@@ -30,7 +29,6 @@ _COLLECTS = frozenset(
 _WORDS = METHODS | CLIPS | {"scale", "GradScaler", "grad", "optimizer_step"}
 _MODES = frozenset({"train", "eval"})  # of any network: `model.train()` is no loop of a trainer
 _NO_OPTIMIZER = re.compile(r"sched|prof|warmup|lr|ema|env|self$", re.IGNORECASE)
-JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 @dataclass(eq=False)
@@ -379,57 +377,7 @@ class Bodies:
         if self._whole is not self and owner not in self._whole.calls:  # it is cut down alike
             return self._whole.graph(owner)
         body = owner.node.body if isinstance(owner, Function) else owner.tree.body
-        return Graph(self._cut_down(body))
-
-    def _cut_down(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        names: set[str] = set()
-        while True:
-            kept = self._keep(body, names)
-            more = {n for s in kept for n in tested(s)}
-            if more <= names:
-                return kept
-            names |= more
-
-    def _keep(self, body: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
-        kept: list[ast.stmt] = []
-        for stmt in body:
-            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                continue
-            if not blocks(stmt):
-                if (
-                    isinstance(stmt, JUMPS)
-                    or self._acts(stmt)
-                    or not names.isdisjoint(assigned(stmt))
-                    or scales(stmt)
-                    or yields(stmt)
-                ):
-                    kept.append(as_if(stmt))
-                continue
-            made = syntax.copied(stmt)
-            made.whole = stmt  # type: ignore[attr-defined]
-            for name in blocks(stmt):
-                value = getattr(stmt, name)
-                if name in ("handlers", "cases"):
-                    parts = []
-                    for part in value:
-                        other = syntax.copied(part)
-                        other.body = self._keep(part.body, names)
-                        parts.append(other)
-                    setattr(made, name, parts)
-                else:
-                    setattr(made, name, self._keep(value, names))
-            inner = [
-                s for n in blocks(made) for v in getattr(made, n) for s in ([v] if isinstance(v, ast.stmt) else v.body)
-            ]
-            if (
-                inner and (not isinstance(stmt, (ast.For, ast.While)) or not all(isinstance(s, JUMPS) for s in inner))
-            ) or any(self._acts(e) for e in heads(made)):
-                kept.append(made)
-        return kept
-
-    def _acts(self, node: ast.AST) -> bool:
-        """Whether there is an action at or below a node."""
-        return node in self._around
+        return Graph(cut_down(body, self._around))
 
     @kept
     def actions(self, stmt: ast.stmt) -> list[Action]:

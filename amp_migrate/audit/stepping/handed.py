@@ -10,7 +10,8 @@ from functools import lru_cache
 from amp_migrate.audit.paths.facts import EQUALS, Facts, assigned, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function
-from amp_migrate.audit.stepping.bodies import JUMPS, Bodies, Owner
+from amp_migrate.audit.stepping.bodies import Bodies, Owner
+from amp_migrate.audit.stepping.statements import JUMPS
 from amp_migrate.audit.stepping.machine import Machine
 from amp_migrate.audit.stepping.objects import Ident
 from amp_migrate.audit.unset.passing import constants_given

@@ -1,12 +1,16 @@
-"""Statements taken apart: what is evaluated at their head and in which order, what they hold, what their tests read."""
+"""Statements taken apart: what is evaluated at their head and in which order, what they hold, what their tests read; what is
+left of them where only some of it matters."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
+from amp_migrate.audit.paths.facts import assigned
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS
+
+JUMPS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 def heads(stmt: ast.stmt) -> list[ast.AST]:
@@ -110,3 +114,52 @@ def tested(stmt: ast.stmt) -> Iterator[str]:
             for read in syntax.walk(node.test):
                 if isinstance(read, (ast.Name, ast.Attribute)):
                     yield syntax.text(read)
+
+
+def cut_down(body: Sequence[ast.stmt], around: Container[ast.AST]) -> list[ast.stmt]:
+    """What of a body holds one of some nodes, with the jumps and tests between; `around`: all that these stand in."""
+    names: set[str] = set()
+    while True:
+        kept = _keep(body, names, around)
+        more = {n for s in kept for n in tested(s)}
+        if more <= names:
+            return kept
+        names |= more
+
+
+def _keep(body: Sequence[ast.stmt], names: set[str], around: Container[ast.AST]) -> list[ast.stmt]:
+    kept: list[ast.stmt] = []
+    for stmt in body:
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if not blocks(stmt):
+            if (
+                isinstance(stmt, JUMPS)
+                or stmt in around
+                or not names.isdisjoint(assigned(stmt))
+                or scales(stmt)
+                or yields(stmt)
+            ):
+                kept.append(as_if(stmt))
+            continue
+        made = syntax.copied(stmt)
+        made.whole = stmt  # type: ignore[attr-defined]
+        for name in blocks(stmt):
+            value = getattr(stmt, name)
+            if name in ("handlers", "cases"):
+                parts = []
+                for part in value:
+                    other = syntax.copied(part)
+                    other.body = _keep(part.body, names, around)
+                    parts.append(other)
+                setattr(made, name, parts)
+            else:
+                setattr(made, name, _keep(value, names, around))
+        inner = [
+            s for n in blocks(made) for v in getattr(made, n) for s in ([v] if isinstance(v, ast.stmt) else v.body)
+        ]
+        if (
+            inner and (not isinstance(stmt, (ast.For, ast.While)) or not all(isinstance(s, JUMPS) for s in inner))
+        ) or any(e in around for e in heads(made)):
+            kept.append(made)
+    return kept
