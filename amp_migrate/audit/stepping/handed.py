@@ -11,9 +11,9 @@ from amp_migrate.audit.paths.facts import EQUALS, Facts, assigned, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
-from amp_migrate.audit.stepping.statements import JUMPS
 from amp_migrate.audit.stepping.machine import Machine
 from amp_migrate.audit.stepping.objects import Ident
+from amp_migrate.audit.stepping.statements import JUMPS
 from amp_migrate.audit.unset.passing import constants_given
 
 NAME = re.compile(r"[A-Za-z_][\w.]*")
