@@ -16,8 +16,9 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.effects import Effects
 from amp_migrate.audit.sites.passes import MOST, Passes, Stale, State, _Call
-from amp_migrate.audit.sites.weights import Place, Value, covers
+from amp_migrate.audit.sites.weights import Frame, Place, Value, covers
 from amp_migrate.findings import Code
 
 CODES = (
@@ -103,8 +104,19 @@ def _any(body: list[ast.stmt], name: str) -> bool:
     return any(syntax.last(n.func) == name for s in body for n in syntax.every(s, ast.Call))
 
 
+class _Written(Effects):
+    """What calls in a loop that trains write into weights."""
+
+    def written(self, frame: Frame, call: ast.Call, last: str) -> frozenset[Place]:
+        if last == "load_state_dict":
+            return frozenset()  # most often of a network that was just made, or before the training
+        return super().written(frame, call, last)
+
+
 class Copies(Passes):
     """The half copies of O1: kept until a scaled loss has gone backward; those made without gradients only for such runs."""
+
+    effects_of = _Written
 
     def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
         super()._with(at, stmt)
@@ -117,11 +129,6 @@ class Copies(Passes):
         if scaled:  # Apex is off where the other branch goes backward by itself; without any, no step writes a thing
             bodies = [b for b in bodies if b in scaled or (b and not _any(b, "backward"))]
         super()._either(at, bodies)
-
-    def _written(self, at: _Call, call: ast.Call, last: str) -> frozenset[Place]:
-        if last == "load_state_dict":
-            return frozenset()  # most often of a network that was just made, or before the training
-        return super()._written(at, call, last)
 
     def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
         """Only calls are followed: what is assigned is most often a result, not a weight."""

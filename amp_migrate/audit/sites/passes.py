@@ -9,25 +9,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.sites.effects import Effect, Effects
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.regions import Regions
-from amp_migrate.audit.sites.setups import Identity, argument
+from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
 from amp_migrate.audit.sites.writers import (
-    IN_PLACE,
-    SWAPS,
-    TO_VECTOR,
     chosen_apart,
     gradients_off,
     stops_gradients,
 )
 
-NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 _SIMPLE = frozenset({ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.Import, ast.ImportFrom})
 DEPTH = 9
 MOST = 300  # functions gone through for one region
@@ -78,15 +73,6 @@ class State:
         self.blind |= other.blind
 
 
-class _What(NamedTuple):
-    """What a call does: it runs a network, writes into weights, or calls functions (with `network` as `self`)."""
-
-    functions: list[Function]
-    network: Value | None = None
-    runs: bool = False
-    writes: frozenset[Place] = frozenset()
-
-
 @dataclass
 class _Call:
     """A function being gone through; `does`: what the calls do in such a frame."""
@@ -94,11 +80,13 @@ class _Call:
     frame: Frame
     function: Function | None
     returned: State
-    does: dict[ast.Call, _What] | None = None
+    does: dict[ast.Call, Effect] | None = None
 
 
 class Passes:
     """Goes through regions of one state of a program. `cleared`: what a backward pass made Apex forget its copies."""
+
+    effects_of = Effects
 
     def __init__(self, forwards: Forwards, regions: Regions, *, cleared: bool) -> None:
         self.program = forwards.program
@@ -106,8 +94,9 @@ class Passes:
         self.regions = regions
         self.weights = Weights(forwards)
         self.weights.freeze(forwards.modules)
+        self.effects = self.effects_of(forwards, self.weights)
         self.cleared = cleared
-        self._does: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.Call, _What]] = {}
+        self._does: dict[tuple[Scope, frozenset[tuple[str, Value]]], dict[ast.Call, Effect]] = {}
         self._idle: set[tuple[Function, frozenset[tuple[str, Value]]]] = set()  # functions that ran and wrote nothing
         self.happened = 0  # what ran, was written or cut short, up to now
 
@@ -236,7 +225,7 @@ class Passes:
         if at.does is None:
             at.does = self._does.setdefault((frame.scope, frozenset(frame.names.items())), {})
         if call not in at.does:
-            at.does[call] = self._what(at, call, last)
+            at.does[call] = self.effects.of(at.frame, call, last)
         what = at.does[call]
         if what.runs:
             self._run(at, call, what.network, what.functions)
@@ -244,44 +233,6 @@ class Passes:
             self._write(at, call, what.writes)
         elif what.functions:
             self._inline(at, call, what.functions, what.network)
-
-    def _what(self, at: _Call, call: ast.Call, last: str) -> _What:
-        """What a call does, whatever happened before."""
-        func, frame = call.func, at.frame
-        owner = self.program.is_self(frame.scope, func)
-        forward = self.forwards.at(frame.scope.module, call) if not _of_base(func) else None
-        if owner is not None:
-            return _What(self.program.methods(owner, "forward"), self.weights.of(frame, func), runs=True)
-        if forward is None and self._is_layer(at, func):
-            return _What([], self.weights.of(frame, func), runs=True)
-        if isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
-            return _What(self.forwards.runs(forward) if forward is not None else [], frame.names[func.id], runs=True)
-        if forward is not None and (network := self.weights.of(frame, forward.model)) is not None:
-            return _What(self.forwards.runs(forward), network, runs=True) if network.kind == "network" else _What([])
-        return self._function(at, call, last)
-
-    def _is_layer(self, at: _Call, func: ast.expr) -> bool:
-        """Whether `self.x(...)` calls a part of a network, not a method of it."""
-        if not isinstance(func, ast.Attribute):
-            return False
-        owner = self.program.is_self(at.frame.scope, func.value)
-        if owner is None or not self.program.is_network(owner) or self.program.methods(owner, func.attr):
-            return False
-        return any(
-            self.program.is_self(m.scope_of(t), t.value) is owner
-            for m, t, _, _ in self.forwards.values.fields(func.attr)
-        )
-
-    def _function(self, at: _Call, call: ast.Call, last: str) -> _What:
-        func = call.func
-        found = [d for d in self.program.definitions(at.frame.scope, func, guess=False) if isinstance(d, Function)]
-        itself: Value | None = None
-        if isinstance(func, ast.Attribute) and not found and not _of_base(func):
-            found = self.forwards.values.methods(at.frame.scope, func.value, func.attr)
-        if isinstance(func, ast.Attribute) and found:
-            itself = at.frame.names.get("self") if _of_base(func) else self.weights.of(at.frame, func.value)
-        wrote = frozenset[Place]() if found and last != "load_state_dict" else self._written(at, call, last)
-        return _What(found, itself, writes=wrote)
 
     def _inline(
         self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False
@@ -379,37 +330,6 @@ class Passes:
                         both = place if len(place[1]) > len(ran[1]) else ran
                         self.state.stale.setdefault(both, (at.frame.scope.module, node))
 
-    def _written(self, at: _Call, call: ast.Call, last: str) -> frozenset[Place]:
-        """The networks into whose weights a call of torch's, or out of sight, writes."""
-        func, frame = call.func, at.frame
-        dotted = self.program.dotted(frame.scope, func) or ""
-        if last == TO_VECTOR:
-            vector = argument(call, "parameters", 1)
-            return self.weights.weights(frame, vector) if vector is not None else frozenset()
-        if dotted.startswith(("torch.nn.init.", "torch._foreach_")) and last.endswith("_") and call.args:
-            return self.weights.weights(frame, call.args[0])
-        if not isinstance(func, ast.Attribute):
-            return frozenset()
-        if last == "load_state_dict":
-            return self.weights.network(frame, func.value)
-        if last == "step":
-            return self.weights.of_optimizer(frame, call.args[0] if call.args else func.value)
-        if last in SWAPS:
-            return self.weights.held_by(frame, func.value)
-        if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
-            return frozenset() if self._of_float_layer(at, func.value) else self.weights.weights(frame, func.value)
-        return frozenset()
-
-    def _of_float_layer(self, at: _Call, expr: ast.expr) -> bool:
-        """Whether a weight is that of a layer of which autocast makes no copies: `self.embedding.weight.data[0]`."""
-        while isinstance(expr, ast.Subscript) or (
-            isinstance(expr, ast.Attribute) and expr.attr in ("data", "weight", "bias")
-        ):
-            expr = expr.value
-        makers = {self.forwards.values.maker(o) or "" for o in self.forwards.values.origins(at.frame.scope, expr)}
-        names = {m.rpartition(".")[2] for m in makers if m.startswith("torch.nn.")}
-        return bool(makers) and len(names) == len(makers) and names <= NO_COPIES
-
     def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
         """`p.data = x`, `p.data += x`, `p[0] = x`, `p -= x`."""
         changed: list[ast.expr] = []
@@ -426,13 +346,6 @@ class Passes:
                     self._write(at, stmt, self.weights.weights(at.frame, held))
             elif isinstance(target, ast.Name) and isinstance(stmt, ast.AugAssign):
                 self._write(at, stmt, self.weights.weights(at.frame, target))
-
-
-def _of_base(func: ast.expr) -> bool:
-    """Whether `super().forward` is called: what it runs is a part of the object itself."""
-    return (
-        isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and syntax.last(func.value.func) == "super"
-    )
 
 
 def _cache_off(call: ast.Call) -> bool:
