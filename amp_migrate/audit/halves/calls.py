@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.halves.called import ALIKE, kept, made, methods, of_partial
 from amp_migrate.audit.halves.given import Given, given_to
-from amp_migrate.audit.halves.operations import Operations, functional_of, has_axis, is_file, written
+from amp_migrate.audit.halves.library import Library, is_file, written
+from amp_migrate.audit.halves.operations import functional_of, has_axis
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
     CAST,
@@ -30,9 +32,9 @@ from amp_migrate.audit.halves.tensors import (
 )
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
-from amp_migrate.audit.sites.forwards import PLAIN, Forward
+from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.values.origins import Origin, in_order
+from amp_migrate.audit.values.origins import Origin
 
 # How what computes nothing is called, and what only holds values.
 KEEPING_BOOKS = tuple(
@@ -40,11 +42,9 @@ KEEPING_BOOKS = tuple(
 )
 TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is written with these holds no tensors
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
-BOOKS = frozenset("append extend update get values items".split())  # of a dictionary, or of a class that keeps values
-ALIKE = 8  # classes of like name that an object out of sight may be of
 
 
-class Calls(Operations):
+class Calls(Library):
     """What calls give in one body."""
 
     def call(self, expr: ast.Call) -> Value:
@@ -158,7 +158,9 @@ class Calls(Operations):
 
     def container(self, expr: ast.Call, receiver: ast.expr) -> bool:
         """Whether something is put into a list, set or dictionary: no method of the program's own."""
-        return self.env.get(syntax.text(receiver), UNKNOWN) != UNKNOWN or not self.methods(expr)
+        return self.env.get(syntax.text(receiver), UNKNOWN) != UNKNOWN or not methods(
+            self.halves, self.module.scope_of(expr), expr.func
+        )
 
     def update(self, container: ast.expr, old: Value, new: Value) -> bool:
         """`results.update({"logits": out})`: whether both are dictionaries whose entries are known."""
@@ -201,10 +203,10 @@ class Calls(Operations):
         functions = [d for d in found if isinstance(d, Function)]
         halves = any(v.followed for v in (*given, *named.values()))
         if not found and isinstance(expr.func, ast.Attribute):
-            functions = self.methods(expr) if halves else self.made(expr)
+            functions = (methods if halves else made)(self.halves, scope, expr.func)
         if not found and not functions and halves:
-            functions = self.kept(expr, scope)
-        partial = self.of_partial(expr, scope) if not found and not functions and halves else None
+            functions = kept(self.halves, scope, expr.func)
+        partial = of_partial(self.halves, scope, expr.func) if not found and not functions and halves else None
         if partial is not None:
             return join([self.run_in(f, expr, [UNKNOWN] * first + given, named, {}) for f, first in partial[:ALIKE]])
         if functions and halves and isinstance(expr.func, ast.Name) and self.halves.layers.all(scope, expr.func):
@@ -212,58 +214,6 @@ class Calls(Operations):
         if len(functions) != len(found or functions) or not functions:
             return None if not found else UNKNOWN
         return join(ways(self.run_in(f, expr, given, named) for f in functions[:ALIKE]))
-
-    def kept(self, expr: ast.Call, scope: Scope) -> list[Function]:
-        """The functions of the program that a value may be: `score = dot_product`, what a factory gave, an attribute
-        or an item that holds one."""
-        found: list[Function] = []
-        for origin in in_order(self.halves.values.origins(scope, expr.func)):
-            if origin.kind == "function" and isinstance(origin.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found.append(self.halves.program.function_of(origin.module, origin.node))
-        return found
-
-    def of_partial(self, expr: ast.Call, scope: Scope) -> list[tuple[Function, int]] | None:
-        """The functions of the program that a `partial` runs, and how many arguments each is given first."""
-        found: list[tuple[Function, int]] = []
-        for origin in in_order(self.halves.values.origins(scope, expr.func)):
-            call, program = origin.node, self.halves.program
-            if not isinstance(call, ast.Call) or not call.args or origin.path:
-                return None
-            there = origin.module.scope_of(call)
-            if program.dotted(there, call.func) != "functools.partial" or any(
-                isinstance(a, ast.Starred) for a in call.args
-            ):
-                return None
-            runs = program.definitions(there, call.args[0], guess=False)
-            found += [(f, len(call.args) - 1) for f in runs if isinstance(f, Function)]
-        return found or None
-
-    def made(self, expr: ast.Call) -> list[Function]:
-        """The one method that a call of an object runs, where it is seen how the object is made."""
-        func = expr.func
-        if not isinstance(func, ast.Attribute) or func.attr in PLAIN - BOOKS:
-            return []
-        if not self.halves.program.methods_named(func.attr):
-            return []
-        return self.halves.values.methods(self.module.scope_of(expr), func.value, func.attr)
-
-    def methods(self, expr: ast.Call) -> list[Function]:
-        """The methods that a call of an object may run; where it is not seen how that is made, by what it is called:
-        `predictions_saver.add` is a method of some `Saver`."""
-        found = self.made(expr)
-        func = expr.func
-        if found or not isinstance(func, ast.Attribute):
-            return found
-        name = last_name(func.value)
-        word = name.strip("_").rpartition("_")[2].lower() if name is not None else ""
-        if len(word) < 5:
-            return []
-        near = [
-            f
-            for f in self.halves.program.methods_named(func.attr)
-            if f.owner is not None and f.owner.name.lower().endswith(word)
-        ]
-        return near if len(near) <= ALIKE else []
 
     def run_in(
         self,
@@ -330,7 +280,9 @@ class Calls(Operations):
                 self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, given)
                 for way in layers
             ]
-            return join(ways([*given_by, *(self.run_in(f, expr, given, {}) for f in self.kept(expr, scope))]))
+            return join(
+                ways([*given_by, *(self.run_in(f, expr, given, {}) for f in kept(self.halves, scope, expr.func))])
+            )
         if self.inside and isinstance(expr.func, ast.Attribute):
             owner = self.halves.program.is_self(scope, expr.func.value)
             if owner is not None:

@@ -8,12 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit.halves.doubles import DOUBLE, asks_for_double, made
 from amp_migrate.audit.halves.given import Given
 from amp_migrate.audit.halves.tensors import (
-    CAST,
     FLOAT,
-    HALF,
     HALVES,
     INTEGER,
     NUMBER,
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
     from amp_migrate.audit.halves.follow import Halves
 
 
-DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 _BRACKET = re.compile(r"\[")
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
@@ -87,137 +83,6 @@ class Operations:
                 self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
         elif value.now == "half" or value.origin or kind in ("integer", *OF_THE_REGION):
             self.halves.report(kind, self.module, node, value, detail, self.halves.at)
-
-    def cast(self, expr: ast.Call, func: ast.Attribute, receiver: Value) -> Value | None:
-        attr = func.attr
-        if attr in ("float", "double") and not expr.args:
-            if receiver.now == "int":
-                self.tell("integer", expr, receiver, syntax.text(func.value))
-            return FLOAT._replace(kept=receiver.now != "int", double=attr == "double")
-        if attr == "half" and not expr.args:
-            return Value("half", "half", origin=CAST, narrowed=True)
-        if (
-            attr == "astype"
-            and expr.args
-            and asks_for_double(self.halves.program, self.module.scope_of(expr), expr.args[0])
-        ):
-            return DOUBLE
-        if attr in ("to", "type", "astype"):
-            asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
-            for arg in asked:
-                name = self.halves.program.dotted(self.module.scope_of(arg), arg) or ""
-                if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
-                    name = "torch." + arg.value.replace("np.", "")
-                name = name.replace("numpy.", "torch.")
-                if name in known.FLOAT_TYPES:
-                    return FLOAT._replace(kept=True, double=name in known.DOUBLE_TYPES)
-                if name in known.HALF_TYPES:
-                    return HALF._replace(narrowed=True)
-                if name in known.INTEGER_TYPES:
-                    return INTEGER
-            if attr in ("type", "astype"):
-                return UNKNOWN
-            if any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in asked):
-                return UNKNOWN
-        if attr in ("to", "type_as") and len(expr.args) == 1 and not expr.keywords:
-            like = self.of(expr.args[0])
-            if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
-                self.tell("dtype", expr, like, syntax.text(func.value))
-            if (like.half or like.now == "float") and not like.items:
-                return like._replace(narrowed=like.half and receiver.now == "float")
-            to_device = attr == "to" and DEVICES.search(syntax.text(expr.args[0]))
-            return UNKNOWN if receiver.kept and not to_device else None
-        return None
-
-    def counts(self, expr: ast.expr) -> bool:
-        """Whether a tensor holds numbers that the program counts: `torch.tensor(1)`, `torch.tensor(total)`."""
-        if isinstance(expr, ast.Call):
-            name = self.halves.program.dotted(self.module.scope_of(expr), expr.func)
-            return name in ("torch.tensor", "torch.as_tensor", "torch.LongTensor", "torch.IntTensor")
-        return False
-
-    def library(
-        self, expr: ast.Call, name: str, last: str, given: list[Value], named: dict[str | None, Value]
-    ) -> Value:
-        every = [*given, *named.values()]
-        if (double := made(self.halves.program, self.module.scope_of(expr), expr, name, given)) is not None:
-            return double
-        if last in known.MAKING:
-            dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
-            if dtype is None:
-                return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
-            asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
-            if asked in known.FLOAT_TYPES:
-                return FLOAT._replace(kept=True, double=asked in known.DOUBLE_TYPES)
-            return (
-                HALF._replace(origin=CAST)
-                if asked in known.HALF_TYPES
-                else INTEGER
-                if asked in known.INTEGER_TYPES
-                else UNKNOWN
-            )
-        if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
-            if any(k.arg == "dtype" for k in expr.keywords) or not given:
-                return UNKNOWN
-            if given[0].half and given[0].was == "float" and self.fractions(expr):
-                self.tell("like", expr, given[0], last)
-            return given[0]
-        if last in ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "all_gather_into_tensor"):
-            if ".distributed" in name and len(given) >= 2:
-                kinds = {v.entry().now for v in given[:2]}
-                if "float" in kinds and kinds & set(HALVES):
-                    self.tell("gather", expr, next(v.entry() for v in given[:2] if v.entry().half), last)
-            return UNKNOWN
-        if is_file(name):
-            stored = next((v for v in every if v.followed), None)
-            if stored is not None and (entry := stored.entry()).was == "float" and entry.half:
-                self.tell("file", expr, entry, name)
-            return UNKNOWN
-        if last == "where" and len(given) == 3:
-            return self.plain_of(given[1:])
-        if last in known.WRITES and len(given) > 1:
-            self.write(expr, last, given[0], written(last, given[1:], named))
-            return given[0]
-        if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
-            joined, parts = given[0].entry().holding(None), given[0].items or ()
-            if joined.half and any(i.now == "float" for i in parts):  # what is joined takes the widest dtype
-                return joined._replace(was="float", now="float")
-            if joined.half and any(i == UNKNOWN for i in parts):
-                return UNKNOWN
-            return joined if name.startswith("torch.") else self.array(expr, joined)
-        if last == "einsum" and len(given) > 1:
-            operands = [i for v in given[1:] for i in v.items or (v,)]
-            return self.operation(expr, "einsum", operands, True)
-        if not name.startswith("torch."):
-            halves = [e for v in every if v.followed and (e := v.entry()).half]
-            if halves and last not in known.INTEGERS and last not in known.SHAPES:
-                self.array(expr, halves[0])
-                return UNKNOWN
-            return given[0].entry() if given and last in known.STACKING else UNKNOWN
-        if "out" in named and given:
-            self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
-        given = [*given, named["grid"]] if last in known.PROMOTED and "grid" in named else given
-        return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
-
-    def fractions(self, made: ast.Call) -> bool:
-        """Whether a tensor that is made like another is filled with what may be no whole number: smoothed labels."""
-        filled = made.args[1:2] if syntax.last(made.func) == "full_like" else []
-        stmt = self.module.parents.get(made)
-        if isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
-            function = self.module.function_around(made)
-            for node in syntax.every(function.node if function is not None else self.module.tree, ast.Call):
-                func = node.func
-                if isinstance(func, ast.Attribute) and func.attr in ("fill_", "scatter_") and node.args:
-                    if isinstance(func.value, ast.Name) and func.value.id == target.id:
-                        filled = [*filled, node.args[-1]]
-        return any(not (isinstance(v, ast.Constant) and v.value in (0, 1)) for v in filled)
-
-    def array(self, expr: ast.expr, value: Value) -> Value:
-        """What NumPy makes of a value: of a half tensor, an array of float16, which is told where Apex had it in float32."""
-        if not value.half or value.was != "float":
-            return value
-        self.tell("numpy", expr, value, "an array")
-        return UNKNOWN
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:
         """An operation of torch on values: what it computed in before, and what it computes in now."""
@@ -395,24 +260,12 @@ class Operations:
         return UNKNOWN
 
 
-def written(name: str, given: list[Value], named: Mapping[str | None, Value]) -> Value:
-    """What is written by `x.scatter_(1, index, src)`, of the arguments of the method."""
-    at = known.WRITES[name]
-    return given[at] if len(given) > at else next((v for k, v in named.items() if k in known.WRITTEN), UNKNOWN)
-
-
 def _picks(expr: ast.expr) -> bool:
     """Whether an interpolation only repeats values, in whichever dtype: the nearest, which is the default."""
     if not isinstance(expr, ast.Call) or not syntax.text(expr.func).endswith("interpolate"):
         return False
     modes = [k.value for k in expr.keywords if k.arg == "mode"] or expr.args[3:4]
     return not modes or (isinstance(modes[0], ast.Constant) and str(modes[0].value).startswith("nearest"))
-
-
-def is_file(name: str) -> bool:
-    """Whether a function writes values down, under whichever name pickle is imported."""
-    module, _, last = name.rpartition(".")
-    return name in known.FILES or (module.rpartition(".")[2] in ("pickle", "cPickle") and last in ("dump", "dumps"))
 
 
 def _whole(expr: ast.expr, name: str) -> bool:
