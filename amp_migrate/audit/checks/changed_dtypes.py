@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.checks.half_weights import made_half
 from amp_migrate.audit.checks.ranks import TORCH_DDP, was_apexs
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
@@ -21,6 +20,7 @@ from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.near import runs_itself
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.built import built
+from amp_migrate.audit.sites.made_half import made_half
 from amp_migrate.findings import Code
 
 CODES = (

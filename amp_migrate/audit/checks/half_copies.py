@@ -12,13 +12,13 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.checks.half_inputs import outside
-from amp_migrate.audit.checks.half_weights import made_half
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.dtypes import HALF_TYPES
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.made_half import made_half
 from amp_migrate.audit.sites.tracers import Traced, traced
 from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code

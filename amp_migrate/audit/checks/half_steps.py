@@ -13,7 +13,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.checks.half_weights import comes_first, copied, made_float_again, made_half
+from amp_migrate.audit.checks.half_weights import comes_first
 from amp_migrate.audit.checks.state import FUSED_ADAM, still_fused
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -21,6 +21,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import given_to
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.made_half import copied, made_float_again, made_half
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.sites.weights import Place as Network
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation

@@ -18,6 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import conditions
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
+from amp_migrate.audit.sites.made_half import copied, last_cast, made_float_again, made_half
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.ways.chains import Chain
@@ -139,40 +140,6 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
                 break
 
 
-def made_half(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that make something half, and what: `model.half()`; not what rounds it alone, `model.half().float()`."""
-    found = ((call, holder) for call, holder in module.method_calls("half") if not call.args)
-    return ((call, holder) for call, holder in found if _last_cast(module, call.func) == "half")
-
-
-def _last_cast(module: Module, made: ast.AST) -> str | None:
-    """The last method of those called on a value where it is made that gives it a dtype: `float` of `zeros(3).half().float()`."""
-    last: str | None = None
-    at: ast.AST | None = made
-    while isinstance(at, (ast.Attribute, ast.Call)):
-        if isinstance(at, ast.Attribute) and at.attr in ("half", "float", "double", "bfloat16"):
-            last = at.attr
-        up = module.parents.get(at)
-        if isinstance(up, ast.Call) and up.func is not at:
-            break  # what it is given to
-        at = up
-    return last
-
-
-def made_float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
-    """Whether the function makes it float32 again further down, wherever it did not: for an evaluation in between."""
-    name = syntax.text(model)
-    no_list = (f"type({name}) != list True", f"type({name}) == list False", f"isinstance({name}, list) False")
-    asked = {*conditions(module, module.statement(call)), *no_list}  # a list has no half()
-    return any(
-        syntax.text(holder) == name
-        and module.function_around(c) is module.function_around(call)
-        and call.lineno < c.lineno
-        and asked.issuperset(conditions(module, module.statement(c)))
-        for c, holder in module.method_calls("float")
-    )
-
-
 def _goes_on(both: Mixed, half: tuple[Module, ast.AST], step: tuple[Module, ast.AST], scaler: ast.expr) -> bool:
     """Whether one run may come by the one place and then by the other, with the scaler enabled."""
     predicates, chains = both.after.predicates, both.after.chains
@@ -217,11 +184,6 @@ def _trained(module: Module, receiver: str) -> bool:
         for name in ("parameters", "named_parameters", "train")
         for c, holder in module.method_calls(name)
     )
-
-
-def copied(value: ast.expr) -> bool:
-    """`deepcopy(model).half()`, `model.eval().half()`: a copy for saving, or one that is not trained."""
-    return isinstance(value, ast.Call)
 
 
 def _together(both: Mixed, module: Module, call: ast.Call, scaler: ast.Call) -> bool:
@@ -354,7 +316,7 @@ def _half(both: Mixed, module: Module, tensor: ast.expr) -> Formula:
         if not isinstance(origin.node, ast.Call) or origin.path:
             continue
         scope = origin.module.scope_of(origin.node)
-        if (cast := _last_cast(origin.module, origin.node)) is not None:
+        if (cast := last_cast(origin.module, origin.node)) is not None:
             if cast == "half":
                 return True
             continue
