@@ -34,7 +34,6 @@ class Program(Imports):
         self._definitions: dict[tuple[Scope, ast.expr, bool], Sequence[Function | Class]] = {}
         self._asking = False
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
-        self._external_bases: dict[Class, list[str]] = {}
 
     def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> Sequence[Function | Class]:
         """The project's functions or classes that an expression may be; empty where none is known.
@@ -205,16 +204,16 @@ class Program(Imports):
             down += [s for s in self.subclasses(c) if s not in down]
         return [*up, *(d for d in down if d not in up)]
 
+    @kept_meanwhile(list)
     def external_bases(self, cls: Class) -> list[str]:
         """Full names of the bases (of it and of its bases) that are not of the program; unresolved ones as written."""
-        if cls not in self._external_bases:
-            names = self._external_bases[cls] = list[str]()
-            for c in self.family_up(cls):
-                outside = c.scope.parent or c.scope
-                for base in c.node.bases:
-                    if not any(isinstance(d, Class) for d in self.definitions(outside, base, guess=False)):
-                        names.append(self.dotted(outside, base) or syntax.text(base))
-        return self._external_bases[cls]
+        names: list[str] = []
+        for c in self.family_up(cls):
+            outside = c.scope.parent or c.scope
+            for base in c.node.bases:
+                if not any(isinstance(d, Class) for d in self.definitions(outside, base, guess=False)):
+                    names.append(self.dotted(outside, base) or syntax.text(base))
+        return names
 
     def is_network(self, cls: Class) -> bool:
         """Whether a class derives from torch's `nn.Module`, or from something out of sight that is called so."""
@@ -271,7 +270,7 @@ class Program(Imports):
 
     def run_by(self, called: Iterable[Function | Class]) -> list[Function]:
         """What runs where one of these is called."""
-        return [f for d in called for f in ([d] if isinstance(d, Function) else self._method(d, "__init__"))]
+        return [f for d in called for f in ([d] if isinstance(d, Function) else self.constructors(d))]
 
     @kept
     def callers(self, function: Function) -> list[tuple[Module, ast.Call]]:
