@@ -17,14 +17,14 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.float_methods import float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.mentioned import Mentioned
-from amp_migrate.audit.sites.networks import float_layer, named, others, own_runs, part_of_given, taken_in
+from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
-from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, argument
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
+from amp_migrate.audit.sites.unseen_ways import NotSeen, not_seen
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, as_written, is_test
 from amp_migrate.audit.ways.formulas import (
@@ -56,7 +56,6 @@ CODES = (
 
 
 MOST = 8  # further places that are named
-NotSeen = tuple[Forward, tuple[Module, ast.Call]]  # a forward before, and its call after
 Told = tuple[str, str, str, str]  # one doubt of a kind for all such calls in a function
 
 
@@ -76,7 +75,7 @@ def check(review: Review) -> Iterable[Doubt]:
     known = set(told)
     yield from _others(both, known)
     yield from _without_set_up(both, known)
-    yield from _uncalled(both, known)
+    yield from (_not_seen(both, places) for places in not_seen(both, lambda f: _told("lost", f) in known))
     yield from _taken_in(both)
 
 
@@ -191,71 +190,6 @@ def _is_off(call: ast.Call, position: int) -> bool:
     return isinstance(enabled, ast.Constant) and enabled.value is False
 
 
-def _uncalled(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
-    """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
-    each file counts, and those of the programs that share their set-ups are told together."""
-    found: dict[tuple[SetUp, ...], list[NotSeen]] = {}
-    files: set[str] = set()
-    mentioned = _may_be_run(both)
-
-    def add(forward: Forward, place: tuple[Module, ast.Call], starts: Iterable[Function | None]) -> None:
-        if mentioned is not None and not any(f is None or mentioned.definition(f.qualname) for f in starts):
-            return
-        if float_method(both, forward):
-            return
-        files.add(place[0].path)
-        found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))
-
-    for forward, model in named(both):
-        place = both.now(forward.module, forward.call)
-        function = forward.module.function_around(forward.call)
-        if place is None or function is None or _told("lost", forward) in told or _tries_its_own(function, model):
-            continue
-        if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
-            continue  # said of this file, or no O1 near
-        if both.after.regions.wrapped and any(
-            both.after.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
-        ):
-            continue  # its forward takes its region along
-        ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
-        if not ways or any(both.in_region(w) is not False or _within_wrapped(both, w) for w, _ in ways):
-            continue
-        if not any(_may_be_on(both, forward, w, old) for w, old in ways):
-            continue  # a run that came by the set-up takes another branch
-        if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
-            add(forward, place, [w.start.function for w, _ in ways])
-    for forward, callers in own_runs(both):
-        place = both.now(forward.module, forward.call)
-        if (
-            place is None
-            or place[0].path in files
-            or not any(s.usually_patches for s in both.near_setups(forward.module))
-        ):
-            continue
-        if any(both.in_region(w) is not False for w in both.after.chains.to(*place)):
-            continue
-        ways_there = [w for c in callers for w in both.before.chains.to(*c) if w.open and not is_test(w.start.function)]
-        if ways_there:
-            add(forward, place, [w.start.function for w in ways_there])
-    for places in found.values():
-        yield _not_seen(both, places)
-
-
-def _tries_its_own(function: Function, model: frozenset[Identity]) -> bool:
-    """Whether a function that is given nothing makes the network that it runs: `def test(): net = Net(); print(net(x).shape)`
-    below a network, which nothing in sight calls."""
-    inside = set(syntax.walk(function.node))
-    return not function.parameters and bool(model) and all(node in inside for node, *_ in model)
-
-
-def _may_be_run(both: Mixed) -> Mentioned | None:
-    """What a run may come to that sets Apex up; None where only the users of a library do, who may run anything."""
-    ways = (way for s in both.removed for way in both.before.chains.to(s.module, s.call))
-    if all(way.open or is_test(way.start.function) for way in ways):
-        return None
-    return Mentioned(both.review.before, {s.module for s in both.removed})
-
-
 def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
     """One doubt for all of them, which names the others."""
 
@@ -276,12 +210,6 @@ def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
     )
     told_by = ("AMP502",) if not others else ()
     return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", told_by)
-
-
-def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -> bool:
-    """Whether some switch of Apex lets a run come this way, before and now."""
-    given = [both.after.predicates.given(chain), *([both.before.predicates.given(old)] if old is not None else [])]
-    return any(example(conjunction([*given, on])) is not None for on in both.on_near(forward.module))
 
 
 def _taken_in(both: Mixed) -> Iterator[Doubt]:
@@ -378,14 +306,6 @@ def _when(
     told = conjunction([*came, both.levels_asked, holding, negation(failing)])
     found = example(told)
     return matter(minimal(told, found), holding, failing) if found is not None else None
-
-
-def _within_wrapped(both: Mixed, chain: Chain) -> bool:
-    """Whether a way starts with the `forward` of a network, which some other network runs, and such a one was wrapped."""
-    start = chain.start.function
-    if start is None or start.owner is None or start.name != "forward" or not both.review.after.is_network(start.owner):
-        return False
-    return any(attribute.attr == "forward" for _, attribute, _ in both.after.regions.wrapped)
 
 
 def _has_own_region(both: Mixed, forward: Forward) -> bool:

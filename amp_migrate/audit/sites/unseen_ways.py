@@ -1,0 +1,101 @@
+"""Networks that run on ways which are not seen to come by a set-up of Apex, and in no region now."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.sites.float_methods import float_method
+from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.networks import named, own_runs
+from amp_migrate.audit.sites.setups import Identity, SetUp
+from amp_migrate.audit.ways.chains import Chain, is_test
+from amp_migrate.audit.ways.formulas import conjunction, example
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
+
+NotSeen = tuple[Forward, tuple[Module, ast.Call]]  # a forward before, and its call after
+
+
+def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotSeen]]:
+    """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
+    each file counts, and those of the programs that share their set-ups come together. `told`: of which something else is
+    said."""
+    found: dict[tuple[SetUp, ...], list[NotSeen]] = {}
+    files: set[str] = set()
+    mentioned = _may_be_run(both)
+
+    def add(forward: Forward, place: tuple[Module, ast.Call], starts: Iterable[Function | None]) -> None:
+        if mentioned is not None and not any(f is None or mentioned.definition(f.qualname) for f in starts):
+            return
+        if float_method(both, forward):
+            return
+        files.add(place[0].path)
+        found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))
+
+    for forward, model in named(both):
+        place = both.now(forward.module, forward.call)
+        function = forward.module.function_around(forward.call)
+        if place is None or function is None or told(forward) or _tries_its_own(function, model):
+            continue
+        if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
+            continue  # said of this file, or no O1 near
+        if both.after.regions.wrapped and any(
+            both.after.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
+        ):
+            continue  # its forward takes its region along
+        ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
+        if not ways or any(both.in_region(w) is not False or _within_wrapped(both, w) for w, _ in ways):
+            continue
+        if not any(_may_be_on(both, forward, w, old) for w, old in ways):
+            continue  # a run that came by the set-up takes another branch
+        if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
+            add(forward, place, [w.start.function for w, _ in ways])
+    for forward, callers in own_runs(both):
+        place = both.now(forward.module, forward.call)
+        if (
+            place is None
+            or place[0].path in files
+            or not any(s.usually_patches for s in both.near_setups(forward.module))
+        ):
+            continue
+        if any(both.in_region(w) is not False for w in both.after.chains.to(*place)):
+            continue
+        ways_there = [w for c in callers for w in both.before.chains.to(*c) if w.open and not is_test(w.start.function)]
+        if ways_there:
+            add(forward, place, [w.start.function for w in ways_there])
+    yield from found.values()
+
+
+def _tries_its_own(function: Function, model: frozenset[Identity]) -> bool:
+    """Whether a function that is given nothing makes the network that it runs: `def test(): net = Net(); print(net(x).shape)`
+    below a network, which nothing in sight calls."""
+    inside = set(syntax.walk(function.node))
+    return not function.parameters and bool(model) and all(node in inside for node, *_ in model)
+
+
+def _may_be_run(both: Mixed) -> Mentioned | None:
+    """What a run may come to that sets Apex up; None where only the users of a library do, who may run anything."""
+    ways = (way for s in both.removed for way in both.before.chains.to(s.module, s.call))
+    if all(way.open or is_test(way.start.function) for way in ways):
+        return None
+    return Mentioned(both.review.before, {s.module for s in both.removed})
+
+
+def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -> bool:
+    """Whether some switch of Apex lets a run come this way, before and now."""
+    given = [both.after.predicates.given(chain), *([both.before.predicates.given(old)] if old is not None else [])]
+    return any(example(conjunction([*given, on])) is not None for on in both.on_near(forward.module))
+
+
+def _within_wrapped(both: Mixed, chain: Chain) -> bool:
+    """Whether a way starts with the `forward` of a network, which some other network runs, and such a one was wrapped."""
+    start = chain.start.function
+    if start is None or start.owner is None or start.name != "forward" or not both.review.after.is_network(start.owner):
+        return False
+    return any(attribute.attr == "forward" for _, attribute, _ in both.after.regions.wrapped)
