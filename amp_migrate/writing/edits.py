@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import chain
+from typing import Any, Literal
 
 from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import Module
@@ -80,37 +81,23 @@ class Edits:
         self._known: tuple[object, set[ast.AST], set[str]] | None = None  # what `quoted` and `emitted_names` found last
 
     def __bool__(self) -> bool:
-        return bool(
-            self.expressions
-            or self.insertions
-            or self.cuts
-            or self.statements
-            or self.before
-            or self.after
-            or self.wraps
-            or self.moves
-            or self.comments
-        )
+        return any((*self._by_node, self.wraps, self.moves, self.comments))
+
+    @property
+    def _by_node(self) -> tuple[Mapping[Any, object], ...]:
+        """The kinds of edits that are kept by the node that they are about."""
+        return self.expressions, self.insertions, self.cuts, self.statements, self.before, self.after
 
     def contents(self) -> tuple[object, ...]:
         """All that is asked for, in order: edits of one module whose contents are equal come to the same text."""
-        maps = (self.expressions, self.insertions, self.cuts, self.statements, self.before, self.after)
-        plain = (self.comments, self.moves, self.conditions)
-        return (self.module, *(tuple(m.items()) for m in (*maps, *plain)), tuple(self.wraps))
+        maps = (*self._by_node, self.comments, self.moves, self.conditions)
+        return (self.module, *(tuple(m.items()) for m in maps), tuple(self.wraps))
 
     @property
     def lines(self) -> set[int]:
         """The lines at which something is edited."""
-        nodes = [
-            *self.expressions,
-            *self.insertions,
-            *self.cuts,
-            *self.statements,
-            *self.before,
-            *self.after,
-            *self.moves,
-        ]
-        return {n.lineno for n in (*nodes, *(w.first for w in self.wraps)) if hasattr(n, "lineno")}
+        nodes = (*chain(*self._by_node), *self.moves, *(w.first for w in self.wraps))
+        return {n.lineno for n in nodes if hasattr(n, "lineno")}
 
     # -- asking for edits ----------------------------------------------------------------------------------------
 
