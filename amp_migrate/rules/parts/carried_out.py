@@ -7,20 +7,19 @@ other use is written as the file itself names torch.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from amp_migrate.options import Options
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk, within_apex
+from amp_migrate.reading.program.tree import within_apex
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.switch.folds import guard_folds
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts import larc, no_counterpart, normalization, optimizers, parallel, syncbn
 from amp_migrate.rules.parts.around_imports import AroundImports, from_apex
-from amp_migrate.rules.parts.branches import Branches, is_idle
+from amp_migrate.rules.parts.branches import Branches
 from amp_migrate.rules.parts.counterpart import Convert, Manual, Native
 from amp_migrate.rules.parts.guards import settle_guards
 from amp_migrate.rules.parts.imports import (
@@ -31,6 +30,7 @@ from amp_migrate.rules.parts.imports import (
     speaks_of_apex,
     stands_for,
 )
+from amp_migrate.rules.parts.messages import correct_messages
 from amp_migrate.rules.parts.optimizer_values import PARTIAL
 from amp_migrate.rules.parts.same import drop_repeated, drop_shortcuts, fold_equal, merge_types
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
@@ -38,7 +38,6 @@ from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.names import exact_name, native_name
 from amp_migrate.writing.style import Style
 
-APEX_DDP = re.compile(r"(nvidia )?apex[. ](parallel\.)?(?=DistributedDataParallel)", re.IGNORECASE)
 CONVERTERS: dict[str, Convert] = {
     name: rule.convert for rule in (parallel, syncbn, optimizers, normalization, larc) for name in rule.NAMES
 }
@@ -101,7 +100,7 @@ class _Parts:
         around.fold_tries(live)
         drop_shortcuts(live, self.edits)
         around.keep_fallbacks()
-        self._correct_messages(live)
+        correct_messages(self.module, self.edits, live)
         self.imports.carry_out(around.still_used)
 
     def _wanted(self) -> Iterator[tuple[Site, Native | Manual]]:
@@ -372,26 +371,6 @@ class _Parts:
             codes = self.edits.before.setdefault(first, [])
             codes += [line] * (line not in codes)
         return name
-
-    def _correct_messages(self, live: Iterable[Site]) -> None:
-        """A message beside the call that says which DistributedDataParallel it is."""
-        for site in live:
-            if site.name != parallel.DDP or not self.edits.gone(site.node):
-                continue
-            for stmt in self._around(site.stmt):
-                for node in walk(stmt):
-                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_idle(stmt):
-                        text = self.module.verbatim(node)
-                        said = APEX_DDP.sub("", text)
-                        if said != text and not isinstance(self.module.parents.get(node), ast.JoinedStr):
-                            self.edits.replace(node, said)
-
-    def _around(self, stmt: ast.stmt) -> Iterable[ast.stmt]:
-        """The statements of the blocks around a statement, within its function."""
-        yield from self.module.block(stmt)
-        parent = self.module.parents.get(stmt)
-        if isinstance(parent, ast.stmt) and parent not in self.module.scopes:
-            yield from self._around(parent)
 
     def _reexported(self, binding: Binding, native: str) -> bool:
         """Whether another file of the project imports the name from here, or `__all__` offers it and it is torch's already
