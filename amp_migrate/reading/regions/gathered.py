@@ -9,7 +9,8 @@ from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module
 from amp_migrate.reading.program.own_regions import casts_itself, own_switch
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import reached
-from amp_migrate.reading.regions.place import RegionReader, second_order
+from amp_migrate.reading.regions.place import RegionReader
+from amp_migrate.reading.regions.refused import refuses, second_order
 
 
 def gathers(reader: RegionReader, function: Function) -> bool:
@@ -37,4 +38,4 @@ def _apart(reader: RegionReader, module: Module, node: ast.AST) -> bool:
     """Whether code cannot stand in a region, or stands in one of its own."""
     if isinstance(node, WITH_NODES):
         return casts_itself(module, node) or own_switch(module, node) is not None
-    return isinstance(node, ast.Call) and (reader.refuses(module, node) or second_order(module, node))
+    return isinstance(node, ast.Call) and (refuses(reader.project, module, node) or second_order(module, node))

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from amp_migrate.reading.program.definitions import Function, called_name
-from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.own_regions import OwnRegion, casts_itself, own_switch
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import method_called, walk
+from amp_migrate.reading.program.tree import method_called
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.forwards import NO_GRAD, Forwards, opens
 from amp_migrate.reading.regions.hot import Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
+from amp_migrate.reading.regions.refused import refuses, second_order
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.operations import LOSS_NAMES
@@ -250,16 +250,7 @@ class RegionReader:
 
     def refused(self, module: Module, node: Node) -> bool:
         """Whether a statement computes binary_cross_entropy, which raises under autocast."""
-        return any(self.refuses(module, a) for a in node.calls)
-
-    def refuses(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call computes binary_cross_entropy."""
-        if (module.qualify(call.func) or "").rpartition(".")[2] == "binary_cross_entropy":
-            return True
-        if isinstance(call.func, ast.Call) and module.qualify(call.func.func) == "torch.nn.BCELoss":
-            return True
-        slot = self.project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
-        return slot in self.project.once(_bce_slots)
+        return any(refuses(self.project, module, a) for a in node.calls)
 
     def computes_loss(self, call: ast.Call) -> bool:
         """Whether a call computes a loss of tensors, and not in a function that has a region of its own."""
@@ -395,18 +386,3 @@ class RegionReader:
             alone = not any(x in hot for n in node.parent.nodes if n is not node for x in n.walk())
             return not cold if alone else len(cold) <= 2 or len(cold) * 2 <= len(inside)
         return False
-
-
-def second_order(module: Module, node: ast.Call) -> bool:
-    """`torch.autograd.grad(..., create_graph=True)`: a backward, so outside of autocast."""
-    return module.qualify(node.func) == "torch.autograd.grad"
-
-
-def _bce_slots(project: Project) -> set[Slot]:
-    """Variables that hold a `torch.nn.BCELoss`."""
-
-    def gives(_: Module, stmt: ast.Assign) -> bool:
-        calls = (n for n in walk(stmt.value) if isinstance(n, ast.Call))
-        return len(stmt.targets) == 1 and any(called_name(call) == "BCELoss" for call in calls)
-
-    return project.holding("BCELoss", gives)

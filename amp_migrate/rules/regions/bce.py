@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import children, names_stored, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.regions.refused import refuses
 from amp_migrate.reading.regions.spans import Region
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
@@ -71,7 +72,7 @@ def _deep(m: Migration, found: Regions, stmts: list[ast.stmt]) -> Iterator[tuple
     module = found.scope.module
     for inner in (n for s in stmts for n in walk(s) if isinstance(n, ast.stmt)):
         if _refused(m, found, inner):
-            calls = [n for n in walk(inner) if isinstance(n, ast.Call) and m.regions.refuses(module, n)]
+            calls = [n for n in walk(inner) if isinstance(n, ast.Call) and refuses(m.project, module, n)]
             yield inner, [n for n in calls if module.statement(n) is inner]
 
 
@@ -87,7 +88,7 @@ def apply(m: Migration) -> None:
     for module in m.project.modules:
         lines = m.mended_lines(module, "AMP533")
         calls = (c for c, _ in module.calls if module.statement(c).lineno in lines) if lines else ()
-        wanted.update((c, module) for c in calls if m.regions.refuses(module, c))
+        wanted.update((c, module) for c in calls if refuses(m.project, module, c))
     islands: dict[ast.stmt, list[ast.Call]] = {}
     for call, module in wanted.items():
         if _can_be_island(module, call):

@@ -13,6 +13,7 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.regions.refused import refuses
 from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
@@ -161,7 +162,7 @@ def _is_tensor(m: Migration, module: Module, value: ast.Call, uses: list[ast.Nam
 def _refused_input(m: Migration, module: Module, node: ast.Name) -> bool:
     """Whether a value is what binary_cross_entropy is given."""
     call = module.parents.get(node)
-    return isinstance(call, ast.Call) and node in call.args and m.regions.refuses(module, call)
+    return isinstance(call, ast.Call) and node in call.args and refuses(m.project, module, call)
 
 
 def _tensor_use(module: Module, node: ast.Name) -> bool:

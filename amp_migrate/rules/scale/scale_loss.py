@@ -17,6 +17,7 @@ from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import find
+from amp_migrate.reading.regions.refused import refuses
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.places import holds_several
@@ -263,7 +264,7 @@ def _computes_here(m: Migration, loss: Loss) -> bool:
     module = loss.module
     calls = [n for n in walk(loss.loss) if isinstance(n, ast.Call)]
     for call in calls:
-        if m.regions.refuses(module, call):
+        if refuses(m.project, module, call):
             raise Blocked(
                 module,
                 call,
