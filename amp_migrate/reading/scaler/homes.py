@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import identifiers, reached, walk
+from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.scaler.amp_kept import AMP
 from amp_migrate.reading.scaler.guards import is_main_guard, only_asks_for_apex, runs_once, turns, under, within
 from amp_migrate.reading.scaler.home import (
@@ -26,12 +26,11 @@ from amp_migrate.reading.scaler.home import (
     only_inside,
     raised_again,
 )
+from amp_migrate.reading.scaler.prepared import of_self, stored_on_self, thrown_away, without_optimizer
 from amp_migrate.reading.switch.flags import Flag, flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
-from amp_migrate.reading.values.analysis import Values
-from amp_migrate.reading.values.constants import NOTHING
 
 BOUNDS = ("min_loss_scale", "max_loss_scale")
 
@@ -112,7 +111,7 @@ class Homes:
             target = stmt.targets[0]
             if stmt.value is not site.node or not isinstance(target, ast.Attribute):
                 continue
-            if _on(site.scope, target):
+            if of_self(site.scope, target):
                 continue
             base = site.module.source(target.value)
             home = Home(init, "local", site.scope, stmt, init_flag(self.project, init), carrier=base)
@@ -186,7 +185,7 @@ class Homes:
             other = self.project.class_of(module.scope_of(node))
             if other is not None and cls.shares_instances(other):
                 return True
-        return any(_on(scope, t) for t in (*init.optimizer_targets, *init.optimizers, *init.handles))
+        return any(of_self(scope, t) for t in (*init.optimizer_targets, *init.optimizers, *init.handles))
 
     def _climb(self, home: Home, inside: list[tuple[Module, ast.AST]], outside: bool) -> None:
         """Move the creation out of conditions that do not also hold its uses; they become `enabled`."""
@@ -325,7 +324,7 @@ class Homes:
                 translated = translated.joined([*given.parts]) if given.parts is not None else given
             further = given if isinstance(given, str) else None
             outer = self.project.functions.get(scope.node)
-            on_self = self._stored_on_self(module, stmt, scope)
+            on_self = stored_on_self(self.unit, module, stmt, scope)
             if users and outer is not None and outer not in busy and not on_self:
                 used = any(scope in list(user.chain()) for user in users)
                 if not used and self._hands_out(outer) and self.project.calls.get(outer):
@@ -335,54 +334,16 @@ class Homes:
             if (amp and beside) or (further and outer and given_sometimes(self.project, outer, further)):
                 raise _out_of_reach(init, function, flag.joined([f"{amp} is not None"]))
             if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
-                if users and self._thrown_away(init, module, stmt, call):
+                if users and thrown_away(self.project, init, module, stmt, call):
                     continue
                 raise _out_of_reach(init, function, flag)
             home = Home(init, "local", scope, stmt, translated, after=bool(users))
-            home.idle = bool(users) and self._without_optimizer(init, function, module, call)
+            home.idle = bool(users) and without_optimizer(self.project, init, function, module, call)
             if not home.idle and on_self and (cls := self.project.class_of(scope)) is not None:
                 home.kind = "self"
                 self.keepers.add(cls)
             found.append(home)
         return found
-
-    def _thrown_away(self, init: Init, module: Module, stmt: ast.stmt, call: ast.Call) -> bool:
-        """Whether nobody has what a call prepares: it makes the optimizer itself, and its result is dropped."""
-        given = [*call.args, *(k.value for k in call.keywords)]
-        slots = {s for value in given for s in self.project.sources(module, value)}
-        prepared = {s for node in init.optimizers for s in self.project.sources(init.module, node)}
-        return isinstance(stmt, ast.Expr) and stmt.value is call and slots.isdisjoint(self.project.origins(prepared))
-
-    def _without_optimizer(self, init: Init, function: Function, module: Module, call: ast.Call) -> bool:
-        """Whether a call of the function that initializes passes None for its optimizer: it prepares inference."""
-        values, scope = self.project.once(Values), init.site.scope
-        names = [n.id for n in init.optimizers if isinstance(n, ast.Name)]
-        made = [b for name in names for b in scope.bindings.get(name, []) if not isinstance(b, ast.arg)]
-        return (
-            bool(names)
-            and function.scope is scope
-            and all(init.module.statement(b) is init.stmt or getattr(b, "lineno", 0) > init.call.lineno for b in made)
-            and all(values.given(function, module, call, name) == NOTHING for name in names)
-        )
-
-    def _stored_on_self(self, module: Module, stmt: ast.stmt, scope: Scope) -> bool:
-        """Whether what a call returns is put on `self`: by the statement itself, or below it in the same function."""
-        if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
-            return False
-        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-        if any(_on(scope, n) for t in targets for n in walk(t)):
-            return True
-        names = identifiers(*targets)
-        names &= {s.name for s in self.unit.optimizer_slots if s.holder is scope}
-        return any(
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in names
-            and node.lineno > stmt.lineno
-            and any(_on(scope, t) for t in node.targets)
-            and module.scope_of(node) is scope
-            for node in walk(scope.node)
-        )
 
     def target(self, home: Home) -> str:
         """What is assigned where a scaler is created: a variable, or an attribute of `self` or of what carried `amp`."""
@@ -406,8 +367,3 @@ def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
         f"{function.name} hands the optimizer to its caller, which cannot see whether mixed precision is on "
         f"({flag.text()}); create the scaler there by hand",
     )
-
-
-def _on(scope: Scope, node: ast.AST) -> bool:
-    """Whether a node is an attribute of the `self` of a method."""
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
