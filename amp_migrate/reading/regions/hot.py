@@ -13,7 +13,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, identifiers, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards, under_no_grad
-from amp_migrate.reading.units.unit import MODEL_NAMES
+from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 

@@ -11,7 +11,8 @@ from amp_migrate.reading.program.handed_back import same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import methods_called, reached
-from amp_migrate.reading.units.unit import Unit, holds_data
+from amp_migrate.reading.units.telling_names import holds_data
+from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.operations import HALF_LAYERS, LOSS_NAMES
 
 CONTAINERS = frozenset("Sequential ModuleList ModuleDict LSTM GRU RNN MultiheadAttention".split())

@@ -13,7 +13,8 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.half_casts import cast_to_half
-from amp_migrate.reading.units.unit import MODEL_NAMES, Unit
+from amp_migrate.reading.units.telling_names import MODEL_NAMES
+from amp_migrate.reading.units.unit import Unit
 
 # Calls that turn a module's weights into float16: of apex.fp16_utils, and the copies of them that programs carry.
 HALVERS = frozenset(["network_to_half", "BN_convert_float", "convert_network", "FP16Model", "FP16_Module", "tofp16"])

@@ -4,7 +4,6 @@ to it, in whichever functions and files. A unit is migrated whole or not at all.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +27,7 @@ from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.spoken_steps import Spoken, in_lambda, spoken_steps
+from amp_migrate.reading.units.telling_names import MODEL_NAMES, OPTIMIZER_NAMES, holds_data
 from amp_migrate.reading.units.unscaled import PlainLoss, never_steps, plain_losses
 from amp_migrate.reading.units.unscaled import only_asks as only_asks
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
@@ -354,24 +354,6 @@ class Unit:
             function = self.project.function_of(loss.module, loss.call)
             if function is not None:
                 yield function
-
-
-OPTIMIZER_NAMES = frozenset("optimizer optim opt optimizers".split())
-MODEL_NAMES = frozenset(
-    "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
-    "self.model G D gen dis module model_ema".split()
-)
-
-
-DATA = frozenset(
-    "dataset datasets loader loaders dataloader dataloaders sampler reader writer tokenizer vocab vocabulary cfg config "
-    "configs args hparams logger path dir loop".split()
-)
-
-
-def holds_data(name: str) -> bool:
-    """Whether something is named as data and its readers are, or as settings: none of these is a model."""
-    return re.split(r"_|(?<=[a-z])(?=[A-Z])", name.strip("_"))[-1].lower() in DATA
 
 
 def _called(project: Project) -> list[Function]:
