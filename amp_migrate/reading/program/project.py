@@ -236,15 +236,9 @@ class Project(Flows):
                 return
         if isinstance(target, (ast.Tuple, ast.List)):
             for index, element in enumerate(target.elts):
-                slot = self.slot(module, element)
-                if slot is not None:
-                    for origin in self._of_rows(module, iterable, index):
-                        self.flows[origin].add(slot)
+                self._into(self.slot(module, element), self._of_rows(module, iterable, index))
         elif isinstance(target, (ast.Name, ast.Attribute)):
-            slot = self.slot(module, target)
-            if slot is not None:
-                for origin in self.sources(module, iterable):
-                    self.flows[origin].add(slot)
+            self._into(self.slot(module, target), self.sources(module, iterable))
 
     def _of_rows(self, module: Module, iterable: ast.expr, index: int) -> Iterator[Slot]:
         """What stands in one place of each tuple that is gone through: `for name, optimizer in [("first", optimizer)]`."""
@@ -268,10 +262,7 @@ class Project(Flows):
                 if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
                     self._assign(module, element, value.elts[index])
                 else:
-                    slot = self.slot(module, element)
-                    if slot is not None:
-                        for source in self.sources(module, value, index):
-                            self.flows[source].add(slot)
+                    self._into(self.slot(module, element), self.sources(module, value, index))
             return
         slot = self.slot(module, target)
         if slot is None:
@@ -281,10 +272,12 @@ class Project(Flows):
             attribute = target.attr if isinstance(target, ast.Attribute) else target.id
             if name in ("apex.amp", "apex") or (name in KEPT and only_kept(self, attribute, name)):
                 self.module_attributes[attribute] = name
-        for candidate in alternatives(value):
-            if isinstance(candidate, ast.Call):
-                self._found(slot, self.classes_of(module, candidate))
-        self._hand(module, slot, value)
+        self._give(module, slot, value)
+
+    def _into(self, slot: Slot | None, sources: Iterable[Slot]) -> None:
+        if slot is not None:
+            for source in sources:
+                self.flows[source].add(slot)
 
     def _hand(self, module: Module, slot: Slot, value: ast.expr) -> None:
         held = self.slot(module, value) if isinstance(value, (ast.Name, ast.Attribute)) else None
@@ -302,12 +295,10 @@ class Project(Flows):
         """What is put into a mapping is found there under its key; into a list of tuples, in its place of each; what an
         object from outside of the program is made with, is its attribute: `Namespace(model=model)`."""
         for key, entry in (*entries(value), *((f"*{place}", entry) for place, entry in in_rows(value))):
-            for source in self.sources(module, entry):
-                self.flows[source].add(Slot(slot, f"[{key}]"))
+            self._into(Slot(slot, f"[{key}]"), self.sources(module, entry))
         for keyword in self._made_of(module, value) if isinstance(value, ast.Call) and value.keywords else ():
             if keyword.arg is not None:
-                for source in self.sources(module, keyword.value):
-                    self.flows[source].add(Slot(slot, keyword.arg))
+                self._into(Slot(slot, keyword.arg), self.sources(module, keyword.value))
 
     def _made_of(self, module: Module, call: ast.Call) -> Iterator[ast.keyword]:
         """What an object from outside of the program is made with by name, also by a function that makes one of its
