@@ -377,7 +377,7 @@ class TestWriting:
     def test_headline_says_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write_tree(Path(), {"a.py": SITE})
 
-        def refuse(changes: object) -> None:
+        def refuse(changes: object, stop_if_asked: object) -> None:
             raise WriteError("a.py", SourceError("AMP006", "cannot be written: no space left on device"))
 
         monkeypatch.setattr("amp_migrate.sources.replace.replace_together", refuse)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,6 +246,33 @@ class TestInterrupted:
         assert "steps.py:1:1 AMP006 not written" in told or "steps.py:1:1 AMP006 cannot be written" in told
         assert "more site" in told  # which each file would have had migrated
         assert "like it" not in told
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("name", ["open", "unlink", "close", "fsync", "replace"])
+    def test_asked_to_stop_at_any_call_it_leaves_nothing(
+        self, name: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real, calls = getattr(os, name), [0]
+        die = 0
+        before = signal.signal(number, lambda number, frame: sys.exit(128 + number))  # while nothing is written yet
+
+        def asked(*args: Any, **options: Any) -> Any:
+            calls[0] += any("amp-migrate" in str(arg) for arg in args) or isinstance(args[0], int)
+            if calls[0] == die:
+                os.kill(os.getpid(), number)
+            return real(*args, **options)
+
+        while calls[0] >= die:  # until the run has fewer of them
+            die, calls[0] = die + 1, 0
+            write_tree(Path(), UNIT)
+            with monkeypatch.context() as patched:
+                patched.setattr(os, name, asked)
+                code = run("rewrite", ".").exit_code
+            assert code in (0, 128 + number), die
+            assert not hidden(), die
+            assert len({self.texts()[file] == UNIT[file] for file in ("steps.py", "pkg/train.py")}) == 1, die
+        signal.signal(number, before)
+        assert die > 2
 
     def test_half_of_a_unit_is_told_and_finished(self) -> None:
         killed_after(1)

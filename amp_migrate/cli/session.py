@@ -285,10 +285,11 @@ def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[File
 
     by_display = {source.display: source for source in targets}
     position = {id(result): i for i, result in enumerate(results)}
-    with unwinding():
+    with unwinding(patient=True) as stop_if_asked:
         for group in together(targets, changed):
+            stop_if_asked()
             try:
-                replace_together([Change(by_display[r.path], r.after or "") for r in group])
+                replace_together([Change(by_display[r.path], r.after or "") for r in group], stop_if_asked)
             except WriteError as error:
                 for result in group:
                     own = error.error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +23,12 @@ class Change:
     after: str
 
 
-def replace_together(changes: Sequence[Change]) -> None:
+def replace_together(changes: Sequence[Change], stop_if_asked: Callable[[], None] = lambda: None) -> None:
     """Write all of these files or none; raises WriteError naming the file that stood in the way.
 
     Every new content lies complete on the disk, beside its file, before the first file is replaced; a reader sees
     the old or the new bytes at any moment. When a later replacement fails, the earlier ones are put back.
+    `stop_if_asked`: called after each file, and raises where the run is to end.
     """
     replaced: list[tuple[Path, bytes]] = []
     targets = [Path(os.path.realpath(change.source.path)) for change in changes]
@@ -41,6 +42,7 @@ def replace_together(changes: Sequence[Change]) -> None:
                 temporary = staged.enter_context(_staged(target, after, log))
                 log.staged(target, temporary, before, after)
                 ready.append((change.source, target, before, temporary))
+            stop_if_asked()
         for change in changes[:1]:
             with _named(change.source):
                 log.complete()
@@ -51,6 +53,7 @@ def replace_together(changes: Sequence[Change]) -> None:
                     # Listed first: whether an interrupted replacement happened cannot be known.
                     replaced.append((target, before))
                     os.replace(temporary, target)
+                stop_if_asked()
         except BaseException:
             for target, before in reversed(replaced):
                 with contextlib.suppress(OSError), _staged(target, before, log) as temporary:
