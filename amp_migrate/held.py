@@ -48,7 +48,7 @@ class Held:
         for doubt in doubts:
             more |= self._cast(doubt, output) | self._given_region(doubt)
             place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
-            if doubt.remedy in now and doubt.code == "AMP535":
+            if doubt.remedy in now and doubt.code in ("AMP535", "AMP542"):
                 continue
             if place in modules and self._mend(doubt, modules[place], output):
                 now.add(doubt.remedy)

@@ -289,3 +289,118 @@ def test_a_function_that_its_class_alone_is_asked_for_is_given_what_it_names_fir
     function = "masked" if "masked" in call else "kept"
     body = after.partition(f"def {function}(")[2].partition("return")[0]
     assert "labels.masked_scatter_(labels < 0, ys.to(labels.dtype))" in body
+
+
+MADE = """
+import sys
+import torch
+from apex import amp
+from project import Net, loader
+
+
+class Distance(torch.nn.Module):
+    def forward(self, x, y):
+        dist = x.pow(2).sum(1, keepdim=True) + y.pow(2).sum(1, keepdim=True).t()
+        dist.addmm_(x, y.t(), beta=1, alpha=-2)
+        return dist.clamp(min=1e-6).mean()
+
+
+KINDS = {"distance": Distance, "squares": torch.nn.MSELoss}
+
+
+class Total:
+    def __init__(self, entries):
+        self.entries = entries
+
+    def compute(self, **given):
+        total = 0
+        for entry in self.entries:
+            wanted = {}
+            for key, name in entry["inputs"].items():
+                wanted[key] = given[name]
+            total = total + entry["loss"](**wanted)
+        return total
+
+
+class Named(torch.nn.Module):
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+        for name in names:
+            setattr(self, name, KINDS[name]())
+
+    def forward(self, x):
+        return sum(getattr(self, name)(x, x) for name in self.names)
+
+
+def built(names):
+    entries = []
+    for name in names:
+        entry = {}
+        entry["loss"] = KINDS[name]()
+        entries.append(entry)
+    return entries
+
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+criterion = MAKING
+for x, y in loader:
+    features = model(x)
+    loss = LOSS
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+LOSSES = {
+    "by a mapping": ("Distance()", 'criterion(**{"x": features, "y": features})'),
+    "of a list of mappings, given what it names": (
+        'Total([{"loss": Distance(), "inputs": {"x": "features", "y": "features"}}])',
+        "criterion.compute(features=features)",
+    ),
+    "by its name": ('getattr(sys.modules[__name__], "Distance")()', "criterion(features, features)"),
+    "out of a list that is filled": ('built(["distance"])', 'sum(c["loss"](features, features) for c in criterion)'),
+    "set by a name": ('Named(["distance"])', "criterion(features)"),
+}
+
+
+@pytest.mark.parametrize(("making", "loss"), LOSSES.values(), ids=list(LOSSES))
+def test_a_loss_that_no_way_from_the_region_is_seen_to_may_run_in_it(making: str, loss: str) -> None:
+    result = rewrite(MADE.replace("MAKING", making).replace("LOSS", loss))
+    assert result.after is not None
+    assert "dist.addmm_(x.to(dist.dtype), y.t().to(dist.dtype), beta=1, alpha=-2)\n" in result.after
+
+
+EVALUATED = """
+import torch
+from project import Net, features, found
+
+
+def ranked(x, y):
+    dist = x.pow(2).sum(1, keepdim=True) + y.pow(2).sum(1, keepdim=True).t()
+    dist.addmm_(x, y.t(), beta=1, alpha=-2)
+    return dist.argsort(1)
+
+
+print(ranked(features(), found()))
+"""
+
+
+def test_what_is_only_called_outside_of_regions_is_left_alone() -> None:
+    training = MADE.replace("MAKING", "torch.nn.MSELoss()").replace("LOSS", "criterion(features, y)")
+    training = training[: training.index("class Distance")] + training[training.index("model = ") :]
+    source = training.replace("from project import Net, loader", "from project import Net, loader\nimport evaluated")
+    results = rewrite_files({"train.py": source, "evaluated.py": EVALUATED})
+    assert results["train.py"].after is not None
+    assert results["evaluated.py"].after is None
+
+
+def test_what_the_program_never_mentions_is_left_alone() -> None:
+    source = MADE.replace('{"distance": Distance, "squares": torch.nn.MSELoss}', '{"squares": torch.nn.MSELoss}')
+    source = source.replace("MAKING", "torch.nn.MSELoss()").replace("LOSS", "criterion(features, y)")
+    source = source.replace("getattr(self, name)(x, x)", "self.squares(x, x)")
+    result = rewrite(source + '\n\nif __name__ == "__main__":\n    print(loss)\n')
+    assert result.after is not None
+    assert "dist.addmm_(x, y.t(), beta=1, alpha=-2)\n" in result.after

@@ -3,7 +3,7 @@
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
 functions of the program that they are handed to, out of those that give them to other files, and into criteria however they
 are kept: see `halves/`. The code of every network is followed as below a region, for arrays that NumPy gets, and for
-products of what the program made float32; only what is half on some way is told there. A
+products of what the program made float32; only what is half on some way is told there. So is what has a product in place. A
 half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
 leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). What takes tensors of one dtype alone (`torch.mm`
 outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the
@@ -26,6 +26,7 @@ from amp_migrate.audit.dtypes import WRITES
 from amp_migrate.audit.halves.follow import Halves
 from amp_migrate.audit.halves.said import Said, quoted
 from amp_migrate.audit.halves.tensors import Came, Place, Value
+from amp_migrate.audit.halves.unseen import Unseen
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
@@ -69,10 +70,13 @@ def check(review: Review) -> Iterable[Doubt]:
     _run(halves, modules)
     if halves.missed():
         _run(halves, modules)
+    unseen = Unseen(halves)
     if both.patched or any(s.patches for s in both.removed):
-        halves.below_regions()
+        unseen.networks()
     elif modules:
-        halves.below_regions(WRITES.keys())
+        unseen.networks(WRITES.keys())
+    if modules:
+        unseen.products_in_place()
     asking = [m for m in modules if both.asks(m)]
     if asking:
         found.asked = True
@@ -80,7 +84,7 @@ def check(review: Review) -> Iterable[Doubt]:
         _run(weighed, asking)
         if weighed.missed():
             _run(weighed, asking)
-        weighed.below_regions(WRITES.keys())
+        Unseen(weighed).networks(WRITES.keys())
     return found.doubts
 
 

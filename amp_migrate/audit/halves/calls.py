@@ -42,6 +42,7 @@ KEEPING_BOOKS = tuple(
 )
 TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is written with these holds no tensors
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
+IN_PLACE = frozenset("addmm_ addmv_ addbmm_ baddbmm_ addr_".split())  # products that are written into a tensor
 
 
 class Calls(Library):
@@ -51,7 +52,7 @@ class Calls(Library):
         func = expr.func
         scope = self.module.scope_of(expr)
         given = [self.of(a) for a in expr.args]
-        named = {k.arg: self.of(k.value) for k in expr.keywords}
+        named = self.by_name(expr)
         every = [*given, *named.values()]
         if expr in self.halves.running:
             return self.forward(expr, self.halves.running[expr], given, named)
@@ -83,9 +84,8 @@ class Calls(Library):
                 return Value("?", "?", (Value("?", "?", (UNKNOWN, held)),)) if func.attr == "items" else held
             if func.attr == "copy" and receiver.keys:
                 return receiver
-            if func.attr.endswith("_") and func.attr[:-1] in ("addmm", "addmv", "addbmm", "baddbmm", "addr"):
-                if receiver.now == "float" and any(v.half for v in every):
-                    self.tell("inplace", expr, next(v for v in every if v.half), func.attr)
+            if func.attr in IN_PLACE:
+                self.product_in_place(expr, receiver, every)
                 return receiver
             if func.attr in known.WRITES and every:
                 self.write(expr, func.attr, receiver, written(func.attr, given, named))
@@ -98,7 +98,7 @@ class Calls(Library):
             if receiver.now != "?" or receiver.items is not None or receiver.double or told:
                 entry = receiver.entry() if receiver.items else receiver
                 return self.operation(expr, func.attr, [entry, *given], False)
-            return self.object(expr, scope, every)
+            return self.object(expr, scope, given, named)
         if name is not None:
             first, last = name.partition(".")[0], name.rpartition(".")[2]
             if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional"):
@@ -121,7 +121,30 @@ class Calls(Library):
             return followed
         if isinstance(func, ast.Name) and scope.binder(func.id) is None:
             return self.builtin(expr, func.id, given, named)
-        return self.object(expr, scope, every)
+        return self.object(expr, scope, given, named)
+
+    def by_name(self, expr: ast.Call) -> dict[str | None, Value]:
+        """What a call is given by name; under None a mapping whose keys are not known."""
+        found: dict[str | None, Value] = {}
+        for keyword in expr.keywords:
+            value = self.of(keyword.value)
+            if keyword.arg is None and value.keys:
+                found |= dict(zip(value.keys, value.items or (), strict=True))
+            else:
+                found[keyword.arg] = value
+        return found
+
+    def product_in_place(self, expr: ast.Call, receiver: Value, given: list[Value]) -> None:
+        """`dist.addmm_(x, y.t())`: of what is given it, half or not seen, is to be of the dtype that is written into."""
+        if receiver.now != "float":
+            return
+        half = next((v for v in given if v.half and (v.now == "half" or v.origin)), None)
+        if half is not None:
+            self.tell("inplace", expr, half, syntax.text(expr.func))
+        elif self.inside and any(v.half or v == UNKNOWN for v in given):
+            self.halves.report(
+                "inplace", self.module, expr, Value("?", "maybe"), syntax.text(expr.func), self.halves.at
+            )
 
     def builtin(self, expr: ast.Call, name: str, given: list[Value], named: dict[str | None, Value]) -> Value:
         if name == "dict":
@@ -260,8 +283,9 @@ class Calls(Library):
         self.halves.entered.discard(node)
         return value
 
-    def object(self, expr: ast.Call, scope: Scope, given: list[Value]) -> Value:
+    def object(self, expr: ast.Call, scope: Scope, by_place: list[Value], named: Mapping[str | None, Value]) -> Value:
         """A call of an object: a layer, a loss, a module of the program."""
+        given = [*by_place, *named.values()]
         if not self.inside and not any(v.half for v in given):
             return UNKNOWN
         origins = self.halves.values.origins(scope, expr.func)
@@ -277,7 +301,7 @@ class Calls(Library):
         layers = self.halves.layers.all(scope, expr.func)[:ALIKE]
         if layers:  # one of several, where they are held in a dictionary or registered, or an option chooses
             given_by = [
-                self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, given)
+                self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, by_place, named)
                 for way in layers
             ]
             return join(
@@ -322,14 +346,15 @@ class Calls(Library):
         """What the parameters were given that have it still."""
         return {name: value for name, value in self.given.items() if name not in self.bound}
 
-    def forward_of(self, cls: Class, expr: ast.Call, given: list[Value]) -> Value:
+    def forward_of(self, cls: Class, expr: ast.Call, given: list[Value], named: Mapping[str | None, Value]) -> Value:
         methods = [f for n in ("forward", "__call__") for f in self.halves.program._method(cls, n)]
         if len(methods) != 1:
             return UNKNOWN
         names = [p.arg for p in methods[0].parameters][1:]
         told = ALL_TOLD if self.halves.below and self.inside else self.in_region(self.told)
         passed = given_to(self.halves.program, methods[0], self.module.scope_of(expr), expr, self.unbound())
-        return self.halves.call(methods[0], dict(zip(names, given, strict=False)), self.inside, told, passed)
+        env = dict(zip(names, given, strict=False)) | {k: v for k, v in named.items() if k is not None}
+        return self.halves.call(methods[0], env, self.inside, told, passed)
 
     def out_of_sight(self, expr: ast.Call, given: list[Value], origins: frozenset[Origin]) -> None:
         """Half values that something gets whose code is not seen: a function kept as a value, a library's."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from amp_migrate.audit import dtypes as known
@@ -38,7 +38,6 @@ from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import HEADLESS, Forward
 from amp_migrate.audit.sites.levels import level_names, truth
-from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.tensors import Tensors
 from amp_migrate.audit.sites.within import given_itself, within_given
 from amp_migrate.audit.values.names import last_name
@@ -211,7 +210,7 @@ class Halves:
 
     def hold(self, owner: Class, name: str, value: Value) -> None:
         """Note what a method leaves in an attribute of its object, which other methods read: a metric's `update`."""
-        if self.below or self.program.is_network(owner) or not (value.followed or value.now == "float"):
+        if self.below or self.unseen or self.program.is_network(owner) or not (value.followed or value.now == "float"):
             return
         old = self._held.get((owner, name))
         self._held[owner, name] = value if old is None else join([old, value])
@@ -238,7 +237,7 @@ class Halves:
     def hold_variable(self, scope: Scope, name: str, value: Value) -> None:
         """Note what the code of a file, or a function that says `global`, leaves in a variable of the file."""
         binder = scope.binder(name)
-        if binder is not None and binder is binder.module.top and not self.below:
+        if binder is not None and binder is binder.module.top and not (self.below or self.unseen):
             old = self._variables.get((binder, name))
             self._variables[binder, name] = value if old is None else join([old, value])
 
@@ -299,7 +298,7 @@ class Halves:
             env = dict(zip(names, given, strict=False)) | {k: v for k, v in (named or {}).items() if k is not None}
             # O2 and O3 made the inputs half of the networks that they were given, and of no others.
             env = {k: v._replace(was="?") if heavy else v for k, v in env.items() if v.followed or v.double}
-            found.append(self._output(f, given_to(self.program, f, forward.scope, forward.call), env))
+            found.append(self.run_in_region(f, given_to(self.program, f, forward.scope, forward.call), env))
         if not found and forward.method == "generate":
             return INTEGER  # tokens
         layer = self.layers.one(forward.scope, forward.model) if not found else None
@@ -337,7 +336,7 @@ class Halves:
         keyed = self._as_apex(value.dictionary, origin, floats) if value.dictionary is not None else None
         return value._replace(was=was, items=items, origin=origin, dictionary=keyed)
 
-    def _output(
+    def run_in_region(
         self, function: Function, given: Mapping[str, Given] | None = None, env: Mapping[str, Value] | None = None
     ) -> Value:
         asked = function, told_apart(given or {}), frozenset((env or {}).items())
@@ -347,33 +346,6 @@ class Halves:
             self._outputs[asked] = self.call(function, dict(env or {}), True, ALL_TOLD, given)
             self.below = outer
         return self._outputs[asked]
-
-    @cached_property
-    def mentioned(self) -> Mentioned:
-        """The networks that a run with mixed precision may come to."""
-        changes = self.both.review.changes
-        paths = {s.module.path for s in self.both.removed} | {
-            p for p, c in changes.items() if "autocast" in c.after.text
-        }
-        return Mentioned(self.program, [self.program.modules[p] for p in sorted(paths) if p in self.program.modules])
-
-    def below_regions(self, words: Set[str] | None = None) -> None:
-        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries, and
-        what a region runs of one by a method's name; with `words`, those of files that have one of them."""
-        self.unseen = True
-        after = self.both.after
-        every = (f for m in after.modules if "autocast" in m.words for f in after.forwards.of(m))
-        unseen = (f for f in every if after.regions.nearest(f.module, f.call) and not after.forwards.runs(f))
-        run = {"forward", *(last_name(f.call.func) or "" for f in unseen)}
-        for module in after.modules:
-            if words is not None and module.words.isdisjoint(words):
-                continue
-            for cls in module.classes:
-                if not run.isdisjoint(cls.methods) and self.program.is_network(cls) and self.mentioned.cls(cls):
-                    for name in sorted(run & cls.methods.keys()):
-                        for function in cls.methods[name]:
-                            self._output(function)
-        self.unseen = False
 
 
 def _tokens(value: Value) -> Value:

@@ -55,8 +55,9 @@ class Library(Operations):
                     return INTEGER
             if attr in ("type", "astype"):
                 return UNKNOWN
-            if any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in asked):
-                return UNKNOWN
+            typed = next((a.value for a in asked if isinstance(a, ast.Attribute) and a.attr == "dtype"), None)
+            if typed is not None:
+                return FLOAT if self.of(typed).now == "float" else UNKNOWN
         if attr in ("to", "type_as") and len(expr.args) == 1 and not expr.keywords:
             like = self.of(expr.args[0])
             if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):

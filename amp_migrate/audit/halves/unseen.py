@@ -1,0 +1,75 @@
+"""What may run in a region though no way from one to it is seen: networks out of registries, losses out of factories."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Set
+from functools import cached_property
+
+from amp_migrate.audit.halves.calls import IN_PLACE
+from amp_migrate.audit.halves.follow import Halves
+from amp_migrate.audit.halves.tensors import NOT_TOLD, Value
+from amp_migrate.audit.kept import kept_meanwhile
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function
+from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.values.names import last_name
+
+
+class Unseen:
+    """Follows it as what runs in a region, as far as the program mentions it."""
+
+    def __init__(self, halves: Halves) -> None:
+        self.halves = halves
+        self.program = halves.program
+        self.after = halves.both.after
+
+    @cached_property
+    def mentioned(self) -> Mentioned:
+        """The definitions that a run with mixed precision may come to."""
+        changes = self.halves.both.review.changes
+        paths = {s.module.path for s in self.halves.both.removed} | {
+            p for p, c in changes.items() if "autocast" in c.after.text
+        }
+        return Mentioned(self.program, [self.program.modules[p] for p in sorted(paths) if p in self.program.modules])
+
+    def networks(self, words: Set[str] | None = None) -> None:
+        """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries, and
+        what a region runs of one by a method's name; with `words`, those of files that have one of them."""
+        after = self.after
+        every = (f for m in after.modules if "autocast" in m.words for f in after.forwards.of(m))
+        unseen = (f for f in every if after.regions.nearest(f.module, f.call) and not after.forwards.runs(f))
+        run = {"forward", *(last_name(f.call.func) or "" for f in unseen)}
+        self.halves.unseen = True
+        for module in after.modules:
+            if words is not None and module.words.isdisjoint(words):
+                continue
+            for cls in module.classes:
+                if not run.isdisjoint(cls.methods) and self.program.is_network(cls) and self.mentioned.cls(cls):
+                    for name in sorted(run & cls.methods.keys()):
+                        for function in cls.methods[name]:
+                            self.halves.run_in_region(function)
+        self.halves.unseen = False
+
+    def products_in_place(self) -> None:
+        """Follow what has a product in place: losses out of a factory or a list, distances that these compute."""
+        self.halves.unseen = True
+        for module in self.after.modules:
+            for function in module.functions if not module.words.isdisjoint(IN_PLACE) else ():
+                calls = syntax.own(function.node, ast.Call)
+                if not any(isinstance(c.func, ast.Attribute) and c.func.attr in IN_PLACE for c in calls):
+                    continue
+                if self.mentioned.definition((function.owner or function).qualname) and self._may_be_inside(function):
+                    given = {p.arg: Value("?", "maybe") for p in function.parameters[function.bound :]}
+                    self.halves.call(function, given, True, NOT_TOLD)
+        self.halves.unseen = False
+
+    @kept_meanwhile(lambda: False)
+    def _may_be_inside(self, function: Function) -> bool:
+        """Whether a function is called in a region, or by what is, or by nothing that is seen."""
+        called = [*self.program.callers(function), *self.after.forwards.callers(function)]
+        for module, call in called:
+            region, caller = self.after.regions.nearest(module, call), module.function_around(call)
+            if not region.off if region is not None else caller is not None and self._may_be_inside(caller):
+                return True
+        return not called
