@@ -50,6 +50,16 @@ def test_every_form_of_import_ties(statement: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "statement", ["importlib.import_module('.'.join(names))", "import .", "import ..", "import_module('..')"]
+)
+def test_names_without_a_part_tie_nothing(statement: str) -> None:
+    """Also where the folder itself is a package, whose name what it imports begins with."""
+    known = "from pkg.helper import f\nfrom pkg.other import g\n"
+    files = {"__init__.py": "", "own.py": known, "train.py": f"{statement}\n", "helper.py": "", "other.py": ""}
+    assert tied(files, "train.py") == {"train.py"}
+
+
+@pytest.mark.parametrize(
     "statement", ["from . import b", "from .b import f", "from .. import b", "from ..b import f", "from ..x.b import f"]
 )
 def test_relative(statement: str) -> None:

@@ -307,7 +307,7 @@ def _imports(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
         if match["module"] is not None:
             module = match["module"].replace(" ", "").replace("\t", "")
             level = len(module) - len(module.lstrip("."))
-            base = tuple(part for part in module.split(".") if part)
+            base = _parts(module)
             if base or level:
                 yield level, base
             names = re.sub(r"#[^\n]*", "", match["names"])
@@ -315,10 +315,14 @@ def _imports(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
                 yield level, (*base, name)
         elif match["modules"] is not None:
             for name in match["modules"].split("#")[0].split(","):
-                if dotted := _NAME.search(name):
-                    yield 0, tuple(part for part in dotted[0].split(".") if part)
-        else:
-            yield 0, tuple(part for part in match["dynamic"].split(".") if part)
+                if (dotted := _NAME.search(name)) and (parts := _parts(dotted[0])):
+                    yield 0, parts
+        elif parts := _parts(match["dynamic"]):  # none where a dot only joins: `import_module(".".join(names))`
+            yield 0, parts
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part for part in dotted.split(".") if part)
 
 
 def _statements(text: str) -> Iterator[re.Match[str]]:
