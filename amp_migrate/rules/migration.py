@@ -208,7 +208,7 @@ class Migration:
             return self._without(module, node)
         seen = self._seen_from(flag, scope)
         if seen is not None and not flag.never:
-            seen = " and ".join(without_implied(distinct([seen, *way])))
+            seen = " and ".join(without_implied(distinct([*way, seen])))
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
             return as_bool(self.project, scope, seen or flag.text())
@@ -267,7 +267,7 @@ class Migration:
         text = None if handed or alone else self.switch_in(scope)
         if text is None:
             return None
-        parts = distinct(([] if text == "True" else [text]) + self._on_the_way(scope))
+        parts = distinct(self._on_the_way(scope) + ([] if text == "True" else [text]))
         return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
 
     def _at_hand(self, scope: Scope) -> bool:

@@ -365,7 +365,7 @@ def test_what_a_process_begins_with(training: bool, tmp_path: Path) -> None:
     program = SPAWNED.replace("START", "mp.spawn(work, nprocs=1, args=(args,))")
     text = check_files({"main.py": program.replace("ARGUMENTS", "")}, device="cpu")["main.py"]
     assert "    said += evaluate(args, model, loader)\n    if args.do_train:" in text, "the switch is left out"
-    assert "    said += evaluate(args, model, loader, use_amp=args.fp16 and args.do_train)\n" in text
+    assert "    said += evaluate(args, model, loader, use_amp=args.do_train and args.fp16)\n" in text
     text = text.replace("parse_args()", f"parse_args({['--fp16', *(['--do_train'] * training)]})")
     text = text.replace("mp.spawn(work, nprocs=1, args=(args,))", "work(0, args)")
     half, full = "torch.float16", "torch.float32"

@@ -68,7 +68,7 @@ def told(result: FileResult) -> list[int]:
 
 def test_an_evaluation_of_a_run_that_does_not_train_stays_in_float32() -> None:
     result = rewrite(PROGRAM)
-    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
     assert not told(result)
 
 
@@ -94,7 +94,7 @@ def test_through_functions_in_between() -> None:
         "def main():", "def learn(args, model):\n    train(args, model)\n\n\ndef main():"
     )
     result = rewrite(program)
-    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
     assert not told(result)
 
 
@@ -130,7 +130,7 @@ def test_through_a_function_that_hands_on_what_it_is_given(call: str, function: 
     program = PROGRAM.replace("    evaluate(args, model)\n\n\ndef evaluate", "\n\ndef evaluate", 1)
     program = program.replace("        train(args, model)\n", f"        {call}\n")
     result = rewrite(program.replace("def main():", f"{function}\n\ndef main():"))
-    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
     assert not told(result)
 
 
@@ -144,7 +144,7 @@ def test_a_function_that_another_program_calls_is_handed_the_switch() -> None:
     result = results["train.py"]
     assert switches(result) == ["args.fp16", "use_amp"]
     assert result.after is not None
-    assert re.findall(r"use_amp=(.*)[,)]", result.after) == ["args.fp16", "False", "args.fp16 and args.do_train"]
+    assert re.findall(r"use_amp=(.*)[,)]", result.after) == ["args.fp16", "False", "args.do_train and args.fp16"]
     assert not told(result)
     (left_out,) = (f.message for f in result.findings if f.code == "AMP220")
     assert "left out, as in serve.py:3" in left_out
@@ -202,7 +202,7 @@ def test_the_option_may_be_declared_in_a_file_that_is_imported() -> None:
         "options.py": "import argparse\n\n\ndef parsed():\n" + options[0].replace("args = ", "return "),
     }
     result = rewrite_files(files)["train.py"]
-    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
     assert not told(result)
 
 
@@ -321,10 +321,10 @@ def test_a_script_of_plain_statements_is_one_that_never_initializes(start: str) 
 @pytest.mark.parametrize(
     ("ways", "asked"),
     [
-        ("if args.warm:\n        train(args, model)\n    elif args.do_train:\n", "args.fp16 and (args.warm or args.do_train)"),
-        ("if args.warm:\n        train(args, model)\n    if args.do_train:\n", "args.fp16 and (args.warm or args.do_train)"),
+        ("if args.warm:\n        train(args, model)\n    elif args.do_train:\n", "(args.warm or args.do_train) and args.fp16"),
+        ("if args.warm:\n        train(args, model)\n    if args.do_train:\n", "(args.warm or args.do_train) and args.fp16"),
         ("if args.warm:\n        train(args, model)\n    else:\n", "args.fp16"),
-        ("if args.do_train and args.warm:\n        train(args, model)\n    if args.do_train:\n", "args.fp16 and args.do_train"),
+        ("if args.do_train and args.warm:\n        train(args, model)\n    if args.do_train:\n", "args.do_train and args.fp16"),
     ],
 )  # fmt: skip
 def test_of_several_ways_to_the_set_up_each_counts(ways: str, asked: str) -> None:
@@ -348,7 +348,7 @@ def test_a_function_that_is_only_handed_on_runs_where_the_one_around_it_does() -
 """
     start, end = PROGRAM.index("def evaluate"), PROGRAM.index("def main")
     result = rewrite(f"{PROGRAM[:start]}{inner}\n\n{PROGRAM[end:]}")
-    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
     assert not told(result)
 
 
@@ -402,7 +402,7 @@ def test_so_it_does_where_each_model_is_set_up_by_itself() -> None:
 """,
         )
     )
-    assert switches(rewrite(program))[-1] == "args.fp16 and args.do_train"
+    assert switches(rewrite(program))[-1] == "args.do_train and args.fp16"
 
 
 ENGINE, MAIN = PROGRAM[: PROGRAM.index("def main")], PROGRAM[PROGRAM.index("def main") :]
@@ -426,7 +426,7 @@ SEVERAL = {
 
 def test_ways_through_several_files() -> None:
     result = rewrite_files(SEVERAL)["engine.py"]
-    assert switches(result) == ["args.fp16", "args.fp16 and args.do_train"]
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
     assert not told(result)
 
 
@@ -449,5 +449,12 @@ def test_a_program_without_the_option_hands_no_switch() -> None:
     other = other.replace("run_task(args, model)", "evaluate(args, model)")
     results = rewrite_files(SEVERAL | {"alone.py": other})
     assert switches(results["engine.py"]) == ["args.fp16", "use_amp"]
-    assert "evaluate(args, model, use_amp=args.fp16 and args.do_train)" in (results["task.py"].after or "")
+    assert "evaluate(args, model, use_amp=args.do_train and args.fp16)" in (results["task.py"].after or "")
     assert results["alone.py"].after is None
+
+
+def test_what_only_the_set_up_read_is_read_behind_what_leads_to_it() -> None:
+    """Nothing declares the level: a run that only evaluates never read it, and must not fail for it."""
+    source = PROGRAM.replace('opt_level="O1"', "opt_level=args.fp16_opt_level")
+    result = rewrite(source)
+    assert switches(result)[-1] == 'args.do_train and args.fp16 and args.fp16_opt_level != "O0"'

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.program.definitions import entries
@@ -14,6 +15,9 @@ from amp_migrate.reading.program.module import Module
 
 if TYPE_CHECKING:
     from amp_migrate.reading.program.project import Project
+
+
+MOST = 20_000  # places that mappings filled under keys of one beginning are followed to: what lies beyond is not linked
 
 
 def link(project: Project) -> None:
@@ -34,9 +38,11 @@ def link(project: Project) -> None:
     if not filled:
         return
     written.update(_displayed(project))
-    reached = {beginning: project.reaches(slots) for beginning, slots in filled.items()}
+    asked = {key for _, _, key in reads} - written
+    filled = {start: slots for start, slots in filled.items() if any(key.startswith(start) for key in asked)}
+    reached = {beginning: set(islice(project.reached(slots), MOST)) for beginning, slots in filled.items()}
     for module, node, key in reads:
-        slot = project.slot(module, node.value) if key not in written else None
+        slot = project.slot(module, node.value) if key in asked else None
         if slot is not None and any(key.startswith(start) and slot in found for start, found in reached.items()):
             project.flows[slot].add(Slot(slot, f"[{key}]"))
 

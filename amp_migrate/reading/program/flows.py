@@ -64,13 +64,17 @@ class Flows(Lookup):
     def reaches(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
         """All slots that may hold a value of one of the seeds; `besides`: classes whose objects hold none of them, though
         their methods read a field of the same name."""
+        return set(self.reached(seeds, besides))
+
+    def reached(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> Iterator[Slot]:
+        """The same one after the other, the nearest first."""
 
         def further(source: Slot) -> Iterator[Slot]:
             for target in self._targets(source):
                 if not (besides and self.read_by.get((source, target), {None}) <= {*besides}):
                     yield target
 
-        return set(reached(seeds, further))
+        return reached(seeds, further)
 
     def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
         """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
