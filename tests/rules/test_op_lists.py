@@ -90,6 +90,12 @@ def test_coordinates_of_half_precision_deserve_a_look() -> None:
     assert of_network("F.grid_sample(x, F.affine_grid(x, [1]))") == [(15, "look")]
 
 
+@pytest.mark.parametrize("grid", ["load(x)", "self.warp(x, load(x))"])
+def test_so_do_those_of_features_that_are_not_seen_to_be_float32(grid: str) -> None:
+    """The features of a network come after a product, and a grid that is made with them is of their dtype."""
+    assert of_network(f"F.grid_sample(load(x), {grid})") == [(15, "look")]
+
+
 @pytest.mark.parametrize(
     "used",
     [

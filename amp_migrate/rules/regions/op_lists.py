@@ -71,13 +71,19 @@ def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr, bo
                 continue  # kept before initialize patched torch: `activation = F.gelu`
             given = call.args[:2] if isinstance(call, ast.Call) and called else []
             found = {dtypes.of(module, v) for v in given[: 2 if word == "grid_sample" else 1]}
-            mostly = word in ("gelu", "GELU")  # come after a product
+            mostly = word in ("gelu", "GELU") or (word == "grid_sample" and _in_network(project, module, node))
             if not found & {"float32", "scalar", "integer", "host"} and not _left(module, node):
                 yield name, node, mostly or found == {"half"}
     for word in ("std", "var"):
         for call, func in module.method_calls.get(word, ()):
             if module.qualify(func) is None and dtypes.of(module, func.value) == "half" and not _left(module, call):
                 yield f"torch.{word}", call, True
+
+
+def _in_network(project: Project, module: Module, node: ast.AST) -> bool:
+    """Whether a node stands in a method of a network: what that samples are features, which come after a product."""
+    cls = project.class_of(module.scope_of(node))
+    return cls is not None and cls.is_module
 
 
 def _left(module: Module, node: ast.AST) -> bool:
