@@ -426,6 +426,74 @@ def test_parts_of_the_programs_own_classes_and_what_is_frozen_later(changed: dic
     assert all(said in m for m in messages)
 
 
+PAST = """
+    import torch
+    from torch import nn
+    from apex.parallel import DistributedDataParallel as DDP
+
+    def made(size, further):
+        return nn.Sequential(nn.Linear(size, further), nn.Tanh())
+
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features = nn.Linear(2, 2)
+            self.fc = {head}
+
+        def forward(self, x):
+            return self.fc(self.features(x))
+
+        def features_of(self, x):
+            return self.features(x)
+
+        def scores_of(self, x):
+            return self.fc(x)
+
+    class Net(nn.Module):
+        def __init__(self, wide=False):
+            super().__init__()
+            if wide:
+                self.base = Base()
+            else:
+                self.base = Base()
+            self.fc = nn.Linear(2, 2)
+            self.base.load_state_dict(torch.load("base.pt"))
+
+        def forward(self, x):
+            return self.fc({used})
+
+    def build(device):
+        model = Net().to(device)
+        return model
+
+    model = build("cuda")
+    model = DDP(model)
+    """
+SEQUENCE = "nn.Sequential(nn.Linear(2, 2), nn.ReLU())"
+
+
+@pytest.mark.parametrize(
+    ("used", "head", "said"),
+    [
+        ("self.base.features(x)", "nn.Linear(2, 2)", True),
+        ("self.base.features(x)", SEQUENCE, True),
+        ("self.base.features_of(x)", SEQUENCE, True),
+        ("self.base.features(x)", "nn.Sequential(made(2, 2), nn.ReLU())", True),
+        ("self.base.features(x)", "nn.Sequential(nn.ReLU())", False),
+        ("self.base.scores_of(self.base.features(x))", SEQUENCE, False),
+        ("self.base.fc(self.base.features(x))", SEQUENCE, False),
+        ("self.base(x)", SEQUENCE, False),
+        ("self.base.forward(x)", SEQUENCE, False),
+        ("apply(self.base, self.base.features(x))", SEQUENCE, False),
+    ],
+)
+def test_a_network_of_which_parts_run_past_its_own_forward(used: str, head: str, said: bool) -> None:
+    before = PAST.format(used=used, head=head)
+    messages = [d.message for d in doubts(before, native(before)) if d.code == "AMP651"]
+    assert len(messages) == said
+    assert all("Net runs parts of self.base past its own forward, and nothing runs its fc" in m for m in messages)
+
+
 @pytest.mark.parametrize(
     ("model", "option", "told_of"),
     [

@@ -24,7 +24,7 @@ from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
 from amp_migrate.audit.sites.setups import argument
-from amp_migrate.audit.sites.unused import frozen_later, nested, unused
+from amp_migrate.audit.sites.unused import frozen_later, nested, past_forward, unused
 from amp_migrate.findings import Code
 
 CODES = (
@@ -239,6 +239,9 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
     for network in networks:
         if (name := next(unused(review.after, network), None)) is not None:
             return f"{network.name} makes self.{name} in __init__ and uses it nowhere"
+    for network in networks:
+        for field, part in past_forward(review.after, network):
+            return f"{network.name} runs parts of self.{field} past its own forward, and nothing runs its {part}"
     for network in networks:
         if (line := frozen_later(review.after, network)) is not None:
             return f"{network.module.path}:{line} freezes a part of {network.name} once it is wrapped"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 
 WITH_PARAMETERS = frozenset(
@@ -63,13 +63,94 @@ def unused(program: Program, cls: Class) -> Iterator[str]:
             yield name
 
 
+# What is asked of a network beside its forward, and runs none of its parts.
+ASKED = frozenset(
+    "train eval to cuda cpu half float state_dict load_state_dict parameters named_parameters apply requires_grad_".split()
+)
+
+
+def past_forward(program: Program, cls: Class) -> Iterator[tuple[str, str]]:
+    """Fields of a network that hold another whose own forward never runs, `self.base.features(x)`, each with a part of that
+    which nothing else runs: its head."""
+    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in program.external_bases(cls)):
+        return
+    for init in cls.methods.get("__init__", ()):
+        held: dict[str, list[Class]] = {}
+        for node in syntax.every(init.node, ast.Assign):
+            target = node.targets[0]
+            if (
+                isinstance(target, ast.Attribute)
+                and syntax.text(target.value) == "self"
+                and isinstance(node.value, ast.Call)
+            ):
+                kinds = program.definitions(init.scope, node.value.func, guess=False)
+                held.setdefault(target.attr, []).extend(k for k in kinds if isinstance(k, Class))
+        for name, kinds in held.items():
+            taken = _taken(program, cls, name)
+            if taken is None or not taken - ASKED:
+                continue
+            for kind in kinds:
+                if program.is_network(kind) and (part := next(_without(program, kind, taken), None)) is not None:
+                    yield name, part
+
+
+def _taken(program: Program, cls: Class, name: str) -> set[str] | None:
+    """The attributes that the methods of a class read of one of its fields; None where it is used otherwise: it runs."""
+    found: set[str] = set()
+    for c in program.family(cls):
+        for node in syntax.walk(c.node):
+            if not (isinstance(node, ast.Attribute) and node.attr == name and syntax.text(node.value) == "self"):
+                continue
+            if isinstance(node.ctx, ast.Store):
+                continue
+            around = c.module.parents.get(node)
+            if not isinstance(around, ast.Attribute):
+                return None
+            found.add(around.attr)
+    return found
+
+
+def _without(program: Program, cls: Class, taken: set[str]) -> Iterator[str]:
+    """The parts of a network, with parameters, that neither some attributes of it are nor methods among them use."""
+    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in program.external_bases(cls)):
+        return
+    used, todo = set(taken), list(taken)
+    while todo:
+        name = todo.pop()
+        for method in program._method(cls, name):
+            read = {n.attr for n in syntax.every(method.node, ast.Attribute) if syntax.text(n.value) == "self"}
+            todo += read - used
+            used |= read
+    if used & {"forward", "__call__", *IN_TURN}:
+        return
+    texts = [m.text for m in program.modules.values()]
+    for c in program.family_up(cls):
+        for init in c.methods.get("__init__", ()):
+            for node in syntax.every(init.node, ast.Assign):
+                target = node.targets[0]
+                if not isinstance(target, ast.Attribute) or syntax.text(target.value) != "self" or target.attr in used:
+                    continue
+                named = re.compile(rf"(?<!\bself)\.{re.escape(target.attr)}\b(?!\s*=[^=])")
+                if isinstance(node.value, ast.Call) and _has_parameters(program, c, node.value):
+                    if not any(named.search(t) for t in texts):
+                        yield target.attr
+
+
 def _has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
     """Whether what a call makes is a layer with parameters, or a network of the program that has one."""
     scope = cls.module.scope_of(call)
+    if (program.dotted(scope, call.func) or "").startswith("torch.nn.Sequential"):
+        return any(isinstance(a, ast.Call) and _has_parameters(program, cls, a) for a in call.args)
     called = _may_be(cls.module, call.func)
     if any(_layer(program.dotted(scope, kind)) for kind in called):
         return True
-    kinds = [d for k in called for d in program.definitions(scope, k, guess=False) if isinstance(d, Class)]
+    definitions = [d for k in called for d in program.definitions(scope, k, guess=False)]
+    for function in definitions:  # `conv_bn_act(3, 8)`
+        if isinstance(function, Function):
+            calls = syntax.every(function.node, ast.Call)
+            if any(_layer(program.dotted(function.scope, inner.func)) for inner in calls):
+                return True
+    kinds = [d for d in definitions if isinstance(d, Class)]
     return any(
         _layer(program.dotted(init.scope, inner.func))
         for kind in kinds
