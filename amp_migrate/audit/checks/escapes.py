@@ -121,7 +121,7 @@ class _Found(Said):
     def __init__(self, both: Mixed) -> None:
         super().__init__(both)
         self.doubts: list[Doubt] = []
-        self.places: set[object] = set()
+        self.places: set[tuple[object, ...]] = set()
 
     def __call__(
         self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
@@ -130,6 +130,8 @@ class _Found(Said):
             return
         if kind == "module" and value.narrowed and self._raised_before(module, node):
             return
+        if kind == "inplace" and not value.origin and any(key[-1] is node for key in self.places):
+            return  # of which it is known what it is given
         if kind not in RAISING and goes_nowhere(module, node):
             return
         message, verdict = self.said(kind, module, node, value, detail)

@@ -141,7 +141,7 @@ class Calls(Library):
         half = next((v for v in given if v.half and (v.now == "half" or v.origin)), None)
         if half is not None:
             self.tell("inplace", expr, half, syntax.text(expr.func))
-        elif self.inside and any(v.half or v == UNKNOWN for v in given):
+        elif self.halves.unseen and any(v.half or v == UNKNOWN for v in given):
             self.halves.report(
                 "inplace", self.module, expr, Value("?", "maybe"), syntax.text(expr.func), self.halves.at
             )

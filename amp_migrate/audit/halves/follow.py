@@ -179,6 +179,10 @@ class Halves:
         self._missed = outer | self._missed
         return value
 
+    def followed_inside(self) -> set[Function]:
+        """The functions that were followed as what a region is seen to run, with what it gives them."""
+        return {function for function, inside, _, given, _ in self._results if inside and given}
+
     @kept_meanwhile(lambda: False)
     def inside(self, function: Function) -> bool | None:
         """Whether a function runs in a region that its callers open; None where some do and some do not."""

@@ -54,8 +54,11 @@ class Unseen:
     def products_in_place(self) -> None:
         """Follow what has a product in place: losses out of a factory or a list, distances that these compute."""
         self.halves.unseen = True
+        seen = self.halves.followed_inside()
         for module in self.after.modules:
             for function in module.functions if not module.words.isdisjoint(IN_PLACE) else ():
+                if function in seen:
+                    continue
                 calls = syntax.own(function.node, ast.Call)
                 if not any(isinstance(c.func, ast.Attribute) and c.func.attr in IN_PLACE for c in calls):
                     continue
