@@ -38,6 +38,7 @@ from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.held import fields_of_one
 from amp_migrate.reading.units.places import Keys, Names, taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
+from amp_migrate.reading.values.closures import runs_backward
 
 
 @dataclass(frozen=True)
@@ -267,8 +268,12 @@ class Events:
             self.faults.setdefault(Fault(module, step.call, "stepped twice"))
         elif AGAIN in gradients or gradients == {DONE}:
             self.faults.setdefault(Fault(module, step.call, "stepped again"))
-        elif gradients & {CLEAN, DONE} and self._scales_beside(module) and not counted(self.unit, step):
+        elif gradients & {CLEAN, DONE} and self._scales_beside(module) and not self._ready(step):
             self.idle[step.call] = self.idle.get(step.call, True) and DONE not in gradients
+
+    def _ready(self, step: Step) -> bool:
+        """Whether a step has its backward where none is seen to come before it."""
+        return counted(self.unit, step) or runs_backward(step.module, step.call)
 
     def _scales_beside(self, module: Module) -> bool:
         """Whether the loop being walked runs a scaled backward, on other paths."""

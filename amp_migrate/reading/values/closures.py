@@ -4,12 +4,15 @@ it is given: `def step(self, *args, **kwargs): self.optimizer.step(*args, **kwar
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
+from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.definitions import is_none
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.absent import asks_for
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.table import Value
 
 
@@ -17,6 +20,13 @@ def given_closures(call: ast.Call) -> list[ast.expr]:
     """What a call of `step` hands over as its closure, but a written None."""
     given = [*call.args, *(k.value for k in call.keywords if k.arg == "closure")]
     return [value for value in given if not isinstance(value, ast.Constant)]
+
+
+def runs_backward(module: Module, call: ast.Call) -> bool:
+    """Whether a step may be given a function that its scope defines: the backward is in there on the paths without another."""
+    bindings = module.scope_of(call).bindings
+    names = {value.id for value in given_closures(call) if isinstance(value, ast.Name)}
+    return any(isinstance(b, FUNCTION_NODES) for name in names for b in bindings.get(name, ()))
 
 
 def is_handed_on(project: Project, module: Module, value: ast.expr) -> bool:
@@ -36,6 +46,20 @@ def is_handed_on(project: Project, module: Module, value: ast.expr) -> bool:
         return False
     starred = isinstance(value, ast.Starred)
     return all(v.constant is None or _not_given(project, v, starred) for v in found)
+
+
+def is_none_beside(module: Module, value: ast.expr, scaled: Collection[ast.stmt]) -> bool:
+    """Whether an argument is a variable that is given None, and anything else only in a branch that leaves out all of some
+    statements: `closure = None`, and `def closure()` in the `else` of what scales the loss."""
+    if not isinstance(value, ast.Name) or not scaled:
+        return False
+    bindings = reaching(module.scope_of(value), value)
+    if any(isinstance(b, ast.arg) for b in bindings):
+        return False
+    given = [b for b in bindings if not isinstance(at := module.statement(b), ast.Assign) or not is_none(at.value)]
+    if len(given) == len(bindings):
+        return False
+    return all(exclusive(module, b, stmt) for b in given for stmt in scaled)
 
 
 def _not_given(project: Project, value: Value, starred: bool) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.units.unit import Blocked, Step
-from amp_migrate.reading.values.closures import given_closures, is_handed_on, refused_before
+from amp_migrate.reading.values.closures import given_closures, is_handed_on, is_none_beside, refused_before
 from amp_migrate.rules.migration import Migration
 
 
@@ -25,7 +25,8 @@ def closure_argument(m: Migration, step: Step, scaler: str) -> str:
     closures = given_closures(call)
     if not closures:
         return ""
-    if len(closures) > 1 or not is_handed_on(m.project, module, closures[0]):
+    beside = len(closures) == 1 and is_none_beside(module, closures[0], _scaled(m, step))
+    if not beside and (len(closures) > 1 or not is_handed_on(m.project, module, closures[0])):
         raise Blocked(
             module,
             call,
@@ -47,13 +48,19 @@ def closure_argument(m: Migration, step: Step, scaler: str) -> str:
         f"{indent}raise RuntimeError({quote}GradScaler does not support closures{quote})",
     )
     given = f"*{name}" if several else name
-    m.output.note(
-        module,
-        call,
-        "AMP212",
-        "optimizer.step",
-        f"nothing in sight gives {given}; whoever does now gets an error, as GradScaler supports no closures: "
-        "write their passes out around the step",
-        "review",
-    )
+    if beside:
+        message = f"{name} is None wherever the loss is scaled; should it not be, this raises, as Apex did: GradScaler takes none"
+    else:
+        message = (
+            f"nothing in sight gives {given}; whoever does now gets an error, as GradScaler supports no closures: "
+            "write their passes out around the step"
+        )
+    m.output.note(module, call, "AMP212", "optimizer.step", message, "look" if beside else "review")
     return given
+
+
+def _scaled(m: Migration, step: Step) -> list[ast.stmt]:
+    """Where the losses are scaled, if all are in the function of a step."""
+    if any(loss.module.scope_of(loss.with_stmt) is not step.scope for loss in m.unit.losses):
+        return []
+    return [loss.with_stmt for loss in m.unit.losses]

@@ -49,7 +49,8 @@ CODES = (
         why="Write the closure's passes out, or leave mixed precision off for this optimizer (LBFGS). For an optimizer "
         "that calls its closure once, the pass goes before the step; for SAM, which calls it for a second pass, see "
         "AMP226. A wrapper whose step only hands a closure on, and that nothing in sight gives one, steps through the "
-        "scaler; a guard refuses a closure there, as one given by position would run after the gradients were unscaled.",
+        "scaler; a guard refuses a closure there, as one given by position would run after the gradients were unscaled. So does "
+        "a step whose closure is None wherever the loss is scaled, and a function only in the branch without Apex.",
         links=(STEP,),
         examples=(
             Example(
