@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.options import Options
+from amp_migrate.reading.conditions.tests import excludes
 from amp_migrate.reading.gradients.divisible import Divided
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.program.definitions import Function
@@ -235,7 +236,8 @@ class Migration:
         ]
 
     def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
-        """The switch without what the conditions around a node ask already; not those that go, as both branches are one."""
+        """The switch without what the conditions around a node ask already, off where they exclude it; not those that go,
+        as both branches are one."""
         if flag.parts is None or flag.scope is not module.scope_of(node):
             return flag
         asked: set[str] = set()
@@ -247,7 +249,14 @@ class Migration:
                 names = identifiers(ast.parse(part))
                 if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
                     asked.add(ast.unparse(ast.parse(part)))
+        if any(excludes(part, other) for part in flag.parts for other in asked):
+            return Flag(flag.scope, None)
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
+
+    def off_at(self, module: Module, node: ast.AST) -> bool:
+        """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""
+        flags = [f for f in self._flags(module.scope_of(node)) if not f.never]
+        return bool(flags) and all(self._asked_around(f, module, node).never for f in flags)
 
     def _told_at(self, module: Module, node: ast.AST) -> str | None:
         """The switch as an argument where a node stands: evaluated there, or asked of an object in sight that keeps the

@@ -305,6 +305,21 @@ def opposite(one: str, two: str) -> bool:
     return same and len(right.ops) == 1 and NEGATED[OPERATORS[type(left.ops[0])]] == OPERATORS[type(right.ops[0])]
 
 
+def excludes(one: str, two: str) -> bool:
+    """Whether one condition makes another false: its negation, `a == "x"` beside `a == "y"`."""
+    if opposite(one, two):
+        return True
+    left, right = (ast.parse(text, mode="eval").body for text in (one, two))
+    return (
+        isinstance(left, ast.Compare)
+        and isinstance(right, ast.Compare)
+        and all(len(c.ops) == 1 and isinstance(c.ops[0], (ast.Eq, ast.Is)) for c in (left, right))
+        and ast.dump(left.left) == ast.dump(right.left)
+        and all(isinstance(c.comparators[0], ast.Constant) for c in (left, right))
+        and ast.literal_eval(left.comparators[0]) != ast.literal_eval(right.comparators[0])
+    )
+
+
 def _sets_none(stmt: ast.stmt, name: str) -> bool:
     return (
         isinstance(stmt, ast.Assign)

@@ -97,6 +97,9 @@ def apply(m: Migration) -> None:
             if asks and m.project.function_of(module, region.first) in m.unit.early:
                 m.float32.add(region.first)
                 continue
+            if m.off_at(module, region.first):
+                m.float32.add(region.first)
+                continue
             try:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
