@@ -11,7 +11,7 @@ from pathlib import Path
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Found
-from amp_migrate.sources.failures import INTERNAL, SourceError, failure, os_failure
+from amp_migrate.sources.failures import INTERNAL, STAYS, TOO_LARGE, SourceError, failure, os_failure
 from amp_migrate.sources.files import BOM, SourceFile, read_bytes
 from amp_migrate.sources.ignores import comment_lines, is_ignored
 
@@ -23,8 +23,14 @@ MENTIONS = re.compile(
 )
 # What a line begins with, up to a comment in it: a number sign in a text begins none.
 _COMMENT = re.compile(r"""(?:[^"'#\n]|"[^"\n]*"|'[^'\n]*')*\#""")
-# Settings are small; larger files are data.
+# Settings are small; larger files are data, unless they begin with a setting that is Apex's and nothing else's.
 MAX_BYTES = 1_000_000
+_SURELY = re.compile(
+    rb"(?:amp_backend|fp16_backend|half_precision_backend)[\"']?[ ]*:[ ]*[\"']?apex\b|ApexOptimWrapper", re.I
+)
+
+
+LARGE = f"names a setting of Apex's and is larger than {MAX_BYTES:,} bytes: it was not read{STAYS}"
 
 
 def is_configuration(path: str) -> bool:
@@ -39,6 +45,8 @@ def load(files: Sequence[Found]) -> tuple[list[SourceFile], list[FileResult]]:
     for found in files:
         try:
             if os.path.getsize(found.path) > MAX_BYTES:
+                if _begins_as_settings(found.path):
+                    failures.append(failure(found.display, SourceError(TOO_LARGE, LARGE)))
                 continue
             data = read_bytes(found.path)
         except OSError as error:
@@ -55,6 +63,11 @@ def load(files: Sequence[Found]) -> tuple[list[SourceFile], list[FileResult]]:
             continue  # JSON and YAML are UTF-8: this is neither
         sources.append(SourceFile(Path(found.path), found.display, text, bom=data.startswith(BOM)))
     return sources, failures
+
+
+def _begins_as_settings(path: str) -> bool:
+    with open(path, "rb") as file:
+        return _SURELY.search(file.read(MAX_BYTES)) is not None
 
 
 def migrate(source: SourceFile, options: Options, named: Callable[[str], bool]) -> FileResult:

@@ -256,3 +256,20 @@ def test_a_comment_reads_no_setting() -> None:
     assert named("use(cfg.OPT_LEVEL)  # the level\n")
     assert named('print("# of", cfg.OPT_LEVEL)\n')
     assert not named("x = 1\n#     opt_level=cfg.OPT_LEVEL,\nuse(x)  # cfg.OPT_LEVEL\n")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "config.json"])
+def test_settings_too_large_to_read_are_named_where_they_are_apexs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def text(value: str) -> str:
+        return json.dumps({"trainer": {"amp_backend": value}, "table": "x" * 1_200_000})
+
+    large = {name: text("apex"), f"other_{name}": text("native"), "data.json": json.dumps(["amp: apex" * 200_000])}
+    write_tree(tmp_path, large)
+    monkeypatch.chdir(tmp_path)
+    done = run("check", ".")
+    assert done.exit_code == 2
+    assert f"{name}:1:1 AMP005 names a setting of Apex's and is larger than 1,000,000 bytes" in done.output
+    assert "other_" not in done.output
+    assert "data.json" not in done.output
