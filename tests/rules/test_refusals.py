@@ -36,7 +36,8 @@ def test_a_call_that_hands_amp_to_a_function_without_a_place_for_it() -> None:
     assert "save takes 2 arguments and is given 4: this call raises a TypeError, as it did" in told.message
 
 
-def test_a_class_that_keeps_the_state_but_is_never_made() -> None:
+@pytest.mark.parametrize("name", ["a Restorer", "an ApexRestorer"])
+def test_a_class_that_keeps_the_state_but_is_never_made(name: str) -> None:
     keeper = """
         import torch
         from apex import amp
@@ -45,10 +46,11 @@ def test_a_class_that_keeps_the_state_but_is_never_made() -> None:
             def save(self, path):
                 torch.save({"amp": amp.state_dict()}, path)
         """
+    keeper = keeper.replace("Restorer", name.split()[1])
     files = {"one.py": TRAIN.format("return model"), "two.py": TRAIN.format("return model"), "restore.py": keeper}
     results = rewrite_files(files)
     (told,) = [f for f in results["restore.py"].findings if f.status == "manual"]
-    assert "nothing here makes a Restorer" in told.message
+    assert f"nothing here makes {name}," in told.message
     assert results["one.py"].after is not None
     assert results["two.py"].after is not None
 

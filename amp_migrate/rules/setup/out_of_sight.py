@@ -227,8 +227,9 @@ def _never_made(m: Migration, site: Site) -> str | None:
     cls = m.project.class_around(site.scope)
     if cls is None or any(m.project.once(Sources).made(c) for c in cls.descendants()):
         return None
+    article = "an" if cls.name[0] in "AEIOU" else "a"
     return (
-        f"nothing here makes a {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
+        f"nothing here makes {article} {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
         "the scaler of the program that is to use it"
     )
 
