@@ -13,7 +13,7 @@ from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import spelled, walk
@@ -114,6 +114,26 @@ def handed_out(unit: Unit) -> tuple[Module, ast.Call] | None:
             if any(unit.project.slot(module, v) in unit.optimizer_slots for v in values if isinstance(v, PLACES)):
                 return module, call
     return None
+
+
+def stays_local(loss: Loss) -> bool:
+    """Whether the optimizers of a loss are variables of its function that are only asked for their attributes and given to
+    calls: nothing else can step what no call does."""
+    module = loss.module
+    scope = module.scope_of(loss.call)
+    if not loss.optimizers or not isinstance(scope.node, FUNCTION_NODES):
+        return False
+    for optimizer in loss.optimizers:
+        if not isinstance(optimizer, ast.Name) or optimizer.id in scope.params or optimizer.id not in scope.bindings:
+            return False
+        for use in module.loads.get(optimizer.id, ()):
+            if module.scope_of(use).lookup(optimizer.id) is not scope:
+                continue
+            if module.scope_of(use) is not scope or not isinstance(
+                module.parents[use], (ast.Attribute, ast.Call, ast.keyword)
+            ):
+                return False
+    return True
 
 
 def _called(unit: Unit, module: Module, call: ast.Call) -> list[str]:

@@ -13,11 +13,11 @@ from amp_migrate.reading.gradients.events import Fault, Placements
 from amp_migrate.reading.gradients.paths import GradientPaths
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.positions import Gradients
-from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps, tpu_steps
+from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps, stays_local, tpu_steps
 from amp_migrate.reading.gradients.spread import Spread
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.units.unit import Blocked, Step
+from amp_migrate.reading.units.unit import Blocked, Loss, Step
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.stepping import unscale
 from amp_migrate.rules.stepping.chosen import chooses
@@ -223,7 +223,17 @@ def _refuse_unserved(m: Migration, reader: GradientReader, steps: list[Step]) ->
     served = Served(m.unit, reader, m.regions.view, steps)
     for loss in m.unit.losses:
         if m.live(loss.module, loss.call) and not served.serves(loss):
+            if handed is None and stays_local(loss):
+                reason = _unstepped(loss)
             raise Blocked(loss.module, loss.call, "AMP216", "optimizer.step", reason)
+
+
+def _unstepped(loss: Loss) -> str:
+    """What is said of a loss whose optimizer nothing steps on its paths."""
+    return (
+        f"nothing steps {loss.module.source(loss.optimizers[0])} after this backward, and it is given to nothing that may: with "
+        "Apex, too, this trained nothing. Step it there, and rewrite again"
+    )
 
 
 def _refuse(fault: Fault) -> None:

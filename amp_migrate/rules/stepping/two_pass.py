@@ -86,7 +86,7 @@ def apply(m: Migration) -> None:
         module = loss.module
         scope = module.scope_of(loss.call)
         for call in sorted(module.calls_in(scope), key=lambda c: c.lineno):
-            if call.lineno < loss.call.lineno or not isinstance(call.func, ast.Attribute):
+            if call is loss.call or call.lineno < loss.call.lineno or not isinstance(call.func, ast.Attribute):
                 continue
             name = call.func.attr
             if name in KNOWN or m.project.slot(module, call.func.value) not in m.unit.optimizer_slots:
