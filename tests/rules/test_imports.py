@@ -1067,6 +1067,8 @@ def test_a_name_that_is_put_among_the_globals_by_hand_is_said_to_be() -> None:
     (told,) = [f.message for f in result.findings if f.code == "AMP102"]
     assert "line 5 puts it among the globals by hand" in told
     assert "NameError" not in told
+    (placed,) = [f.message for f in result.findings if f.code == "AMP116"]
+    assert "put among the globals by hand here" in placed
     (other,) = [f.message for f in rewrite(source.replace('["amp"]', "[name]")).findings if f.code == "AMP102"]
     assert "NameError" in other
 

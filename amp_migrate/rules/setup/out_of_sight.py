@@ -42,6 +42,11 @@ def no_initialize(m: Migration, site: Site) -> str:
             f"nothing in sight trains with Apex, and {site.construct} is only asked for: what hangs on the answer "
             "may reach Apex through a package out of sight. See what that takes in its place, and delete the question with the import"
         )
+    if any(name.placed == site.at[0] for name in unbound(m.project, site.module)):
+        return (
+            f"{site.construct} is put among the globals by hand here, and what reads it there is not followed: import it at the "
+            "top of the file instead, to have both migrated"
+        )
     parent = site.module.parents.get(site.node)
     if not found and site.name in ("apex", "apex.amp") and not isinstance(parent, ast.Attribute):
         return (
