@@ -18,7 +18,6 @@ from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.program.turns import repeats
 from amp_migrate.reading.program.view import Block, Node, chain, find
-from amp_migrate.reading.units.places import models_given, place_name
 from amp_migrate.reading.units.unit import Blocked, Step
 
 
@@ -299,67 +298,6 @@ class GradientReader(Readers):
         if node not in self._scaled:
             self._scaled[node] = node.stmt in self._bodies or self.calls_scaled(node)
         return self._scaled[node]
-
-    def concerns(self, module: Module, reader: Node, step: Step) -> bool:
-        """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
-        mine = step.name
-        asked: list[ast.expr] = []
-        for site in self.unit.sites:
-            if site.module is not module or site.call is None or not any(site.call is n for n in reader.all()):
-                continue
-            if site.short == "master_params" and site.call.args:
-                asked.append(site.call.args[0])
-            elif site.short == "clip_master_grads" and isinstance(site.node, ast.Attribute):
-                asked.append(site.node.value)
-        if asked:
-            optimizers = self.unit.optimizers
-            own = optimizers.number(step.home or step.module, step.optimizer)
-            theirs = {optimizers.number(module, node) for node in asked}
-            if len(optimizers) > 1 and own is not None and None not in theirs:
-                return own in theirs
-            named = [module.source(node) for node in asked]
-            return mine in named or not any(s.name in named for s in self.unit.steps if s.module is module)
-        if (read := self._whose(module, reader, step)) is not None:
-            return read
-        others = {s.name for s in self.unit.steps if s.module is module} - {mine}
-        if not others:
-            return True
-        own_models = self._models_of(module, step.name)
-        if not own_models:
-            return True
-        mentioned = {place_name(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))}
-        other_models: set[str | None] = set()
-        for other in self.unit.steps:
-            if other.module is module and other.name in others:
-                other_models |= self._models_of(module, other.name)
-        return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
-
-    def _whose(self, module: Module, reader: Node, step: Step) -> bool | None:
-        """Whether what a reader is given, `net.parameters()`, is of a step's optimizer; None where that cannot be told."""
-        optimizers = self.unit.optimizers
-        own = optimizers.number(step.home or step.module, step.optimizer) if len(optimizers) > 1 else None
-        if own is None:
-            return None
-        given = (a for call in reader.all_calls for a in (*call.args, *(k.value for k in call.keywords)))
-        read = frozenset[int]().union(*(optimizers.stands_for(module, value, {}) for value in given))
-        return own in read if read else None
-
-    def clears(self, module: Module, node: ast.Attribute, step: Step) -> bool:
-        """Whether `X.zero_grad` or `p.grad.zero_` clears a step's gradients: not those of another optimizer only."""
-        text = ast.unparse(node.value)
-        if node.attr != "zero_grad":
-            return node.attr == "zero_" and "grad" in text
-        own = self._models_of(step.module, step.name)
-        sources = [self.project.sources(m, n) for m, n in ((module, node.value), (step.module, step.optimizer))]
-        cleared, mine = map(self.project.reaches, sources)
-        if {m.rpartition(".")[2] for m in own} & set(text.split(".")) or cleared & mine:
-            return True
-        optimizer = cleared & self.unit.optimizer_slots or "opt" in text.lower() or self._models_of(module, text)
-        return not optimizer and not own
-
-    def _models_of(self, module: Module, text: str) -> set[str]:
-        """Dotted names whose `.parameters()` the optimizer was built from."""
-        return self.project.once(models_given, module).get(ast.unparse(ast.parse(text, mode="eval")), set())
 
     def deep(self, module: Module, node: Node) -> Node:
         """The place for `unscale_`: as deep as all readers of a statement allow, never inside a loop."""

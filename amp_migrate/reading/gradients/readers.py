@@ -1,4 +1,4 @@
-"""Which statements and functions read the gradients of a unit's optimizers, sum them over processes, or run a backward."""
+"""Which statements and functions read the gradients of a unit's optimizers, and of which, sum them, or run a backward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Node
-from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.units.places import models_given, place_name
+from amp_migrate.reading.units.unit import Step, Unit
 
 SUMS = re.compile(r"all_?reduce", re.IGNORECASE)
 
@@ -140,3 +141,64 @@ class Readers:
     def backward(self, node: Node) -> bool:
         """Whether a statement runs a backward."""
         return any(self.uses.runs_backward(n) for n in node.all_calls)
+
+    def concerns(self, module: Module, reader: Node, step: Step) -> bool:
+        """Whether a reader is about this step's optimizer; true unless it plainly names another one."""
+        mine = step.name
+        asked: list[ast.expr] = []
+        for site in self.unit.sites:
+            if site.module is not module or site.call is None or not any(site.call is n for n in reader.all()):
+                continue
+            if site.short == "master_params" and site.call.args:
+                asked.append(site.call.args[0])
+            elif site.short == "clip_master_grads" and isinstance(site.node, ast.Attribute):
+                asked.append(site.node.value)
+        if asked:
+            optimizers = self.unit.optimizers
+            own = optimizers.number(step.home or step.module, step.optimizer)
+            theirs = {optimizers.number(module, node) for node in asked}
+            if len(optimizers) > 1 and own is not None and None not in theirs:
+                return own in theirs
+            named = [module.source(node) for node in asked]
+            return mine in named or not any(s.name in named for s in self.unit.steps if s.module is module)
+        if (read := self._whose(module, reader, step)) is not None:
+            return read
+        others = {s.name for s in self.unit.steps if s.module is module} - {mine}
+        if not others:
+            return True
+        own_models = self._models_of(module, step.name)
+        if not own_models:
+            return True
+        mentioned = {place_name(n) for n in reader.all() if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))}
+        other_models: set[str | None] = set()
+        for other in self.unit.steps:
+            if other.module is module and other.name in others:
+                other_models |= self._models_of(module, other.name)
+        return bool(own_models & mentioned) or not (other_models - own_models) & mentioned
+
+    def _whose(self, module: Module, reader: Node, step: Step) -> bool | None:
+        """Whether what a reader is given, `net.parameters()`, is of a step's optimizer; None where that cannot be told."""
+        optimizers = self.unit.optimizers
+        own = optimizers.number(step.home or step.module, step.optimizer) if len(optimizers) > 1 else None
+        if own is None:
+            return None
+        given = (a for call in reader.all_calls for a in (*call.args, *(k.value for k in call.keywords)))
+        read = frozenset[int]().union(*(optimizers.stands_for(module, value, {}) for value in given))
+        return own in read if read else None
+
+    def clears(self, module: Module, node: ast.Attribute, step: Step) -> bool:
+        """Whether `X.zero_grad` or `p.grad.zero_` clears a step's gradients: not those of another optimizer only."""
+        text = ast.unparse(node.value)
+        if node.attr != "zero_grad":
+            return node.attr == "zero_" and "grad" in text
+        own = self._models_of(step.module, step.name)
+        sources = [self.project.sources(m, n) for m, n in ((module, node.value), (step.module, step.optimizer))]
+        cleared, mine = map(self.project.reaches, sources)
+        if {m.rpartition(".")[2] for m in own} & set(text.split(".")) or cleared & mine:
+            return True
+        optimizer = cleared & self.unit.optimizer_slots or "opt" in text.lower() or self._models_of(module, text)
+        return not optimizer and not own
+
+    def _models_of(self, module: Module, text: str) -> set[str]:
+        """Dotted names whose `.parameters()` the optimizer was built from."""
+        return self.project.once(models_given, module).get(ast.unparse(ast.parse(text, mode="eval")), set())
