@@ -13,11 +13,10 @@ from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Actions, Reached
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.handed import Handed
-from amp_migrate.audit.stepping.kinds import Entries, Kinds
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
 from amp_migrate.audit.stepping.objects import Env, Ident
 from amp_migrate.audit.stepping.paths import Paths, Ways
-from amp_migrate.audit.stepping.scaled import RETURNED
+from amp_migrate.audit.stepping.scaled import RETURNED, Entries
 from amp_migrate.audit.stepping.statements import yields
 
 DEPTH = 10
@@ -32,7 +31,6 @@ class Runs(Actions):
 
     def __init__(self, bodies: Bodies, machine: Machine) -> None:
         super().__init__(bodies, machine)
-        self.kinds = Kinds(bodies)
         self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
         self._ways: dict[Owner, Ways] = {}
         self._paths: dict[tuple[Owner, int, frozenset[Ident]], Paths[State]] = {}
@@ -115,14 +113,13 @@ class Runs(Actions):
             try:
                 # Who calls an entry is out of sight: it may be called again and again. What is a part of the step only
                 # has other parts before and after it.
+                starts = {State(): None}
                 whole = isinstance(entry, Function) and all(self.bodies.has(entry, n) for n in WHOLE)
-                for env in self.kinds.of_self(entry, ()):
-                    starts = {State(): None}
-                    for _ in range(3 if whole else 1):
-                        ends = [s for start in starts for _, s in self._body(entry, env, NOTHING, start)]
-                        starts |= {e.holding(frozenset()).turned(frozenset()): None for e in ends}
-                        if len(starts) > 32:  # a program, not a step: its first run was followed
-                            break
+                for _ in range(3 if whole else 1):
+                    ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
+                    starts |= {e.holding(frozenset()).turned(frozenset()): None for e in ends}
+                    if len(starts) > 32:  # a program, not a step: its first run was followed
+                        break
             except (TooManyPaths, RecursionError):
                 lost.append(entry)
         return lost
@@ -266,7 +263,6 @@ class Runs(Actions):
     def _call(
         self, scope: Scope, env: Env, call: ast.Call, callees: tuple[Function, ...], facts: Facts, state: State
     ) -> Iterable[Reached]:
-        callees = self.kinds.run_by(scope, env, call, callees)
         chosen = [f for f in callees if f in self.bodies]
         if not chosen:
             return [(facts, state)]
@@ -298,8 +294,7 @@ class Runs(Actions):
         values |= {v for v in state.scaled if v[0].startswith("self.") and names.get("self") == "self"}
         start = state.holding(values).turned(turns)
         reached: dict[Reached, None] = {}
-        ends = (r for kind in self.kinds.of_self(function, inner) for r in self._body(function, kind, passed, start))
-        for known, end in ends:
+        for known, end in self._body(function, inner, passed, start):
             scaled = {v for v in state.scaled if not v[0].startswith(RETURNED)}
             given = call.func.value if function.name == "__enter__" and isinstance(call.func, ast.Attribute) else call
             scaled |= {(f"{RETURNED}{id(given)}", s, n) for t, s, n in end.scaled if t == RETURNED}

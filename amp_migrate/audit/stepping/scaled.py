@@ -11,12 +11,12 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Scope
 from amp_migrate.audit.sites.writers import without_gradients
 from amp_migrate.audit.stepping.bodies import Action, Bodies
-from amp_migrate.audit.stepping.kinds import CLASS, Entries, in_order, kind, own_super
 from amp_migrate.audit.stepping.machine import Machine, State
 from amp_migrate.audit.stepping.objects import Bound, Env, Ident, Ref, one_object
 from amp_migrate.audit.stepping.parameters import DETACHED
 from amp_migrate.audit.values.origins import Origin
 
+Entries = tuple[tuple[Bound, Ref], ...]
 RETURNED = "<returned>"  # the name of what a function gives back
 _TENSOR = frozenset(
     "sum mean norm pow max min abs exp log sigmoid view reshape item float size detach clone scale".split()
@@ -61,7 +61,8 @@ class Switches:
                 inner[function.scope, parameter] = ref
         if function.owner is not None and function.bound and function.parameters:
             inner |= self._fields(scope, env, call, function)
-        return filled, in_order(inner.items()), own
+        entries = sorted(inner.items(), key=lambda e: (e[0][0].module.path, e[0][0].qualname, e[0][1]))
+        return filled, tuple(entries), own
 
     def _fields(self, scope: Scope, env: Env, call: ast.Call, function: Function) -> dict[Bound, Ref]:
         """The optimizers and scalers that the one object holds whose method a call runs: those it was made with."""
@@ -69,7 +70,6 @@ class Switches:
             call.func.value if isinstance(call.func, ast.Attribute) and function.name != "__call__" else call.func
         )
         own = function.parameters[0].arg
-        receiver = own_super(scope, receiver) or receiver
         if self.objects.values.program.is_self(scope, receiver) is not None and isinstance(receiver, ast.Name):
             held = scope.binder(receiver.id), f"{receiver.id}."
             return {
@@ -80,10 +80,7 @@ class Switches:
         origins = self.objects.values.origins(scope, receiver)
         if function.name in ("__init__", "__new__") or len(origins) != 1:
             return {}
-        origin = next(iter(origins))
-        found = {(function.scope, f"{own}.{name}"): ref for name, ref in self._held_by(origin).items()}
-        classes = list(self.objects.values.made(origin))
-        return found | ({(function.scope, f"{own}.{CLASS}"): kind(classes[0])} if len(classes) == 1 else {})
+        return {(function.scope, f"{own}.{name}"): ref for name, ref in self._held_by(next(iter(origins))).items()}
 
     def _held_by(self, origin: Origin) -> dict[str, Ref]:
         """What an object was made with that its class keeps as it is: `self.optimizer = optimizer`, and nowhere else."""
