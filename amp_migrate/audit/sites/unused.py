@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
@@ -37,10 +37,9 @@ def _made(program: Program, cls: Class) -> Iterator[Class]:
 
 def unused(program: Program, cls: Class) -> Iterator[str]:
     """What a network makes in `__init__`, with parameters, and uses nowhere."""
-    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in program.external_bases(cls)):
-        return  # a base out of sight may use what is made here
+    if not _in_sight(program, cls):
+        return
     used: set[str] = set()
-    made: dict[str, None] = {}
     for c in program.family(cls):
         for node in syntax.walk(c.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -48,18 +47,34 @@ def unused(program: Program, cls: Class) -> Iterator[str]:
                     used.add(node.attr)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 used.add(node.value)  # getattr(self, "layer1")
-            if isinstance(node, ast.Assign) and c is cls and isinstance(node.value, ast.Call):
-                target = node.targets[0]
-                if isinstance(target, ast.Attribute) and syntax.text(target.value) == "self":
-                    if _has_parameters(program, c, node.value):
-                        made[target.attr] = None
-    if not used.isdisjoint(IN_TURN):
-        return
-    text_elsewhere = [m.text for m in program.modules.values()]
-    for name in made:
+    if used.isdisjoint(IN_TURN):
+        yield from _unnamed(program, (n for n, call in _kept(cls.node) if _has_parameters(program, cls, call)), used)
+
+
+def _in_sight(program: Program, cls: Class) -> bool:
+    """Whether no base out of sight may use what a network makes."""
+    return all(".".join(b.split(".")[:2]) in ("torch.nn", "nn.Module") for b in program.external_bases(cls))
+
+
+def _kept(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """The fields of `self` that are given what a call makes: `self.body = Body()`."""
+    for stmt in syntax.every(node, ast.Assign):
+        target = stmt.targets[0]
+        if (
+            isinstance(target, ast.Attribute)
+            and syntax.text(target.value) == "self"
+            and isinstance(stmt.value, ast.Call)
+        ):
+            yield target.attr, stmt.value
+
+
+def _unnamed(program: Program, made: Iterable[str], used: Set[str]) -> Iterator[str]:
+    """Of some fields of a network those that it does not use, and that no other code asks it for."""
+    texts = [m.text for m in program.modules.values()]
+    for name in dict.fromkeys(made):
         # `self.bn1` of a class that is none of its family is another's.
         named = re.compile(rf"(?<!\bself)\.{re.escape(name)}\b(?!\s*=[^=])")
-        if name not in used and not any(named.search(t) for t in text_elsewhere):
+        if name not in used and not any(named.search(t) for t in texts):
             yield name
 
 
@@ -72,26 +87,14 @@ ASKED = frozenset(
 def past_forward(program: Program, cls: Class) -> Iterator[tuple[str, str]]:
     """Fields of a network that hold another whose own forward never runs, `self.base.features(x)`, each with a part of that
     which nothing else runs: its head."""
-    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in program.external_bases(cls)):
-        return
-    for init in cls.methods.get("__init__", ()):
-        held: dict[str, list[Class]] = {}
-        for node in syntax.every(init.node, ast.Assign):
-            target = node.targets[0]
-            if (
-                isinstance(target, ast.Attribute)
-                and syntax.text(target.value) == "self"
-                and isinstance(node.value, ast.Call)
-            ):
-                kinds = program.definitions(init.scope, node.value.func, guess=False)
-                held.setdefault(target.attr, []).extend(k for k in kinds if isinstance(k, Class))
-        for name, kinds in held.items():
+    for init in cls.methods.get("__init__", ()) if _in_sight(program, cls) else ():
+        for name, call in _kept(init.node):
             taken = _taken(program, cls, name)
             if taken is None or not taken - ASKED:
                 continue
-            for kind in kinds:
-                if program.is_network(kind) and (part := next(_without(program, kind, taken), None)) is not None:
-                    yield name, part
+            for kind in program.definitions(init.scope, call.func, guess=False):
+                if isinstance(kind, Class) and program.is_network(kind):
+                    yield from ((name, part) for part in _without(program, kind, taken))
 
 
 def _taken(program: Program, cls: Class, name: str) -> set[str] | None:
@@ -112,28 +115,16 @@ def _taken(program: Program, cls: Class, name: str) -> set[str] | None:
 
 def _without(program: Program, cls: Class, taken: set[str]) -> Iterator[str]:
     """The parts of a network, with parameters, that neither some attributes of it are nor methods among them use."""
-    if any(".".join(b.split(".")[:2]) not in ("torch.nn", "nn.Module") for b in program.external_bases(cls)):
-        return
     used, todo = set(taken), list(taken)
     while todo:
-        name = todo.pop()
-        for method in program._method(cls, name):
+        for method in program._method(cls, todo.pop()):
             read = {n.attr for n in syntax.every(method.node, ast.Attribute) if syntax.text(n.value) == "self"}
             todo += read - used
             used |= read
-    if used & {"forward", "__call__", *IN_TURN}:
-        return
-    texts = [m.text for m in program.modules.values()]
-    for c in program.family_up(cls):
-        for init in c.methods.get("__init__", ()):
-            for node in syntax.every(init.node, ast.Assign):
-                target = node.targets[0]
-                if not isinstance(target, ast.Attribute) or syntax.text(target.value) != "self" or target.attr in used:
-                    continue
-                named = re.compile(rf"(?<!\bself)\.{re.escape(target.attr)}\b(?!\s*=[^=])")
-                if isinstance(node.value, ast.Call) and _has_parameters(program, c, node.value):
-                    if not any(named.search(t) for t in texts):
-                        yield target.attr
+    if _in_sight(program, cls) and used.isdisjoint({"forward", "__call__", *IN_TURN}):
+        inits = ((c, init) for c in program.family_up(cls) for init in c.methods.get("__init__", ()))
+        made = ((c, name, call) for c, init in inits for name, call in _kept(init.node))
+        yield from _unnamed(program, (name for c, name, call in made if _has_parameters(program, c, call)), used)
 
 
 def _has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
