@@ -77,6 +77,7 @@ KEEPING = frozenset(
     "pixel_unshuffle fold relu_ relu6 hardtanh hardsigmoid glu celu selu dropout1d dropout2d dropout3d alpha_dropout "
     "swapaxes swapdims moveaxis unflatten ravel repeat_interleave".split()
 )
+IN_PLACE = frozenset("addmm_ addmv_ addbmm_ baddbmm_ addr_".split())  # products that are written into a tensor
 # Written with values of the same dtype alone: torch raises on float32 and half together, autocast or not, and Apex cast
 # nothing there; which argument of the method they are, and how that is called. Autocast promotes `scatter_add` and `index_put`.
 _BY_INDEX = "scatter scatter_ scatter_add_ scatter_reduce scatter_reduce_ index_add index_add_ index_copy index_copy_"

@@ -3,7 +3,8 @@
 Values are followed from the forwards of initialized models through the statements of the files that change, and into the
 functions of the program that they are handed to, out of those that give them to other files, and into criteria however they
 are kept: see `halves/`. The code of every network is followed as below a region, for arrays that NumPy gets, and for
-products of what the program made float32; only what is half on some way is told there. So is what has a product in place. A
+products of what the program made float32; only what is half on some way is told there. So are functions with
+a product in place (`addmm_`) that no way from a region is seen to. A
 half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
 leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). What takes tensors of one dtype alone (`torch.mm`
 outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the

@@ -42,7 +42,6 @@ KEEPING_BOOKS = tuple(
 )
 TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is written with these holds no tensors
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
-IN_PLACE = frozenset("addmm_ addmv_ addbmm_ baddbmm_ addr_".split())  # products that are written into a tensor
 
 
 class Calls(Library):
@@ -84,7 +83,7 @@ class Calls(Library):
                 return Value("?", "?", (Value("?", "?", (UNKNOWN, held)),)) if func.attr == "items" else held
             if func.attr == "copy" and receiver.keys:
                 return receiver
-            if func.attr in IN_PLACE:
+            if func.attr in known.IN_PLACE:
                 self.product_in_place(expr, receiver, every)
                 return receiver
             if func.attr in known.WRITES and every:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Set
 from functools import cached_property
 
-from amp_migrate.audit.halves.calls import IN_PLACE
+from amp_migrate.audit.dtypes import IN_PLACE
 from amp_migrate.audit.halves.follow import Halves
 from amp_migrate.audit.halves.tensors import NOT_TOLD, Value
 from amp_migrate.audit.kept import kept_meanwhile
@@ -59,8 +59,7 @@ class Unseen:
             for function in module.functions if not module.words.isdisjoint(IN_PLACE) else ():
                 if function in seen:
                     continue
-                calls = syntax.own(function.node, ast.Call)
-                if not any(isinstance(c.func, ast.Attribute) and c.func.attr in IN_PLACE for c in calls):
+                if not any(last_name(c.func) in IN_PLACE for c in syntax.own(function.node, ast.Call)):
                     continue
                 if self.mentioned.definition((function.owner or function).qualname) and self._may_be_inside(function):
                     given = {p.arg: Value("?", "maybe") for p in function.parameters[function.bound :]}
