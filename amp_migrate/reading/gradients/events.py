@@ -38,7 +38,7 @@ from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.held import fields_of_one
 from amp_migrate.reading.units.places import Keys, Names, taken_apart
 from amp_migrate.reading.units.unit import Loss, Step, Unit
-from amp_migrate.reading.values.closures import runs_backward
+from amp_migrate.reading.values.closures import may_run_its_own
 
 
 @dataclass(frozen=True)
@@ -234,10 +234,7 @@ class Events:
             if any(s.call is n for n in node.all())
         ]
         if not named and len(self.optimizers) > 1:
-            calls = node.all_calls
-            given = [a for c in calls for a in (c.func, *c.args, *(k.value for k in c.keywords))]
-            found = frozenset[int]().union(*(self.optimizers.stands_for(module, a, names) for a in given))
-            return found or self.optimizers.of(module, (), names)
+            return self.optimizers.given_to(module, node.all_calls, names) or self.optimizers.of(module, (), names)
         return self.optimizers.of(module, named, names)
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -273,7 +270,7 @@ class Events:
 
     def _ready(self, step: Step) -> bool:
         """Whether a step has its backward where none is seen to come before it."""
-        return counted(self.unit, step) or runs_backward(step.module, step.call)
+        return counted(self.unit, step) or may_run_its_own(step.module, step.call)
 
     def _scales_beside(self, module: Module) -> bool:
         """Whether the loop being walked runs a scaled backward, on other paths."""

@@ -182,8 +182,7 @@ class Readers:
         own = optimizers.number(step.home or step.module, step.optimizer) if len(optimizers) > 1 else None
         if own is None:
             return None
-        given = (a for call in reader.all_calls for a in (*call.args, *(k.value for k in call.keywords)))
-        read = frozenset[int]().union(*(optimizers.stands_for(module, value, {}) for value in given))
+        read = optimizers.given_to(module, reader.all_calls, {})
         return own in read if read else None
 
     def clears(self, module: Module, node: ast.Attribute, step: Step) -> bool:

@@ -127,6 +127,11 @@ class Optimizers:
             found |= {i for i, (group, models) in enumerate(places) if slots & group or slots & models}
         return frozenset(found)
 
+    def given_to(self, module: Module, calls: Iterable[ast.Call], names: Names) -> Keys:
+        """The optimizers that some calls are asked of or given, themselves or what they step; none if none is."""
+        given = (a for c in calls for a in (c.func, *c.args, *(k.value for k in c.keywords)))
+        return frozenset[int]().union(*(self.stands_for(module, a, names) for a in given))
+
     def keys(self, module: Module, node: ast.expr, names: Names) -> Keys:
         """The optimizers that an expression may stand for: all of them where it cannot be told."""
         if isinstance(node, (ast.Name, ast.Attribute)) and (text := dotted(node)) in names and text is not None:

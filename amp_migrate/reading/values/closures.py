@@ -22,7 +22,7 @@ def given_closures(call: ast.Call) -> list[ast.expr]:
     return [value for value in given if not isinstance(value, ast.Constant)]
 
 
-def runs_backward(module: Module, call: ast.Call) -> bool:
+def may_run_its_own(module: Module, call: ast.Call) -> bool:
     """Whether a step may be given a function that its scope defines: the backward is in there on the paths without another."""
     bindings = module.scope_of(call).bindings
     names = {value.id for value in given_closures(call) if isinstance(value, ast.Name)}
