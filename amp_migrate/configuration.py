@@ -25,12 +25,10 @@ MENTIONS = re.compile(
 _COMMENT = re.compile(r"""(?:[^"'#\n]|"[^"\n]*"|'[^'\n]*')*\#""")
 # Settings are small; larger files are data, unless they begin with a setting that is Apex's and nothing else's.
 MAX_BYTES = 1_000_000
+LARGE = f"names a setting of Apex's and is larger than {MAX_BYTES:,} bytes: it was not read{STAYS}"
 _SURELY = re.compile(
     rb"(?:amp_backend|fp16_backend|half_precision_backend)[\"']?[ ]*:[ ]*[\"']?apex\b|ApexOptimWrapper", re.I
 )
-
-
-LARGE = f"names a setting of Apex's and is larger than {MAX_BYTES:,} bytes: it was not read{STAYS}"
 
 
 def is_configuration(path: str) -> bool:

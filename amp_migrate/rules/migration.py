@@ -263,8 +263,8 @@ class Migration:
         scaler."""
         scope = module.scope_of(node)
         text = self.evaluated(scope)
-        alone = scope.is_module and not self.set_up.comes_by(scope.module)
-        if text is not None or alone or self._runs_without(scope) or not self.scales or self._scaling_off():
+        off = self._is_beside(scope) or self._runs_without(scope) or not self.scales or self._scaling_off()
+        if text is not None or off:
             return text
         holder = self.scaler.holder(module, scope, node)
         return f"{holder}.is_enabled()" if holder is not None else None
@@ -272,12 +272,15 @@ class Migration:
     def evaluated(self, scope: Scope) -> str | None:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
-        alone = scope.is_module and not self.set_up.comes_by(scope.module)  # a script beside the one that trains
-        text = None if handed or alone else self.switch_in(scope)
+        text = None if handed or self._is_beside(scope) else self.switch_in(scope)
         if text is None:
             return None
         parts = distinct(self._on_the_way(scope) + ([] if text == "True" else [text]))
         return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
+
+    def _is_beside(self, scope: Scope) -> bool:
+        """Whether a scope is that of a script beside the one that trains."""
+        return scope.is_module and not self.set_up.comes_by(scope.module)
 
     def _at_hand(self, scope: Scope) -> bool:
         """Whether all that calls a function can tell it whether mixed precision is on: a scaler that it is only to ask would be

@@ -309,15 +309,17 @@ def excludes(one: str, two: str) -> bool:
     """Whether one condition makes another false: its negation, `a == "x"` beside `a == "y"`."""
     if opposite(one, two):
         return True
-    left, right = (ast.parse(text, mode="eval").body for text in (one, two))
-    return (
-        isinstance(left, ast.Compare)
-        and isinstance(right, ast.Compare)
-        and all(len(c.ops) == 1 and isinstance(c.ops[0], (ast.Eq, ast.Is)) for c in (left, right))
-        and ast.dump(left.left) == ast.dump(right.left)
-        and all(isinstance(c.comparators[0], ast.Constant) for c in (left, right))
-        and ast.literal_eval(left.comparators[0]) != ast.literal_eval(right.comparators[0])
-    )
+    left, right = _equal_to(one), _equal_to(two)
+    return left is not None and right is not None and left[0] == right[0] and left[1] != right[1]
+
+
+def _equal_to(text: str) -> tuple[str, object] | None:
+    """What a condition compares, and the constant that it is to be: `a == "x"`."""
+    test = ast.parse(text, mode="eval").body
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.Is)):
+        return None
+    constant = test.comparators[0]
+    return (ast.dump(test.left), constant.value) if isinstance(constant, ast.Constant) else None
 
 
 def _sets_none(stmt: ast.stmt, name: str) -> bool:

@@ -9,8 +9,6 @@ MODEL_NAMES = frozenset(
     "model net network netG netD generator discriminator encoder decoder student teacher backbone classifier "
     "self.model G D gen dis module model_ema".split()
 )
-
-
 DATA = frozenset(
     "dataset datasets loader loaders dataloader dataloaders sampler reader writer tokenizer vocab vocabulary cfg config "
     "configs args hparams logger path dir loop".split()

@@ -94,10 +94,8 @@ def apply(m: Migration) -> None:
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():
-            if asks and m.project.function_of(module, region.first) in m.unit.early:
-                m.float32.add(region.first)
-                continue
-            if m.off_at(module, region.first):
+            early = asks and m.project.function_of(module, region.first) in m.unit.early
+            if early or m.off_at(module, region.first):
                 m.float32.add(region.first)
                 continue
             try:
