@@ -130,11 +130,12 @@ class Forwards:
         return []
 
     def _part_of(self, scope: Scope, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
-        """The network that a part is called of, from outside of it; None where a call is none of a part, by its name."""
+        """The network that a part is called of, from outside of it; None where a call is none of a part, by its name, or by
+        what the program's method of that name does."""
         whole = func.value
         while isinstance(whole, ast.Attribute) and not identities(self.values, scope, whole):
             whole = whole.value
-        called = PARTS.search(func.attr) and (call.args or call.keywords)
+        called = PARTS.search(func.attr) and (call.args or call.keywords) and not self._idle_method(func.attr)
         outside = isinstance(whole, (ast.Name, ast.Attribute)) and not self.program.is_self(scope, whole)
         return whole if called and outside else None
 
@@ -259,7 +260,8 @@ class Forwards:
                 if name not in found and through & found:
                     found.add(name)
                     more = True
-        return {name for name in found if not name.startswith(KEEPING_BOOKS)}
+        whole = {name for name, f in methods if _runs_whole(f)}
+        return {name for name in found if name in whole or not name.startswith(KEEPING_BOOKS)}
 
     def computes(self, function: Function) -> bool:
         """Whether a method of a network calls submodules of it, itself or through others of its methods."""
@@ -391,3 +393,8 @@ def _opens(module: Module, call: ast.Call) -> bool:
     return isinstance(parent, ast.withitem) or (
         isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context"
     )
+
+
+def _runs_whole(function: Function) -> bool:
+    """Whether a method runs the network that it belongs to: `self.forward(x)`."""
+    return any(syntax.text(c.func) in ("self", "self.forward") for c in syntax.every(function.node, ast.Call))
