@@ -154,7 +154,4 @@ def is_script(module: Module) -> bool:
     for stmt in module.tree.body:
         if isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(stmt.test)):
             return True
-        if isinstance(stmt, (ast.Assign, ast.Expr)) and isinstance(stmt.value, ast.Call):
-            if called_name(stmt.value) in ("parse_args", "parse_known_args"):
-                return True
-    return False
+    return any(s.is_module and called_name(c) in ("parse_args", "parse_known_args") for c, s in module.calls)
