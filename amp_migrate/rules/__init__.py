@@ -51,7 +51,7 @@ from amp_migrate.rules.setup import (
     unread,
     until_configured,
 )
-from amp_migrate.rules.state import asked
+from amp_migrate.rules.state import asked, spoken
 from amp_migrate.rules.state import save as state
 from amp_migrate.rules.stepping import (
     accumulation,
@@ -111,6 +111,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     settle.folds,
     legacy_handle.apply,
     amp_values.apply,
+    spoken.apply,
     scaler_passing.apply,
     unread.apply,
     process_wide.apply,

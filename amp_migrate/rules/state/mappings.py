@@ -42,16 +42,18 @@ def used(project: Project, held: set[Slot]) -> Iterator[tuple[Module, ast.Name]]
 
 
 def _copied(module: Module, node: ast.AST) -> bool:
-    """Whether a mapping is read for another one with the same entries: `state.copy()`, `{**state}`, `state | more`."""
+    """Whether a mapping is read for another one with the same entries: `state.copy()`, `{**state}`, `state | more`,
+    `made(**state)`."""
     parent = module.parents.get(node)
     method = isinstance(parent, ast.Attribute) and parent.attr == "copy"
     made = isinstance(parent, ast.Call) and ast.unparse(parent.func) in MAPPINGS and node in parent.args
-    return method or made or _taken_in(parent, node) or isinstance(parent, ast.BinOp)
+    unpacked = isinstance(parent, ast.keyword) and parent.arg is None
+    return method or made or unpacked or _taken_in(parent, node) or isinstance(parent, ast.BinOp)
 
 
 def asked(project: Project, name: str, held: set[Slot]) -> Iterator[tuple[Module, ast.Constant, set[Slot]]]:
     """The places where one of the mappings is asked for a key, with where that one is kept."""
-    for module, key in _named(project, name) if held else ():
+    for module, key in named(project, name) if held else ():
         kept = {slot for holder in holders(module, key) for slot in slots(project, module, holder)}
         if kept & held:
             yield module, key, kept
@@ -59,7 +61,7 @@ def asked(project: Project, name: str, held: set[Slot]) -> Iterator[tuple[Module
 
 def asked_of_parameters(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant, Function]]:
     """The places where a key is asked of what a function is given by callers that are not seen."""
-    for module, key in _named(project, name):
+    for module, key in named(project, name):
         function = project.function_of(module, key)
         given = [h for h in holders(module, key) if isinstance(h, ast.Name)] if function is not None else []
         if function is not None and any(function.parameter(h.id) is not None for h in given):
@@ -70,7 +72,7 @@ def asked_of_parameters(project: Project, name: str) -> Iterator[tuple[Module, a
 
 def put(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
     """The places where something is put under a key."""
-    for module, key in _named(project, name):
+    for module, key in named(project, name):
         parent = module.parents.get(key)
         if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
             stmt = module.parents.get(parent)
@@ -81,7 +83,7 @@ def put(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
                 yield module, key
 
 
-def _named(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
+def named(project: Project, name: str) -> Iterator[tuple[Module, ast.Constant]]:
     """The places where a program writes a key."""
     for module in project.modules:
         for key in module.nodes if name in module.text else ():
@@ -94,6 +96,9 @@ def of_saved(project: Project, module: Module, key: Key) -> Iterator[Slot]:
     parent = module.parents.get(key)
     if isinstance(parent, ast.Subscript):
         yield from slots(project, module, parent.value)
+    elif isinstance(parent, ast.Call) and project.resolved.get(parent):  # one of `**things` of a function
+        kwargs = ((f.scope, f.node.args.kwarg) for f in project.resolved[parent])
+        yield from (Slot(scope, kwarg.arg) for scope, kwarg in kwargs if kwarg is not None)
     elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
         yield from slots(project, module, parent.func.value)  # state.update(amp=...)
     elif isinstance(parent, ast.expr):
@@ -109,8 +114,12 @@ def slots(project: Project, module: Module, mapping: ast.expr) -> Iterator[Slot]
         yield from _goes(project, module, mapping, set())
 
 
-def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast.AST]) -> Iterator[Slot]:
+def goes(project: Project, module: Module, value: ast.expr) -> Iterator[Slot]:
     """Where a value goes that has no name where it is made."""
+    yield from _goes(project, module, value, set())
+
+
+def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast.AST]) -> Iterator[Slot]:
     if value is None or value in seen:
         return
     seen.add(value)
@@ -137,6 +146,8 @@ def _goes(project: Project, module: Module, value: ast.AST | None, seen: set[ast
         given = value.value if isinstance(value, ast.keyword) else value
         for function in project.resolved.get(parent, ()):
             yield from (Slot(function.scope, name) for name, v in project.arguments(function, parent) if v is given)
+            if isinstance(value, ast.keyword) and value.arg is None and function.node.args.kwarg is not None:
+                yield Slot(function.scope, function.node.args.kwarg.arg)
         if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
             yield from slots(project, module, parent.func.value)
         elif ast.unparse(parent.func) in MAPPINGS:
@@ -176,11 +187,19 @@ def _of_loop(module: Module, loop: ast.For | ast.comprehension, name: str) -> It
     around = module.parents.get(loop) if isinstance(loop, ast.comprehension) else loop
     for node in walk(around) if around is not None else ():
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            parent = module.parents.get(node)
-            if isinstance(parent, ast.Subscript) and parent.slice is node:
-                yield parent.value
-            elif isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
-                yield _of_keys(parent.comparators[0])
+            yield from holders_by(module, node)
+
+
+def holders_by(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+    """The mappings that are asked for the key that a variable holds."""
+    parent = module.parents.get(name)
+    if isinstance(parent, ast.Subscript) and parent.slice is name:
+        yield parent.value
+    elif isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
+        yield _of_keys(parent.comparators[0])
+    elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.args[:1] == [name]:
+        if parent.func.attr in ASKING:
+            yield parent.func.value
 
 
 def _of_keys(node: ast.expr) -> ast.expr:
