@@ -95,3 +95,13 @@ def test_the_state_itself_is_found_by_its_key() -> None:
     )
     after, _ = after_and_codes(tail)
     assert 'NAMES = ["scaler"]' in after
+
+
+@pytest.mark.parametrize(
+    "asks", ["for key in ['amp']:\n    print(found[key])\n", "names = ['amp']\nfor key in names:\n    del found[key]\n"]
+)
+def test_a_script_beside_the_program_stays(asks: str) -> None:
+    saves = 'torch.save({"amp": amp.state_dict()}, "last.pt")\n'
+    beside = f"import torch\n\nfound = torch.load('last.pt')\n{asks}"
+    results = rewrite_files({"train.py": apex(APEX_LOOP, tail=saves), "strip.py": beside})
+    assert results["strip.py"].after in (None, beside)

@@ -50,13 +50,16 @@ def _keys(module: Module, name: str, node: ast.AST) -> list[Key]:
 def _follow(m: Migration, name: str, new: str, saved: list[tuple[Module, Key]]) -> None:
     project, own = m.project, {key for _, key in saved}
     texts = [(module, text) for module, text in named(project, name) if text not in own and _said(module, text)]
-    asked = held_by(project, saved) | project.holding("torch.load", _loads) if texts else set()
+    held = held_by(project, saved) if texts else set()
+    files = project.holding("torch.load", _loads) if texts else set()
     at = ", ".join(dict.fromkeys(f"{where.display}:{saving.lineno}" for where, saving in saved))
     for module, text in texts:
         edits = m.edit(module)
         if edits.gone(text) or any(a in edits.expressions for a in (text, *module.ancestors(text))):
             continue
         keyed = project.reaches(_given(project, module, text))
+        # What a script beside the program loads is told of alone, see `stripped.py`.
+        asked = held | files if module in m.unit.modules else held
         if any(slot in asked for where, holder in _asking(project, keyed) for slot in slots(project, where, holder)):
             edits.replace(text, renamed(m, module, text))
             message = (
