@@ -179,7 +179,7 @@ class Imports:
 
     def _given(self, scope: Scope, name: str, nodes: Sequence[ast.AST]) -> str | None:
         """The full name that one of these statements gives a name by an import, or by an alias where all are such."""
-        for node in nodes:
+        for node in _below_anew(scope, nodes):
             full = self._imported(scope.module, name, node)
             if full is not None:
                 return full
@@ -340,6 +340,14 @@ def _alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | ast.Call | No
     if not any(isinstance(t, ast.Name) and t.id == name for t in targets):
         return None
     return None if any(n.id == name for n in syntax.every(value, ast.Name)) else value
+
+
+def _below_anew(scope: Scope, nodes: Sequence[ast.AST]) -> Sequence[ast.AST]:
+    """What binds a name from the last import on that stands among the statements of its scope itself: each run comes to that,
+    and what bound the name above is gone."""
+    parents = scope.module.parents
+    anew = [isinstance(n, (ast.Import, ast.ImportFrom)) and parents.get(n) is scope.node for n in nodes]
+    return nodes[len(anew) - 1 - anew[::-1].index(True) :] if any(anew) else nodes
 
 
 def _is_none(node: ast.AST) -> bool:

@@ -79,7 +79,8 @@ class Module(Parsed):
         self._qualified: dict[ast.AST, str | None] = {}
         self._taken: dict[ast.AST, str | None] = {}
         self._handed_on: HandedOn | None = None
-        self._targets: dict[tuple[Scope, str], dict[ast.AST, str]] = {}  # by the imports that bind a name
+        self._anew: dict[tuple[Scope, str], int] = {}  # the lines below which an import of a name is no other's
+        self._targets: dict[tuple[Scope, str], dict[ast.stmt, str]] = {}  # by the imports that bind a name
         self._read(self.tree, self.root)
 
     @property
@@ -151,15 +152,19 @@ class Module(Parsed):
     def _owner(self, scope: Scope, name: str) -> Scope:
         return self.root if name in scope.outer else scope
 
-    def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.AST) -> None:
+    def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.Import | ast.ImportFrom) -> None:
         owner = self._owner(scope, bound)
         owner.bindings.setdefault(bound, []).append(node)
         if node in self.never:
             return
         self._targets.setdefault((owner, bound), {})[node] = target
-        # `import a.b` twice, or a guarded import under two names for one thing: an Apex one is the one that matters.
-        if bound not in owner.imports or target.split(".")[0] == "apex":
-            owner.imports[bound] = target
+        # What each run comes to binds the name anew. Of guarded imports under one name an Apex one is the one that matters.
+        anew = self._anew.get((owner, bound), 0)
+        if self.parents[node] is owner.node:
+            self._anew[owner, bound] = node.lineno
+        elif node.lineno < anew or (bound in owner.imports and target.split(".")[0] != "apex"):
+            return
+        owner.imports[bound] = target
 
     def import_base(self, node: ast.ImportFrom) -> str:
         """The dotted name of the module that `from ... import` names, relative ones resolved."""
@@ -266,7 +271,7 @@ class Module(Parsed):
         base = self.taken(node.value) if isinstance(node.value, (ast.Name, ast.Attribute, ast.Call)) else None
         return f"{base}.{node.attr}" if base else None
 
-    def import_above(self, name: ast.Name) -> tuple[ast.AST, str] | None:
+    def import_above(self, name: ast.Name) -> tuple[ast.stmt, str] | None:
         """The import in the branch of a name that binds it there, and to what, where branches import it from several places."""
         owner = self.scope_of(name).lookup(name.id)
         targets = self._targets.get((owner, name.id), {}) if owner is not None else {}
@@ -274,12 +279,20 @@ class Module(Parsed):
             return None
         stmt: ast.AST | None = self.statement(name)
         while isinstance(stmt, ast.stmt) and stmt not in self.scopes:
-            above = [s for s in self.block(stmt) if s in targets and s.lineno < stmt.lineno]
-            if above:
-                return above[-1], targets[above[-1]]
+            above = [s for s in self.block(stmt) if s.lineno < stmt.lineno]
+            bound = [s for s in above if s in targets]
+            if bound:
+                last = bound[-1]
+                either = any(t.lineno > last.lineno and self.inside_of(t, above) for t in targets)  # under a condition
+                return None if either else (last, targets[last])
             stmt = self.parents.get(stmt)
             stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
         return None
+
+    def is_replaced(self, node: ast.AST, name: str) -> bool:
+        """Whether an import below binds the name anew, in each run, that one binds."""
+        owner = self._owner(self.scope_of(node), name)
+        return getattr(node, "lineno", 0) < self._anew.get((owner, name), 0)
 
     def _imported_by(self, call: ast.Call) -> str | None:
         """The module that a call imports, by a name that is written there: `importlib.import_module("apex.amp")`."""

@@ -183,10 +183,16 @@ class Cleaner:
     def _goes(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, candidates: set[str]) -> bool:
         name = alias.asname or alias.name.split(".")[0]
         if self._of_apex(node, alias):
-            if self._served_here(node, name):
+            if self._served_here(node, name) or self._replaced(node, name):
                 return True
             return name in candidates and (self._lost_uses(name) or not self._still_there(node, alias))
         return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp
+
+    def _replaced(self, node: ast.Import | ast.ImportFrom, name: str) -> bool:
+        """Whether an import below binds the name anew, and all went that read it in between."""
+        above = ((read, self.module.import_above(read)) for read in self.module.loads.get(name, ()))
+        mine = [read for read, found in above if found is not None and found[0] is node]
+        return self.module.is_replaced(node, name) and all(map(self.edits.gone, mine))
 
     def _still_there(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
         """Whether what an import takes from another file of the program is still used there, and so bound: torch's by then."""

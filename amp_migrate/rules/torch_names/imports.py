@@ -163,6 +163,7 @@ def _fallback(module: Module, scope: Scope, stmt: ast.Import | ast.ImportFrom, o
         for name in names
         for b in scope.bindings.get(name, ())
         if b is not stmt and isinstance(b, (*FUNCTION_NODES, ast.ClassDef, ast.Import, ast.ImportFrom))
+        if not module.is_replaced(b, name)
     ]
     if not stand_ins:
         return
