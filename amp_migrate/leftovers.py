@@ -189,6 +189,8 @@ _PROSE_NAMES = ("readme", "install", "contributing")
 def kind_of(path: str) -> Kind | None:
     """What sort of leftovers a file can hold, by its name; None for files that are not read."""
     folder, name = os.path.split(path.lower())
+    if name.endswith("~"):
+        return None  # what an editor kept of an earlier text
     if name.endswith(".py"):
         return "setup.py" if name == "setup.py" else None
     if name == "setup.cfg":

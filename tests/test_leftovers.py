@@ -26,6 +26,7 @@ def found(text: str, kind: Kind) -> list[tuple[int, int, str]]:
         ("Dockerfile", "commands"),
         ("docker/Dockerfile.gpu", "commands"),
         ("gpu.dockerfile", "commands"),
+        ("docker/Dockerfile~", None),
         ("scripts/run.sh", "commands"),
         (".github/workflows/ci.yml", "commands"),
         (".travis.yml", "commands"),
