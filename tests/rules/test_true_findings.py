@@ -565,7 +565,11 @@ SWITCHED = """
             predict(model, loader)
 
 
-    main(parser.parse_args())
+    def run():  # no script, whose functions nothing else calls
+        main(parser.parse_args())
+
+
+    run()
     """
 
 
