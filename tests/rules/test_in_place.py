@@ -404,3 +404,16 @@ def test_what_the_program_never_mentions_is_left_alone() -> None:
     result = rewrite(source + '\n\nif __name__ == "__main__":\n    print(loss)\n')
     assert result.after is not None
     assert "dist.addmm_(x, y.t(), beta=1, alpha=-2)\n" in result.after
+
+
+@pytest.mark.parametrize("called", ["", "\n\nSTEPS = [ranked]\n"])
+def test_what_nothing_calls_runs_in_a_region_only_if_it_is_handed_on(called: str) -> None:
+    """As an evaluator that a library runs does not."""
+    training = MADE.replace("MAKING", "torch.nn.MSELoss()").replace("LOSS", "criterion(features, y)")
+    training = training[: training.index("class Distance")] + training[training.index("model = ") :]
+    source = training.replace("from project import Net, loader", "from project import Net, loader\nimport evaluated")
+    source = source.replace("criterion = ", "steps = evaluated.STEPS\ncriterion = ") if called else source
+    library = EVALUATED.replace("print(ranked(features(), found()))\n", called.lstrip("\n"))
+    results = rewrite_files({"train.py": source, "evaluated.py": library})
+    after = results["evaluated.py"].after
+    assert (after is not None and "dist.addmm_(x.to(dist.dtype)" in after) == bool(called)

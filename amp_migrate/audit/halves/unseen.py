@@ -68,10 +68,19 @@ class Unseen:
 
     @kept_meanwhile(lambda: False)
     def _may_be_inside(self, function: Function) -> bool:
-        """Whether a function is called in a region, or by what is, or by nothing that is seen."""
+        """Whether a function is called in a region, or by what is; of one that nothing in sight calls, whether a region calls
+        something by its name, or it is handed on."""
         called = [*self.program.callers(function), *self.after.forwards.callers(function)]
         for module, call in called:
             region, caller = self.after.regions.nearest(module, call), module.function_around(call)
             if not region.off if region is not None else caller is not None and self._may_be_inside(caller):
                 return True
-        return not called
+        handed_on = not called and any(self.program.mentions(function))
+        return not called and (handed_on or function.name in self._called_inside)
+
+    @cached_property
+    def _called_inside(self) -> frozenset[str]:
+        """What regions call, by its last name; an object runs its `__call__`, and a network its `forward`."""
+        modules = (m for m in self.after.modules if "autocast" in m.words)
+        calls = ((m, c) for m in modules for c in m.calls() if self.after.regions.nearest(m, c) is not None)
+        return frozenset({"forward", "__call__", *(last_name(c.func) or "" for _, c in calls)})
