@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any, TypeVar
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function
@@ -24,7 +25,6 @@ class Flows(Lookup):
         self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
         self.read_by: dict[tuple[Slot, Slot], set[ClassInfo | None]] = defaultdict(set)  # whose methods hand a field on
-        self._reverse: dict[Slot, set[Slot]] | None = None
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def once(self, make: Callable[..., T], *about: Module) -> T:
@@ -84,6 +84,18 @@ class Flows(Lookup):
             for holder in self._targets(slot.holder, depth - 1):
                 yield Slot(holder, slot.name)
 
+    def reached_from(self, slots: Iterable[Slot]) -> Iterator[Slot]:
+        """The slots given, and all that `reaches` leads to one of them from, the nearest first."""
+        return reached(slots, self._sources_of)
+
+    def _sources_of(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
+        """`_targets`, the other way round."""
+        yield from self._reverse.get(slot, ())
+        yield from self.alike.get(slot, ())
+        if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
+            for holder in self._sources_of(slot.holder, depth - 1):
+                yield Slot(holder, slot.name)
+
     def holding(self, word: str, gives: Callable[[Module, ast.Assign], bool]) -> set[Slot]:
         """The variables that may hold what assignments of a kind give, in files that say a word."""
         found = ((m, s) for m in self.modules if word in m.text for s in m.of(ast.Assign) if gives(m, s))
@@ -91,17 +103,20 @@ class Flows(Lookup):
 
     def origins(self, slots: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
         """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`."""
-        if self._reverse is None:
-            self._reverse = defaultdict(set)
-            for source, targets in self.flows.items():
-                for target in targets:
-                    self._reverse[target].add(source)
         back = self._reverse
 
         def further(slot: Slot) -> Iterable[Slot]:
             return (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
 
         return set(reached(slots, further))
+
+    @cached_property
+    def _reverse(self) -> dict[Slot, set[Slot]]:
+        found: dict[Slot, set[Slot]] = defaultdict(set)
+        for source, targets in self.flows.items():
+            for target in targets:
+                found[target].add(source)
+        return found
 
     def class_holding(self, slot: Slot) -> ClassInfo | None:
         """The class whose method a variable or a returned value belongs to."""

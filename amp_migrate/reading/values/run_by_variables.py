@@ -6,52 +6,79 @@ What calls such a function is not all in sight, so that nothing may be handed to
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Iterator
 
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Sources
 
 
-def passed(project: Project) -> dict[Slot, list[tuple[Module, ast.expr]]]:
-    """What the parameters of such functions are given by these calls; see `Project.once`."""
-    found: dict[Slot, list[tuple[Module, ast.expr]]] = {}
+class Variables:
+    """Which functions of the program the variables that are called may hold; see `Project.once`."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._held: dict[Slot, list[Function]] = {}
+
+    def calls(self, slots: Collection[Slot]) -> Iterator[tuple[Module, ast.Call, Slot]]:
+        """The calls of variables about some variables, and which is called."""
+        for module in self.project.modules if slots else ():
+            for call, _ in self.project.once(Occurrences, module).calls_about(slots):
+                called = None if self.project.resolved.get(call) else self.project.slot(module, call.func)
+                if called is not None:
+                    yield module, call, called
+
+    def held(self, called: Slot) -> list[Function]:
+        """The functions that a variable may hold: those that are named where it comes from."""
+        if called not in self._held:
+            names = self.project.once(_named)
+            self._held[called] = [names[s] for s in self.project.reached_from({called}) if s != called and s in names]
+        return self._held[called]
+
+
+def _named(project: Project) -> dict[Slot, Function]:
+    """The functions that are values somewhere, by the variable that they are defined as."""
     sources = project.once(Sources)
-    for function in project.functions.values():
-        parent = function.scope.parent
-        if parent is None or parent.is_class or not sources.is_value(function):
-            continue
-        own = Slot(parent, function.name)
-        for module, call in _calls(project, project.reaches({own}) - {own}):
-            for parameter, value in project.arguments(function, call):
-                found.setdefault(Slot(function.scope, parameter), []).append((module, value))
-    return found
-
-
-def _calls(project: Project, slots: set[Slot]) -> list[tuple[Module, ast.Call]]:
-    """The calls of what some variables hold."""
-    return [
-        (module, call)
-        for module in (project.modules if slots else ())
-        for call, _ in project.once(Occurrences, module).calls_about(slots)
-        if not project.resolved.get(call) and project.slot(module, call.func) in slots
-    ]
+    named = ((f.scope.parent, f) for f in project.functions.values())
+    return {
+        Slot(scope, f.name): f for scope, f in named if scope is not None and not scope.is_class and sources.is_value(f)
+    }
 
 
 def values_of(project: Project, parameter: Slot) -> list[Slot | None]:
     """Where what a parameter is given by such calls lives; None: in no variable."""
-    values = project.once(passed).get(parameter, [])
-    return [project.slot(m, v) if isinstance(v, PLACES) else None for m, v in values]
+    function = project.functions.get(parameter.holder.node) if isinstance(parameter.holder, Scope) else None
+    if function is None or function.scope.parent is None:
+        return []
+    own = Slot(function.scope.parent, function.name)
+    if project.once(_named).get(own) is not function:
+        return []
+    slots = project.reaches({own}) - {own}
+    return [
+        project.slot(module, value) if isinstance(value, PLACES) else None
+        for module, call, called in project.once(Variables).calls(slots)
+        if called in slots
+        for name, value in project.arguments(function, call)
+        if name == parameter.name
+    ]
 
 
 def given(project: Project, slots: set[Slot]) -> set[Slot]:
     """The parameters of such functions that are given what lives in some variables, and where that goes from there."""
+    variables = project.once(Variables)
     found: set[Slot] = set()
     while True:
         known = slots | found
-        asked = (p for p in project.once(passed) if p not in known)
-        more = {p for p in asked if not known.isdisjoint(values_of(project, p))}
+        more = {
+            Slot(function.scope, name)
+            for module, call, called in variables.calls(known)
+            for function in variables.held(called)
+            for name, value in project.arguments(function, call)
+            if isinstance(value, PLACES) and project.slot(module, value) in known
+        } - known
         if not more:
             return found
         found |= project.reaches(more)
