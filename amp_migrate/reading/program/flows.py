@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
+from amp_migrate.reading.program.callees import Callees
 from amp_migrate.reading.program.definitions import ClassInfo, Function
-from amp_migrate.reading.program.lookup import Lookup, Slot
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import reached
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 Way = tuple[Module, Function | None]  # a function, or with None the own code of a file
 
 
-class Flows(Lookup):
+class Flows(Callees):
     """The calls and flows of a program; `Project` reads them."""
 
     def __init__(self, modules: Iterable[Module]) -> None:

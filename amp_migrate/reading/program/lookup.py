@@ -5,26 +5,21 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import (
-    COMMON_METHODS,
     ClassInfo,
     Function,
     alternatives,
     dotted,
-    entries,
     given_once,
     lambdas,
-    single_assignment,
-    written_out,
 )
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.imports import Imports
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.tree import reached
 
 
 class Slot(NamedTuple):
@@ -222,59 +217,7 @@ class Lookup(Imports):
             return []
         return self._bound(module.root, last)
 
-    # -- calls ---------------------------------------------------------------------------------------------------
-
-    def callees(self, module: Module, call: ast.Call) -> list[Function]:
-        """The project functions that a call may run; a class stands for its `__init__`. What the parentheses behind a
-        property call is what that gives, not the property itself."""
-        found = [f for f in self._callees(module, call) if not f.is_property]
-        return found or self._of_object(module, call.func)
-
-    def _of_object(self, module: Module, func: ast.expr) -> list[Function]:
-        """What is run where an object is called: `updater = Updater(optimizer)`, `updater()`."""
-        if not isinstance(func, (ast.Name, ast.Attribute, ast.Call)):
-            return []
-        return list(dict.fromkeys(m for cls in self.classes_of(module, func) for m in cls.variants_of("__call__")))
-
-    def _callees(self, module: Module, call: ast.Call) -> list[Function]:
-        named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
-        if isinstance(call.func, ast.Subscript):
-            named_here = self._of_table(module, call.func)
-        elif isinstance(call.func, ast.Call):
-            named_here = self._by_computed_name(module, call.func)
-        if named_here:
-            run = (
-                self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
-                for f in named_here
-            )
-            found = list(dict.fromkeys(function for functions in run for function in functions))
-            fitting = [f for f in found if f.takes(call)] if len(found) > 1 else []
-            return fitting or found
-        if not isinstance(call.func, ast.Attribute):
-            return []
-        name = call.func.attr
-        classes = self.classes_of(module, call.func.value)
-        if classes:
-            methods: list[Function] = []
-            for cls in classes:
-                methods += cls.variants_of(name)
-                if _is_super(call.func.value):
-                    continue  # what is above, not what overrides it
-                methods += [m for d in cls.descendants() if d is not cls for m in d.variants.get(name, ())]
-            return list(dict.fromkeys(methods))
-        if name in COMMON_METHODS or name not in self.methods_named or module.qualify(call.func) is not None:
-            return []
-        if self._is_foreign(module, call.func.value):
-            return []
-        named = [f for f in self.methods_named[name] if self.programs[f.module] == self.programs[module]]
-        return named if len(named) == 1 else []
-
-    def _of_table(self, module: Module, entry: ast.Subscript) -> list[ast.AST]:
-        """The functions of an entry by its name: `phases = {"train": train}`, `phases["train"](loader)`."""
-        table = single_assignment(module, entry.value) if isinstance(entry.value, ast.Name) else entry.value
-        key = entry.slice.value if isinstance(entry.slice, ast.Constant) else None
-        held = [value for name, value in entries(table) if name == key] if table is not None else []
-        return [d for value in held[-1:] for d in self.definitions(module, value) if d in self.functions]
+    # -- classes -------------------------------------------------------------------------------------------------
 
     def _by_computed_name(self, module: Module, asked: ast.Call) -> list[ast.AST]:
         """The classes of a file that one is chosen of at run time: `getattr(solvers, args.model + "Solver")(args)`."""
@@ -291,26 +234,6 @@ class Lookup(Imports):
             start, end = (str(n.value) if isinstance(n, ast.Constant) else "" for n in (name.left, name.right))
         classes = (n for nodes in held.root.bindings.values() for n in nodes if n in self.classes)
         return [c for c in classes if self.classes[c].name.startswith(start) and self.classes[c].name.endswith(end)]
-
-    def _is_foreign(self, module: Module, node: ast.expr) -> bool:
-        """Whether an object is in any case made by a class from outside of the program, called itself or by a method of its
-        own: `Tokenizer.from_pretrained(path)`."""
-        if not isinstance(node, ast.Call):
-            return self._made_outside(self.slot(module, node))
-        name = module.qualify(node.func) or ""
-        if not any(part[:1].isupper() for part in name.split(".")[-2:]) or self.definitions(module, node.func):
-            return False
-        return not self.may_be_own(name.partition(".")[0])
-
-    def _made_outside(self, slot: Slot | None) -> bool:
-        """Whether all that a slot is given, also by way of others, is made so."""
-        if slot is None:
-            return False
-        given = [held for at in reached([slot], self._held_by) for held in self.foreign.get(at) or (False,)]
-        return all(held is not False for held in given) and True in given
-
-    def _held_by(self, slot: Slot) -> list[Slot]:
-        return [held for held in self.foreign.get(slot, ()) if isinstance(held, Slot)]
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""
@@ -335,7 +258,7 @@ class Lookup(Imports):
         if isinstance(node, ast.Name) and node.id == scope.self_name and own is not None:
             return {own}
         if isinstance(node, ast.Call):
-            if _is_super(node) and own is not None:
+            if is_super(node) and own is not None:
                 return set(own.bases)
             made = [found for func in alternatives(node.func) for found in self.definitions(module, func)]
             made += self._by_computed_name(module, node.func) if isinstance(node.func, ast.Call) else []
@@ -348,31 +271,6 @@ class Lookup(Imports):
             return classes
         slot = self.slot(module, node)
         return self.instances.get(slot, set()) if slot is not None else set()
-
-    def passes_self(self, function: Function, call: ast.Call) -> bool:
-        """Whether a call of a method gives the object as its first argument: `Base.train(self, loader)`."""
-        return (
-            function.cls is not None
-            and not function.is_unbound
-            and isinstance(call.func, ast.Attribute)
-            and self.find_class(function.module, call.func.value) is not None
-        )
-
-    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-        """Parameter name and argument, for the arguments of a call that can be told."""
-        names = function.positional
-        for index, value in enumerate(written_out(call.args[1:] if self.passes_self(function, call) else call.args)):
-            if isinstance(value, ast.Starred):
-                break
-            if index < len(names):
-                yield names[index], value
-            elif function.node.args.vararg:
-                yield function.node.args.vararg.arg, value
-        for keyword in call.keywords:
-            if keyword.arg is not None:
-                yield keyword.arg, keyword.value
-            else:
-                yield from entries(keyword.value)
 
     # -- slots ---------------------------------------------------------------------------------------------------
 
@@ -452,7 +350,7 @@ def _in_order(classes: Collection[ClassInfo]) -> list[ClassInfo]:
     return sorted(classes, key=lambda c: (c.module.display, c.node.lineno)) if len(classes) > 1 else list(classes)
 
 
-def _is_super(node: ast.AST) -> bool:
+def is_super(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 

@@ -110,7 +110,7 @@ def _reason(m: Migration) -> str | None:
         return "Ignite's amp_mode computes in float16"
     if init.only("loss_scale") not in (None, "dynamic"):
         return "a static loss scale needs a GradScaler of its own"
-    if init.only("opt_level") not in (None, "O1", "O2", "O3") or m.switch_in(init.site.scope) != "True":
+    if init.only("opt_level") not in (None, "O1", "O2", "O3") or m.switch.read_in(init.site.scope) != "True":
         return "mixed precision is not always on"
     return None
 

@@ -54,7 +54,7 @@ def apply(m: Migration) -> None:
         edits = m.edit(site.module)
         renewed = _renewed(m, site, optimizer)
         text = model_parameters(m, site, optimizer) if renewed is None else None
-        enabled = m.enabled_at(site.module, choice) if choice is not None else None
+        enabled = m.switch.at(site.module, choice) if choice is not None else None
         other = _other(m, site, optimizer, plain) if plain is not None else None
         differs = renewed is not None or other is not None
         more = plain is not None and enabled is not None and (differs or _has_more(m, site, optimizer, plain))

@@ -241,4 +241,4 @@ def _enabled(m: Migration, module: Module, node: ast.AST) -> str:
     """Whether mixed precision is on, as it can be asked at a node."""
     if m.scales:
         return f"{m.scaler_at(module, node)}.is_enabled()"
-    return m.enabled_at(module, node) or "True"
+    return m.switch.at(module, node) or "True"

@@ -79,7 +79,7 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
     group = unbound(scope, ("group", "param_group", "clipped_group"))
     clipper = clip_name(m, module, scope)
     lines = [f"for {group} in {step.name}.param_groups:", f"{indent}{clipper}({group}[{quote}params{quote}], {text})"]
-    switch = m.enabled_at(module, step.stmt)
+    switch = m.switch.at(module, step.stmt)
     asked = ([] if switch is None else [_tested(switch)]) + ([] if clip.certain else [f"{text} > 0"])
     if condition := " and ".join(asked):
         lines = [f"if {condition}:", *(indent + line for line in lines)]

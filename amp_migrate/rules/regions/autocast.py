@@ -95,7 +95,7 @@ def apply(m: Migration) -> None:
         module = scope.module
         for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():
             early = asks and m.project.function_of(module, region.first) in m.unit.early
-            if early or m.off_at(module, region.first):
+            if early or m.switch.off_at(module, region.first):
                 m.float32.add(region.first)
                 continue
             try:

@@ -37,7 +37,7 @@ def widen(m: Migration, module: Module, own: OwnRegion) -> list[Blocked]:
         calls = left_out(m.project, *taken, m.unit.modules)
         if calls:
             return shared_regions.hand(m, taken[1], calls)
-    enabled = m.enabled_at(module, own.call) or "True"
+    enabled = m.switch.at(module, own.call) or "True"
     switch = own.switch
     if isinstance(switch, ast.Constant) or enabled == "True":
         always = enabled == "True" or bool(getattr(switch, "value", False))

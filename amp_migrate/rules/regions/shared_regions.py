@@ -67,7 +67,7 @@ def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Ca
         if not m.live(module, call) or elsewhere or m.set_up.never(scope):
             continue
         try:
-            enabled = m.evaluated(scope) or m.enabled_at(module, call)
+            enabled = m.switch.evaluated(scope) or m.switch.at(module, call)
         except NeverOn:
             continue
         except Blocked as failure:
@@ -94,7 +94,7 @@ def _compare(m: Migration, scope: Scope) -> None:
         return
     if theirs == "True" or not any(_comes_there(m, init.site.scope, scope) for init in m.unit.inits):
         return
-    mine = m.switch_in(scope)
+    mine = m.switch.read_in(scope)
     if mine is None or ast.unparse(ast.parse(mine)) != theirs:
         init = m.unit.inits[0] if m.unit.inits else None
         module: Module = init.module if init is not None else scope.module

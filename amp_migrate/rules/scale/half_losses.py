@@ -36,7 +36,7 @@ def apply(m: Migration) -> None:
         return
     for scope in {loss.module.scope_of(loss.call): None for loss in m.unit.losses if m.live(loss.module, loss.call)}:
         module = scope.module
-        if m.switch_in(scope) == "False":
+        if m.switch.read_in(scope) == "False":
             continue  # O0: nothing is float16
         found = m.regions.read(scope)
         half = HalfValues(m, found, covered(m, found, wanted(m, found)), set())

@@ -334,7 +334,7 @@ def _explain(m: Migration, loss: Loss) -> None:
 def _asked_besides(m: Migration, loss: Loss) -> str:
     """What the pair around a loss, which is folded, asks besides the switch: `if distributed and fp16:`."""
     module = loss.module
-    switch = m.switch_in(module.scope_of(loss.with_stmt)) if m.scales else None
+    switch = m.switch.read_in(module.scope_of(loss.with_stmt)) if m.scales else None
     known = {ast.unparse(part) for part in conjuncts(ast.parse(switch or "True", mode="eval").body)}
     for stmt, parts in guard_parts(m.project, module, loss.with_stmt):
         asked = [ast.unparse(ast.parse(part, mode="eval")) for part in parts or ()] if stmt in m.pairs else []

@@ -92,7 +92,7 @@ def _migrate(m: Migration, site: Site) -> None:
 def _enabled(m: Migration, module: Module, node: ast.expr, asked: ast.expr, negated: bool) -> str:
     """What asks whether mixed precision is on, in the place of `asked`."""
     if not m.scales:
-        enabled = m.enabled_at(module, node) or "True"
+        enabled = m.switch.at(module, node) or "True"
         return f"not {enabled}" if negated else enabled
     if (test := _just_set(module, node)) is not None:
         return _instead(module, asked, test, negated)

@@ -262,7 +262,7 @@ def _other_steps(m: Migration, module: Module, reader: ast.stmt, target: ast.stm
 
 def _off_too(m: Migration, module: Module, stmt: ast.stmt, condition: str) -> bool:
     """Whether a reader of gradients ran without mixed precision as well: it, or its like in the other branch."""
-    switch = m.switch_in(module.scope_of(stmt))
+    switch = m.switch.read_in(module.scope_of(stmt))
     if switch == "True" or (condition and condition == switch):
         return False
     name = {called_name(c) for c in walk(stmt) if isinstance(c, ast.Call)} - {"parameters"}

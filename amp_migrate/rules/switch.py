@@ -1,0 +1,232 @@
+"""How the switch of mixed precision is written where a region or a scaler asks for it: as the program spells it, asked of the
+scaler, or of a variable that is handed along like one."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from amp_migrate.reading.conditions.tests import excludes
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.tree import identifiers, walk
+from amp_migrate.reading.regions.renewed import never_cast
+from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.left_out import left_out
+from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
+from amp_migrate.reading.switch.flags import Flag, distinct, flag_around, guard_parts, without_implied
+from amp_migrate.reading.switch.ways import on_the_way
+from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.naming import free
+from amp_migrate.reading.units.native_switches import shared_switches
+from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.bools import as_bool
+
+if TYPE_CHECKING:
+    from amp_migrate.rules.migration import Migration
+
+
+class Switch:
+    """The switch of one unit's migration."""
+
+    def __init__(self, m: Migration) -> None:
+        self.m, self.unit, self.project = m, m.unit, m.project
+        self._plan: ScalerPlan | None = None
+        self._used = False
+
+    @property
+    def plan(self) -> ScalerPlan | None:
+        """The variable that holds it, and how that is handed along; None where nothing reads one."""
+        return self._plan if self._used else None
+
+    def at(self, module: Module, node: ast.AST) -> str | None:
+        """The switch as it can be written at a node; None where mixed precision is always on."""
+        scope = module.scope_of(node)
+        if scope in self.unit.handed:
+            try:
+                return self._switch_at(module, node)
+            except Blocked:
+                if self.unit.handed[scope]:
+                    raise
+                del self.unit.handed[scope]
+        flags = self._flags(scope)
+        if self.m.scales and any(
+            left_out(self.project, h) for h in self.m.scaler.governing(scope) if h.scope is not scope
+        ):
+            return (self._without if self._runs_without(scope) else self._asked)(module, node)
+        way = self._on_the_way(scope)
+        if not flags or all(f.always for f in flags):
+            if self.m.scales and self.m.scaler.given_sometimes and all(f.scope is not scope for f in flags):
+                return self._asked(module, node)
+            if self._runs_without(scope):
+                return self._without(module, node)
+            return as_bool(self.project, scope, " and ".join(way)) if way else None
+        if len({f.text() for f in flags}) > 1:
+            return self._asked(module, node)
+        flag = self._asked_around(flags[0], module, node)
+        if flag.always:
+            return None
+        if not flag.never and self._runs_without(scope):
+            return self._without(module, node)
+        seen = self._seen_from(flag, scope)
+        if seen is not None and not flag.never:
+            seen = " and ".join(without_implied(distinct([*way, seen])))
+        read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
+        if flag.never or (seen is not None and flag.simple and not read):
+            return as_bool(self.project, scope, seen or flag.text())
+        held = self.m.scales and not self._scaling_off() and not any(h.idle for h in self.m.scaler.governing(scope))
+        near = held and self.m.scaler.near(scope)
+        if near or (held and seen is None and not (flag.simple and not read and self._at_hand(scope))):
+            return self._asked(module, node)
+        if seen is None:
+            return self._switch_at(module, node)
+        return as_bool(self.project, scope, seen)
+
+    def _without(self, module: Module, node: ast.AST) -> str:
+        """The switch where a program runs that sets nothing up: of a scaler that is there, and disabled for such a program,
+        or handed along by itself."""
+        threads = self.m.scaler.threads.values() if self.m.scales else ()
+        apart = any(thread.apart or thread.stands_in for thread in threads)
+        asks = apart and self.m.scaler.near(module.scope_of(node))
+        return self._asked(module, node) if asks else self._switch_at(module, node)
+
+    def _flags(self, scope: Scope) -> list[Flag]:
+        """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""
+        return [h.flag for h in self.m.scaler.governing(scope)] or [
+            flag_around(self.project, init) for init in self.unit.inits
+        ]
+
+    def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
+        """The switch without what the conditions around a node ask already, off where they exclude it; not those that go,
+        as both branches are one."""
+        if flag.parts is None or flag.scope is not module.scope_of(node):
+            return flag
+        asked: set[str] = set()
+        for guard, parts in guard_parts(self.project, module, module.statement(node)):
+            if guard in self.m.pairs:
+                continue
+            inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
+            for part in parts or ():
+                names = identifiers(ast.parse(part))
+                if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
+                    asked.add(ast.unparse(ast.parse(part)))
+        if any(excludes(part, other) for part in flag.parts for other in asked):
+            return Flag(flag.scope, None)
+        return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
+
+    def off_at(self, module: Module, node: ast.AST) -> bool:
+        """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""
+        flags = [f for f in self._flags(module.scope_of(node)) if not f.never]
+        return bool(flags) and all(self._asked_around(f, module, node).never for f in flags)
+
+    def _told_at(self, module: Module, node: ast.AST) -> str | None:
+        """The switch as an argument where a node stands: evaluated there, or asked of an object in sight that keeps the
+        scaler."""
+        scope = module.scope_of(node)
+        text = self.evaluated(scope)
+        off = self._is_beside(scope) or self._runs_without(scope) or not self.m.scales or self._scaling_off()
+        if text is not None or off:
+            return text
+        holder = self.m.scaler.holder(module, scope, node)
+        return f"{holder}.is_enabled()" if holder is not None else None
+
+    def evaluated(self, scope: Scope) -> str | None:
+        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
+        handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
+        text = None if handed or self._is_beside(scope) else self.read_in(scope)
+        if text is None:
+            return None
+        parts = distinct(self._on_the_way(scope) + ([] if text == "True" else [text]))
+        return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
+
+    def _is_beside(self, scope: Scope) -> bool:
+        """Whether a scope is that of a script beside the one that trains."""
+        return scope.is_module and not self.m.set_up.comes_by(scope.module)
+
+    def _at_hand(self, scope: Scope) -> bool:
+        """Whether all that calls a function can tell it whether mixed precision is on: a scaler that it is only to ask would be
+        one parameter more of a kind that it has no use for."""
+        function = self.project.functions.get(scope.node)
+        calls = self.project.calls.get(function, []) if function is not None else []
+        return bool(calls) and all(self.evaluated(module.scope_of(call)) is not None for module, call in calls)
+
+    def read_in(self, scope: Scope) -> str | None:
+        """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
+        flags = self._flags(scope)
+        if not flags or all(f.always for f in flags):
+            return "True"
+        return self._seen_from(flags[0], scope, by_field=True) if len({f.text() for f in flags}) == 1 else None
+
+    def _asked(self, module: Module, node: ast.AST) -> str:
+        """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
+        if self.m.scales and not self._scaling_off():
+            saved = self.m.scaler.snapshot()
+            self.m.scaler.demands = False  # only to ask whether it is enabled
+            try:
+                return f"{self.m.scaler.at(module, node)}.is_enabled()"
+            except Blocked:
+                self.m.scaler.restore(saved)
+            finally:
+                self.m.scaler.demands = True
+        return self._switch_at(module, node)
+
+    def _switch_at(self, module: Module, node: ast.AST) -> str:
+        """A variable that holds the switch, handed along like a scaler: nothing else reaches this place."""
+        if self._plan is None:
+            names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled", "native_amp_enabled")
+            self._plan = ScalerPlan(self.unit, free(self.unit, names))
+            self._plan.optional = True
+            self._plan.taken = shared_switches(self.unit) | self.m.earlier.switches
+            self._plan.seen, self._plan.never = self._told_at, self._float32_at
+            self._plan.passed_by = self.m.set_up.never_at
+            self._plan.settle([(module, node)])
+        saved = self._plan.snapshot()
+        try:
+            text = self._plan.at(module, node)
+        except Blocked:
+            self._plan.restore(saved)
+            raise
+        self._used = True
+        return text
+
+    def _float32_at(self, module: Module, node: ast.AST) -> bool:
+        """Whether what a call runs was in float32: no set-up comes before it, or it is given a network that none is about."""
+        given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+        models = [value for value in given if self.m.regions.forwards.is_model(module, value)]
+        return self.m.set_up.never_at(module, node) or any(never_cast(self.unit, module, model) for model in models)
+
+    def _seen_from(self, flag: Flag, scope: Scope, by_field: bool = False) -> str | None:
+        """The switch as it reads in a scope; None where it cannot be evaluated there. A field of the object is read where no
+        scaler is kept beside it, that can be asked, or `by_field`."""
+        if flag.parts is None:
+            return "False"
+        texts: list[str] = []
+        asks = not by_field and self.m.scales and self.m.scaler.keeps(self.project.class_of(scope))
+        for part in flag.parts:
+            seen = self.m.scaler.as_seen(part, flag.scope, scope)
+            if seen is None and not asks:
+                seen = through_field(self.project, part, flag.scope, scope)
+            if seen is not None:
+                texts.append(seen)
+                continue
+            longer = expanded(flag.scope, part)
+            if longer in (part, "True", "False") or not visible(self.project, longer, flag.scope, scope):
+                return None  # a literal is what a name is set to today: whoever sets it otherwise asks by the name
+            texts.append(longer)
+        return " and ".join(without_implied(distinct(texts)))
+
+    def _on_the_way(self, scope: Scope) -> list[str]:
+        """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no
+        mixed precision."""
+        asked, *others = [on_the_way(self.project, *place, scope) for place in self.m.set_up.places] or [[]]
+        if any(other != asked for other in others):
+            return []
+        seen = [self.m.scaler.as_seen(part, home, scope) for part, home in asked]
+        return [part for part in seen if part is not None] if None not in seen else []
+
+    def _runs_without(self, scope: Scope) -> bool:
+        """Whether a program that never sets mixed precision up runs what stands in a scope: it stays in float32."""
+        return bool(self.unit.inits) and self.m.set_up.left_out(scope)
+
+    def _scaling_off(self) -> bool:
+        return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)
