@@ -56,10 +56,11 @@ class _Stopping:
         return bool(level) or home.name == base or home.name == f"{module.name.rpartition('.')[0]}.{base}"
 
     def _has(self, home: Module, base: str, name: str, module: Module) -> bool:
-        if home.path.endswith("__init__.py") or home.stars or MORE.search(home.text) or name.startswith("__"):
+        if home.path.endswith("__init__.py") or home.stars or name == "*" or name.startswith("__"):
             return True
-        inner = name == "*" or name in home.top.bindings or (name in home.words and self._set_inside(home, name))
-        return inner or self.program.module_named(f"{base}.{name}", module) is not None
+        if name in home.top.bindings or (name in home.words and self._set_inside(home, name)):
+            return True
+        return self.program.module_named(f"{base}.{name}", module) is not None or MORE.search(home.text) is not None
 
     def _set_inside(self, home: Module, name: str) -> bool:
         """Whether a function of a file may make a name of the file: `global name`."""
