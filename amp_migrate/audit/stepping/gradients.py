@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -139,16 +140,23 @@ def chosen_for_gradients(module: Module, given: ast.expr) -> bool:
     """Whether an expression, or what the name was given in the same code, is parameters that were chosen for having a
     gradient: `[p for p in model.parameters() if p.grad is not None]`. Who is handed these means to read them."""
     chosen = _chosen(module)
-    if not chosen or given in chosen:
-        return given in chosen
-    if isinstance(given, ast.Name):
-        function = module.function_around(given)
-        stored = [n for n in syntax.every(module.around(given), ast.Assign) if function is module.function_around(n)]
-        values = [n.value for n in stored if any(syntax.text(t) == given.id for t in n.targets)]
-        return bool(values) and all(not isinstance(v, ast.Name) and chosen_for_gradients(module, v) for v in values)
+    found = [*_given(module, given)] if chosen and given not in chosen else [given]
+    return bool(found) and chosen.issuperset(found)
+
+
+def _given(module: Module, given: ast.expr, past: frozenset[str] = frozenset()) -> Iterator[ast.expr]:
+    """What an expression is, or what the name was given; not what it was given of its own: `params = list(params)`."""
     if isinstance(given, ast.Call) and syntax.last(given.func) in ("list", "tuple", "iter") and len(given.args) == 1:
-        return chosen_for_gradients(module, given.args[0])
-    return False
+        yield from _given(module, given.args[0], past)
+        return
+    if not isinstance(given, ast.Name) or given.id in past:
+        yield from () if isinstance(given, ast.Name) else (given,)
+        return
+    function = module.function_around(given)
+    stored = [n for n in syntax.every(module.around(given), ast.Assign) if function is module.function_around(n)]
+    values = [n.value for n in stored if any(syntax.text(t) == given.id for t in n.targets)]
+    for value in values or [given]:
+        yield from (value,) if isinstance(value, ast.Name) else _given(module, value, past | {given.id})
 
 
 @kept
