@@ -381,3 +381,54 @@ def test_a_function_that_something_else_may_run_again(start: str) -> None:
     )
     text = check_files({"main.py": program}, device="cpu")["main.py"]
     assert 'torch.autocast("cpu", dtype=torch.float16, enabled=args.fp16)' in text[text.index("def evaluate") :]
+
+
+ARGUED = """
+    def parse(parser):
+        parser.add_argument("--fp16", action="store_true")
+        parser.add_argument("--do_train", action="store_true")
+        parser.add_argument("--chunks", type=int, default=1)
+
+    def main(args):
+        model, loader = torch.nn.Linear(4, 1), [torch.ones(2, 4)]
+        if args.do_train:
+            if args.chunks > 1:
+                for _ in range(args.chunks):
+                    train(args, model, loader)
+            else:
+                train(args, model, loader)
+        return evaluate(args, model, loader)
+    """
+TRAINING = SPAWNED.partition("    def work(")[0]
+RUN = "parser = argparse.ArgumentParser()\n    parse(parser)\n    print(json.dumps(main(parser.parse_args(ARGUMENTS))))"
+
+
+def program_of(start: str) -> str:
+    return f"{textwrap.dedent(TRAINING + ARGUED)}\n{start}".replace("ARGUMENTS", "")
+
+
+@pytest.mark.parametrize("begun", [f'if __name__ == "__main__":\n    {RUN}\n', ""])
+@pytest.mark.parametrize("training", [[], ["--do_train"], ["--do_train", "--chunks=2"]])
+def test_an_evaluation_behind_a_training_that_several_calls_may_do(
+    begun: str, training: list[str], tmp_path: Path
+) -> None:
+    """Which of two branches trains makes no difference, and a run that trains in neither was in float32; also where `main` is
+    called from out of sight."""
+    text = check_files({"main.py": program_of(begun)}, device="cpu")["main.py"]
+    assert "enabled=args.do_train and args.fp16)" in text[text.index("def evaluate") :]
+    ran = RUN.replace("ARGUMENTS", str(["--fp16", *training])).replace("\n    ", "\n")
+    text = text.partition('if __name__ == "__main__":')[0] + ran
+    assert run_files(tmp_path, {"main.py": text}, "main.py") == ["torch.float16" if training else "torch.float32"]
+
+
+def test_a_training_in_one_branch_alone_is_asked_for_whole() -> None:
+    """What is asked besides is an option of no program: the switch stays, and the runs without a training are told of."""
+    program = program_of("").replace(
+        "        else:\n            train(args, model, loader)\n", "        else:\n            print(args.chunks)\n"
+    )
+    result = rewrite_files({"main.py": program}, device="cpu")["main.py"]
+    text = result.after or ""
+    assert "enabled=args.fp16)" in text[text.index("def evaluate") :]
+    told = [f.message for f in result.findings if f.code == "AMP531"]
+    assert len(told) == 1
+    assert "where Apex had not been set up for it before" in told[0]

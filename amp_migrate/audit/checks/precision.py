@@ -272,7 +272,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 doubt = _doubt(both, forward, chain, "lost", when, ran)
                 known = certain and as_written(chain) and _set_up_plainly(both)
                 yield "lost", doubt if known else replace(doubt, lost=())
-        elif was.sure and certain and not chain.open and (found := example(gained)) is not None:
+        elif was.sure and certain and _begun_in_sight(both, old) and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
             elif comparable(was.going, now):
@@ -287,6 +287,16 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 yield "gained", doubt
     if anew is not None:
         yield "anew", _anew(both, forward, *anew)
+
+
+def _begun_in_sight(both: Mixed, chain: Chain) -> bool:
+    """Whether no set-up comes before the function that a way begins with: its own lines, or one that nothing in sight calls and
+    that all ways to set-ups begin with, too."""
+    if not chain.open:
+        return True
+    ways = [way for s in both.removed for way in both.before.chains.to(s.module, s.call)]
+    start = chain.start.function
+    return start is not None and start.owner is None and all(way.start.function is start for way in ways)
 
 
 @kept

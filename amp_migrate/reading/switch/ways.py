@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
@@ -24,20 +25,21 @@ def on_the_way(project: Project, home: Module, set_up: ast.Call, scope: Scope) -
     `initialize` before; none where it comes by it in any case, or where more than one way leads there."""
     made_in = project.functions.get(home.scope_of(set_up).node)
     there = _function(project, scope)
-    if made_in is None or there is None or not _starts(project, there, made_in):
+    if made_in is None or there is None or not _begun(project, there, made_in):
         return []
-    starts = _starts(project, there)
+    starts = _starts(project, there, made_in)
     if starts is None:
         return []
     found: list[tuple[str, Scope]] = []
     current = made_in
     for _ in range(DEPTH):
         calls = project.calls.get(current, [])
+        if not calls and current is not made_in:
+            return found  # code out of sight begins with it
         if len({module.scope_of(call) for module, call in calls}) != 1:
             return []
-        asked = [_asked(project, module, call, starts) for module, call in calls]
-        told = [parts for parts in asked if parts is not None]
-        if len(told) != len(asked):
+        told = _without_choices([_asked(project, module, call) for module, call in calls])
+        if not all(_is_option(project, s, part) for way in told for part in way for s in starts):
             return []
         scope_of_calls = calls[0][0].scope_of(calls[0][1])
         known = _known(project, scope_of_calls, there)
@@ -66,16 +68,22 @@ def _known(project: Project, scope: Scope, there: Function) -> set[str]:
     return set.intersection(*asked) if asked else set()
 
 
-def _asked(project: Project, module: Module, call: ast.Call, starts: set[Module]) -> list[str] | None:
-    """What the tests around a call ask for; None where that is more than options that each program has which starts so."""
-    found: list[str] = []
-    for guard, parts in guard_parts(project, module, module.statement(call)):
-        if "__name__" in ast.unparse(guard.test):
-            continue
-        if parts is None or not all(_is_option(project, s, part) for part in parts for s in starts):
-            return None
-        found += parts
-    return found
+def _asked(project: Project, module: Module, call: ast.Call) -> list[str]:
+    """What the tests around a call ask for; a text that is no option for what is not seen."""
+    guards = guard_parts(project, module, module.statement(call))
+    told = [["..."] if parts is None else parts for guard, parts in guards if "__name__" not in ast.unparse(guard.test)]
+    return [part for parts in told for part in parts]
+
+
+def _without_choices(ways: list[list[str]]) -> list[list[str]]:
+    """Ways of which two that differ in one test alone, and go its two ways, are one: `if chunks > 1:` and its `else:`."""
+    for way in ways:
+        for other in ways:
+            mine, theirs = ([p for p in w if p not in o] for w, o in ((way, other), (other, way)))
+            if len(mine) == len(theirs) == 1 and opposite(mine[0], theirs[0]):
+                one = [p for p in way if p in other]
+                return _without_choices([one, *(w for w in ways if w not in (way, other))])
+    return ways
 
 
 def _any_of(ways: list[list[str]]) -> list[str]:
@@ -101,14 +109,24 @@ def _function(project: Project, scope: Scope) -> Function | None:
     return next((f for f in around if project.calls.get(f)), around[0] if around else None)
 
 
-def _starts(project: Project, there: Function, past: Function | None = None) -> set[Module] | None:
-    """The files from whose own lines ways lead to a function, but for those that come by another; None where code out of
-    sight may call one on the way."""
-    ways = list(project.ways_to([(there.module, there)], *([past] if past is not None else [])))
-    begun = [(m, f) for m, f in ways if f is None or (f is not past and not project.calls.get(f))]
-    if not all(f is None or project.once(Sources).only_starts_processes(f) for _, f in begun):
+def _starts(project: Project, there: Function, set_up: Function) -> set[Module] | None:
+    """The files from whose own lines ways lead to a function, or in which one that nothing in sight knows of begins them as it
+    begins those to the set-up; None where code out of sight may call another one on the way, or one again."""
+    begun = _begun(project, there)
+    sources = project.once(Sources)
+    open_ = {f for _, f in begun if f is not None and not sources.only_starts_processes(f)}
+    if there in open_ or any(sources.is_value(f) for f in open_):
+        return None
+    if open_ and not open_ <= {f for _, f in _begun(project, set_up)}:
         return None
     return {module for module, _ in begun}
+
+
+def _begun(project: Project, there: Function, past: Function | None = None) -> list[tuple[Module, Function | None]]:
+    """The lines of files, and the functions that nothing calls, from which ways lead to a function, but for those that come
+    by another."""
+    ways = project.ways_to([(there.module, there)], *([past] if past is not None else []))
+    return [(m, f) for m, f in ways if f is None or (f is not past and not project.calls.get(f))]
 
 
 def _is_option(project: Project, module: Module, part: str) -> bool:
