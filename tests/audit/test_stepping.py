@@ -395,6 +395,8 @@ READERS = [
     "norm = max(p.grad.abs().max().item() for p in model.parameters())",
     "print(model.weight.grad.norm())",
     "for p in model.parameters():\n    model.moves = p.grad + 0.1 * p.data",
+    "for p in model.parameters():\n    p.grad += 0.1 * p.data",
+    "for p in model.parameters():\n    p.grad.data -= 0.1 * p.data",
     "watch(model)",
     "hook.after_backward(model)",
 ]
@@ -422,6 +424,8 @@ def test_a_reader_sees_unscaled_gradients(reader: str) -> None:
     [
         "print(any(p.grad is not None for p in model.parameters()))",
         "for p in model.parameters():\n    p.grad.mul_(0.5)",
+        "for p in model.parameters():\n    p.grad /= 8",
+        "for p in model.parameters():\n    p.grad += 0.5 * p.grad",
         "for p in model.parameters():\n    norm = p.grad.norm()\n    if norm != 0:\n        p.data.add_(p.grad / norm)",
         "print([p.grad.shape for p in model.parameters()])",
         "for p in model.parameters():\n    model.twice = p.grad + p.grad",

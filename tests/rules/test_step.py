@@ -261,7 +261,16 @@ def test_a_reader_after_a_conditional_one_is_unscaled_also_when_the_condition_is
     check_step(readers + "optimizer.step()", "scaler.unscale_(optimizer)\n" + readers + STEP)
 
 
-def test_a_reader_in_a_helper_counts() -> None:
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("p.grad.div_(8)", True),
+        ("p.grad += 0.1 * p.sign()", True),
+        ("p.grad.data -= 0.1 * p.data", True),
+        ("p.grad /= 8", False),
+    ],
+)
+def test_a_reader_in_a_helper_counts(line: str, counts: bool) -> None:
     source = """
         import torch
         from apex import amp
@@ -271,7 +280,7 @@ def test_a_reader_in_a_helper_counts() -> None:
 
         def regulate(model):
             for p in model.parameters():
-                p.grad.div_(8)
+                LINE
 
 
         model, optimizer = build()
@@ -284,9 +293,10 @@ def test_a_reader_in_a_helper_counts() -> None:
             regulate(model)
             optimizer.step()
         """
-    after = rewrite(source).after
+    after = rewrite(source.replace("LINE", line)).after
     assert after is not None
-    assert "    scaler.unscale_(optimizer)\n    regulate(model)\n    scaler.step(optimizer)\n" in after
+    unscaled = "    scaler.unscale_(optimizer)\n" if counts else ""
+    assert f"    scaler.scale(loss).backward()\n{unscaled}    regulate(model)\n    scaler.step(optimizer)\n" in after
 
 
 @pytest.mark.parametrize("guard", ["if (i + 1) % 4 == 0:", "if last:"])

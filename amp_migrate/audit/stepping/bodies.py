@@ -105,7 +105,7 @@ class Bodies:
         if "grad" in module.words:
             for node in syntax.every(module.tree, ast.Attribute):
                 if node.attr == "grad":
-                    reads = isinstance(node.ctx, ast.Load) and reads_gradient(module, node)
+                    reads = reads_gradient(module, node)
                     if reads and not of_an_input(module, node):
                         yield Action("grad", module, node, node.value)
                     elif writes_none(module, node):

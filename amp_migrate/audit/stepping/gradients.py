@@ -28,10 +28,12 @@ _SIZED = frozenset(
 
 
 def reads_gradient(module: Module, node: ast.Attribute) -> bool:
-    """Whether the size of a gradient matters to what is done with it, for certain."""
+    """Whether the size of a gradient matters to what is done with it, for certain: `p.grad += decay * p` adds to it."""
     at: ast.AST = node
     while True:
         parent = module.parents.get(at)
+        if isinstance(parent, ast.AugAssign) and parent.target is at:
+            return isinstance(parent.op, (ast.Add, ast.Sub)) and not _of_gradient(parent.value)
         if isinstance(parent, ast.Attribute) and parent.value is at:
             call = module.parents.get(parent)
             called = isinstance(call, ast.Call) and call.func is parent

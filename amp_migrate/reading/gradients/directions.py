@@ -34,7 +34,7 @@ class Directions:
         self.names: dict[str, int] = {}  # local names of a degree other than 0
         inner = (*FUNCTION_NODES, ast.ClassDef)  # scopes of their own
         own = (n for s in scope.body if not isinstance(s, inner) for n in _own(s))
-        self.grads = [n for n in own if isinstance(n, ast.Attribute) and _is_read(n)]
+        self.grads = [n for n in own if isinstance(n, ast.Attribute) and is_read(module, n)]
         self.free = (
             bool(self.grads)
             and not any(_decides(n) for s in scope.body for n in _own(s))
@@ -120,7 +120,7 @@ class Directions:
 
     def _degree(self, node: ast.AST) -> int | None:
         """The power of the scale that an expression is proportional to; None where it is to none."""
-        if _is_read(node):
+        if is_read(self.module, node):
             return 1
         if isinstance(node, ast.Name):
             return self.names.get(node.id, 0)
@@ -187,8 +187,14 @@ class Directions:
         return degrees[0] if name in KEEPING and not any(rest) else None
 
 
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
+def is_read(module: Module, node: ast.AST) -> bool:
+    """Whether an expression reads a gradient: `p.grad`, also to add to it, `p.grad += decay * p`."""
+    if not isinstance(node, ast.Attribute) or node.attr != "grad":
+        return False
+    parent = module.parents.get(node)
+    return isinstance(node.ctx, ast.Load) or (
+        isinstance(parent, ast.AugAssign) and parent.target is node and _adds(parent)
+    )
 
 
 def _decides(node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from amp_migrate.reading.gradients.attributes import GradAttributes
+from amp_migrate.reading.gradients.directions import is_read
 from amp_migrate.reading.gradients.named_methods import NamedMethods
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
@@ -56,7 +57,7 @@ class GradientUses:
         return self._reads[node]
 
     def _grad(self, module: Module, node: ast.Attribute) -> bool:
-        return node.attr == "grad" and isinstance(node.ctx, ast.Load) and self.grads.reads(module, node)
+        return is_read(module, node) and self.grads.reads(module, node)
 
     def body(self, function: Function) -> Body:
         """What is known of a function's body."""
