@@ -16,7 +16,7 @@ from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.process_wide import LastHome, last_homes
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.twin.sides import find_twin
-from amp_migrate.reading.units.unit import Blocked, Unit
+from amp_migrate.reading.units.unit import AddsToEach, Blocked, Unit
 from amp_migrate.rules import TAKEN_OVER, UNIT_RULES, FileRule, partial
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.output import Output
@@ -53,10 +53,14 @@ def carry_out(
     users: Blocked | None = None  # why a library's unit has no set-up
     early: Blocked | None = None  # why gradients are read divided by the scale
     divided: Divided = {}
+    adds, moves = (
+        False,
+        False,
+    )  # whether what adds to each micro-batch's gradients is multiplied there, or goes to the step
     helpers = frozenset(output.gathered)
     plain: Migration | None = None  # what came of it with a switch for each helper
     while True:
-        migration = Migration(rest, options, taken, unit, output, home, users, divided, helpers)
+        migration = Migration(rest, options, taken, unit, output, home, users, divided, helpers, moves)
         try:
             _run_rules(migration, targets, loose)
             partial.mark(migration, left)
@@ -76,7 +80,11 @@ def carry_out(
                 read = divisible(migration.gradients, failure.module, failure.node)
                 if not read.keys() <= divided.keys():
                     divided, early = {**divided, **read}, early or failure
+                    adds = adds or isinstance(failure, AddsToEach)
                     continue
+            if adds and not moves:
+                homes, home, users, divided, early, moves = None, None, None, {}, None, True
+                continue
             failure = users or early or failure
             homes, home, users, divided, early = None, None, None, {}, None
             smaller = partial.without(rest, failure) if options.partial else None

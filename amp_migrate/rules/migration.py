@@ -45,7 +45,8 @@ class Migration:
     `last_home` is the module at whose level the scaler lives, where it could not be handed over.
     `users` is why the unit has no set-up, where the users of a library are taken to have it.
     `helpers` are functions that run a forward, and stand in the regions of who calls them.
-    `divided` are the gradients that are read divided by the loss scale, where no `unscale_` can come before.
+    `divided` are the gradients that are read divided by the loss scale, where no `unscale_` can come before; `moves`: what
+    adds to those of each micro-batch moves to the step, where that failed.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
     """
 
@@ -60,9 +61,11 @@ class Migration:
         users: Blocked | None = None,
         divided: Divided | None = None,
         helpers: frozenset[Function] = frozenset(),
+        moves: bool = False,
     ) -> None:
         self.unit = unit
         self.divided = divided or {}
+        self.moves = moves
         self.project: Project = unit.project
         self.options = options
         self.output = Output()

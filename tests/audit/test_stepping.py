@@ -419,6 +419,16 @@ def test_a_reader_sees_unscaled_gradients(reader: str) -> None:
     assert not said(before, after.format(f"scaler.unscale_(optimizer)\n{reader}"), WATCH)
 
 
+@pytest.mark.parametrize("scaled", ["", " * scaler.get_scale()"])
+def test_what_is_added_to_scaled_gradients_is_scaled_too(scaled: str) -> None:
+    adding = "for p in model.parameters():\n    p.grad.add_(0.1 * p.data{})\n"
+    step = "if i % 4 == 0:\n    {}optimizer{}\n    optimizer.zero_grad()\n"
+    before = "i = len(x)\n" + SCALED + adding.format("") + step.format("", ".step()")
+    after = "i = len(x)\nscaler.scale(loss).backward()\n" + adding.format(scaled)
+    after += step.format("scaler.step(", ")\n    scaler.update()")
+    assert verdicts(before, after) == (set() if scaled else {"refuse"})
+
+
 @pytest.mark.parametrize(
     "harmless",
     [

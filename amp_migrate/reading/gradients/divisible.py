@@ -1,7 +1,8 @@
 """Readers of gradients that come before the last backward of a step: what they read can be divided by the loss scale.
 
 `scaler.unscale_` is for complete gradients. What looks at those of one micro-batch, or of the first of two losses (a
-log, a Fisher matrix), is given each of them divided, as far as it changes none of them.
+log, a Fisher matrix), is given each of them divided, as far as it changes none of them. What is added to them is
+multiplied: `p.grad.add_(decay * p)` after every micro-batch.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ ABOUT = frozenset("dtype device shape is_sparse is_cuda layout size numel dim nd
 
 
 def divisible(reader: GradientReader, module: Module, node: ast.AST) -> Divided:
-    """The gradients that a statement or an expression reads, in the functions of the program that it calls, too; none where
-    one of them is changed, kept or handed on, so that dividing it would not be the same."""
+    """The gradients that a statement or an expression reads or adds to, in the functions of the program that it calls, too;
+    none where one of them is changed otherwise, kept or handed on, so that dividing it would not be the same."""
     found: dict[ast.AST, Module] = {}
     if any(reader.project.once(_puts_back, m) for m in reader.unit.tied):
         return {}
@@ -36,7 +37,7 @@ def divisible(reader: GradientReader, module: Module, node: ast.AST) -> Divided:
 def _puts_back(project: Project, module: Module) -> bool:
     """Whether a file writes gradients, which may be some that were read before; see `Project.once`."""
     return any(
-        isinstance(n.ctx, ast.Store) and not _cleared(module.parents.get(n))
+        isinstance(n.ctx, ast.Store) and not _cleared(module.parents.get(n)) and added(module, n) is None
         for n in module.of(ast.Attribute)
         if n.attr == "grad" or (n.attr in SAME and isinstance(n.value, ast.Attribute) and n.value.attr == "grad")
     )
@@ -55,6 +56,21 @@ def whole_gradient(module: Module, grad: ast.AST) -> ast.AST:
     return at
 
 
+def added(module: Module, whole: ast.AST) -> ast.expr | None:
+    """What a statement adds to a gradient: `decay * p` of `p.grad.add_(decay * p)` and of `p.grad += decay * p`."""
+    parent = module.parents.get(whole)
+    if isinstance(parent, ast.AugAssign) and parent.target is whole:
+        return parent.value if isinstance(parent.op, (ast.Add, ast.Sub)) else None
+    if not isinstance(parent, ast.Attribute) or parent.attr not in ("add_", "sub_"):
+        return None
+    call = module.parents.get(parent)
+    if not isinstance(call, ast.Call) or call.func is not parent or not isinstance(module.parents.get(call), ast.Expr):
+        return None
+    factors = [k.arg for k in call.keywords] + ["alpha"] * (len(call.args) - 1)  # `add_(factor, tensor)`, as once
+    plain = call.args and not any(isinstance(a, ast.Starred) for a in call.args)
+    return call.args[-1] if plain and factors in ([], ["alpha"]) else None
+
+
 def asks_about(module: Module, whole: ast.AST) -> bool:
     """`p.grad.device`, to which the scale makes no difference."""
     parent = module.parents.get(whole)
@@ -66,7 +82,12 @@ def _collect(
 ) -> bool:
     for node in (n for top in nodes for n in walk(top)):
         if isinstance(node, ast.Attribute) and reader.uses.reads(module, node):
-            if not _only_looked_at(reader, module, whole_gradient(module, node)) or _decides(reader, module, node):
+            more = added(module, whole_gradient(module, node))
+            if more is not None and any(reader.uses.reads(module, n) for n in walk(more)):
+                return False
+            if more is None and not _only_looked_at(reader, module, whole_gradient(module, node)):
+                return False
+            if more is None and _decides(reader, module, node):
                 return False
             found[node] = module
         if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:

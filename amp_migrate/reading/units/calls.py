@@ -36,6 +36,10 @@ class Blocked(Exception):
         return cls(site.module, node or site.call or site.node, code, site.construct, message)
 
 
+class AddsToEach(Blocked):
+    """Code that adds to the gradients of every micro-batch, and can be given the loss scale where it stands."""
+
+
 class NeverOn(Blocked):
     """Code that only runs in programs without mixed precision: nothing that calls it sets it up."""
 

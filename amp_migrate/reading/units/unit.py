@@ -18,6 +18,7 @@ from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.units import siblings
+from amp_migrate.reading.units.calls import AddsToEach as AddsToEach
 from amp_migrate.reading.units.calls import Blocked as Blocked
 from amp_migrate.reading.units.calls import Init as Init
 from amp_migrate.reading.units.calls import Loss as Loss

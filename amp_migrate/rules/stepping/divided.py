@@ -1,4 +1,5 @@
-"""Gradients that are looked at before the last backward of a step: divided by the loss scale where they are read.
+"""Gradients that are looked at before the last backward of a step: divided by the loss scale where they are read. What is
+added to them there is multiplied by it.
 
 Native: https://pytorch.org/docs/stable/generated/torch.amp.GradScaler.html (get_scale; 1.0 where the scaler is disabled)
 """
@@ -9,7 +10,8 @@ import ast
 import re
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.gradients.divisible import asks_about, whole_gradient
+from amp_migrate.reading.gradients.divisible import added, asks_about, whole_gradient
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
@@ -23,7 +25,8 @@ CODES = (
         apex="Gradients are unscaled when the with statement ends, after each backward of a step.",
         native="They carry the scale until unscale_, which is for complete gradients: p.grad / scaler.get_scale() before.",
         why="What looks at the gradients of one micro-batch, or between the backwards of two losses, sees the values that "
-        "Apex gave it; the gradients themselves stay as they are.",
+        "Apex gave it; the gradients themselves stay as they are. What is added to them after every micro-batch, a penalty "
+        "on the weights, is multiplied by the scale: p.grad.add_(decay * p * scaler.get_scale()).",
         links=("https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",),
         examples=(
             Example(
@@ -49,7 +52,8 @@ def apply(m: Migration) -> None:
         if len(m.scalers) > 1:
             message = "several scalers serve the optimizers, and which one scaled what is read here cannot be told"
             raise Blocked(module, grad, "AMP307", "unscale_", message)
-        loop = _over_parameters(module, grad)
+        more = added(module, whole)
+        loop = _over_parameters(m, module, grad)
         if loop is None:
             scale = f"{m.scaler_at(module, grad)}.get_scale()"
         else:
@@ -57,6 +61,9 @@ def apply(m: Migration) -> None:
                 held[loop] = unbound(module.scope_of(loop), NAMES)
                 m.edit(module).insert_before(loop, f"{held[loop]} = {m.scaler_at(module, loop)}.get_scale()")
             scale = held[loop]
+        if more is not None:
+            _multiply(m, module, more, scale)
+            continue
         alone = isinstance(module.parents.get(whole), (ast.Call, ast.keyword, ast.Assign, ast.AugAssign))
         m.edit(module).insert("before", whole, "" if alone else "(")
         m.edit(module).insert("after", whole, f" / {scale}" if alone else f" / {scale})")
@@ -67,14 +74,32 @@ def apply(m: Migration) -> None:
             m.output.note(module, grad, "AMP309", "grad", message, "look")
 
 
-def _over_parameters(module: Module, node: ast.AST) -> ast.stmt | None:
-    """The outermost of the loops around an expression that go through parameters: the scale is one for all of them."""
+def _multiply(m: Migration, module: Module, more: ast.expr, scale: str) -> None:
+    product = isinstance(more, ast.BinOp) and isinstance(more.op, (ast.Mult, ast.Div))
+    alone = product or isinstance(more, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant))
+    m.edit(module).insert("before", more, "" if alone else "(")
+    m.edit(module).insert("after", more, f" * {scale}" if alone else f") * {scale}")
+    message = (
+        "added times the loss scale, as often as before: the gradients of each micro-batch carry it until the step, which "
+        "divides them by it"
+    )
+    m.output.note(module, more, "AMP309", "grad", message, "look")
+
+
+def _over_parameters(m: Migration, module: Module, node: ast.AST) -> ast.stmt | None:
+    """The outermost of the loops around an expression that go through parameters, or a function without a backward or a step
+    goes through: the scale is one for all of them."""
+    function = m.project.function_of(module, node)
+    calls = [n for n in function.inside if isinstance(n, ast.Call)] if function is not None else []
+    only_adds = bool(calls) and not any(called_name(c) == "step" or m.gradients.uses.runs_backward(c) for c in calls)
     found: ast.stmt | None = None
     for parent in module.ancestors(node):
         if isinstance(parent, (*FUNCTION_NODES, ast.ClassDef, ast.Lambda)):
             break
         if isinstance(parent, LOOP_NODES):
-            if not isinstance(parent, ast.For) or not _OVER_PARAMETERS.search(ast.unparse(parent.iter)):
+            if not isinstance(parent, ast.For):
+                break
+            if not only_adds and not _OVER_PARAMETERS.search(ast.unparse(parent.iter)):
                 break
             found = parent
     return found

@@ -10,18 +10,20 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.gradients.additions import adds_to_gradients
+from amp_migrate.reading.gradients.divisible import divisible
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.served import tpu_steps
 from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
+from amp_migrate.reading.gradients.uses import reads_by_name
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.handed_back import only_looks_up
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
-from amp_migrate.reading.units.unit import Blocked, Step
+from amp_migrate.reading.units.unit import AddsToEach, Blocked, Step
 from amp_migrate.reading.values.bound import bound_before, written_before
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import clamps
@@ -57,7 +59,8 @@ CODES = (
         apex="Gradients are unscaled after every backward, so they could be clipped after each micro-batch.",
         native="Gradients can be unscaled once per step, when they are complete.",
         why="Clipping partial sums of gradients is rarely meant; the curve differs where the clip binds. What adds to "
-        "gradients, such as a penalty on the weights, adds once per step then; the finding says so.",
+        "gradients, such as a penalty on the weights, stays where it is, times the scale (AMP309); where it cannot, it adds once "
+        "per step then, and the finding says so.",
         links=(ACCUMULATION, CLIPPING),
     ),
     Code(
@@ -226,6 +229,7 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
     edits = m.edit(module)
     moved: set[ast.stmt] = set()
     for stmts, target, step in plan.moved:
+        _leave_additions(m, module, stmts)
         fresh = [s for s in stmts if s not in moved]
         lines = _unscaling(m, module, plan, target, step)
         edits.insert_before(plan.inner.get(stmts[0], target), *lines)
@@ -241,9 +245,21 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
                 test = plan.conditions.get(stmt, "")
                 edits.insert_before(other, (f"if {test}:\n{m.style(module).indent}" if test else "", stmt))
                 message += f", and before the other step at line {other.lineno}, as before"
-            m.output.note(module, stmt, "AMP302", "clip_grad_norm_", message, "review")
+            named = (called_name(c) for c in walk(stmt) if isinstance(c, ast.Call))
+            construct = next(filter(reads_by_name, named), "grad")
+            m.output.note(module, stmt, "AMP302", construct, message, "review")
     for name, loop in plan.kept_values:
         edits.insert_before(loop, f"{name} = 0.0")
+
+
+def _leave_additions(m: Migration, module: Module, stmts: list[ast.stmt]) -> None:
+    """Refuse to move what adds to the gradients of every micro-batch where it can add as much times the loss scale as it
+    stands: how often it runs decides how much it adds. With `delay_unscale`, it was added to scaled gradients."""
+    if m.moves or any(loss.delay_unscale is not None for loss in m.unit.losses):
+        return
+    if all(adds_to_gradients(m.project, s) and divisible(m.gradients, module, s) for s in stmts):
+        message = "adds to the gradients of every micro-batch, which stay scaled until the step"
+        raise AddsToEach(module, stmts[0], "AMP307", "unscale_", message)
 
 
 def _other_steps(m: Migration, module: Module, reader: ast.stmt, target: ast.stmt) -> list[ast.stmt]:
