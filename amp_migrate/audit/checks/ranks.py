@@ -2,8 +2,9 @@
 
 Says where the program itself shows that there are such parameters and the call does not ask torch to look for them: a
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
-no gradient, a module that is made in `__init__` and used nowhere, in the model or in what it is made of, a part that the
-model's own `train()` or forward freezes, once it is wrapped, a head whose outputs no caller reads.
+no gradient, a module that is made in `__init__` and used nowhere in training, in the model or in what it is made of, a list
+of which some parts alone are run, by their places, a part that the model's own `train()` or forward freezes, once it is wrapped,
+a head whose outputs no caller reads. Of a network that is chosen by name, those in sight with such a module are named.
 
 Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
@@ -25,6 +26,7 @@ from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.unused import frozen_later, nested, past_forward, unused
+from amp_migrate.audit.sites.unused_items import unused_items
 from amp_migrate.findings import Code
 
 CODES = (
@@ -54,6 +56,7 @@ TORCH_DDP = (
     "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.distributed.DistributedDataParallel",
 )
+MOST = 4  # networks that are named
 OPTION = "find_unused_parameters"
 
 
@@ -81,6 +84,12 @@ def check(review: Review) -> Iterable[Doubt]:
             doubt = review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
             checkpoints = any("torch.utils.checkpoint" in m.text for m in review.after.modules.values())
             yield _answered(doubt) if shown is not None and not checkpoints else doubt
+        elif (named := _chosen_by_name(review, module, call)) is not None:
+            message = (
+                f"the network is chosen by name, and some in sight may make parts that nothing uses in training: {named}. Where "
+                f"such a one is wrapped, torch's DistributedDataParallel raises in the second iteration; pass {OPTION}=True then"
+            )
+            yield review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "look")
 
 
 def was_apexs(review: Review, module: Module, call: ast.Call) -> bool:
@@ -237,8 +246,10 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
     """What of the model that a call wraps is seen to get no gradient."""
     networks = list(dict.fromkeys(n for c in _classes(review, module, call) for n in nested(review.after, c)))
     for network in networks:
-        if (name := next(unused(review.after, network), None)) is not None:
-            return f"{network.name} makes self.{name} in __init__ and uses it nowhere"
+        for name, where in unused(review.after, network):
+            return f"{network.name} makes self.{name} in __init__ and uses it {where}"
+        for name, made, run in unused_items(review.values_after, network):
+            return f"{network.name} makes {made} parts in self.{name} and runs {run} of them"
     for network in networks:
         for field, part in past_forward(review.after, network):
             return f"{network.name} runs parts of self.{field} past its own forward, and nothing runs its {part}"
@@ -252,6 +263,27 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
         if head is not None:
             return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
     return None
+
+
+def _chosen_by_name(review: Review, module: Module, call: ast.Call) -> str | None:
+    """What the program's networks have that gets no gradient, where which of them a call wraps is asked for by name:
+    `getattr(networks, args.arch)()`."""
+    wrapped = argument(call, "module", 0)
+    made = [o for o in review.values_after.of(module, wrapped) if isinstance(o.node, ast.Call)] if wrapped else []
+    if not any(_by_name(review, o.module, o.node.func) for o in made if isinstance(o.node, ast.Call)):
+        return None
+    networks = (c for m in review.after.modules.values() for c in m.classes if review.after.is_network(c))
+    parts = ((c, ", ".join(name for name, _ in unused(review.after, c))) for c in networks)
+    told = [f"{c.name} ({names})" for c, names in parts if names]
+    more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
+    return f"{', '.join(told[:MOST])}{more}" if told else None
+
+
+def _by_name(review: Review, module: Module, called: ast.expr) -> bool:
+    """Whether what is called is looked up by a name that is no literal: `getattr(networks, args.arch)`."""
+    origins = [called, *(o.node for o in review.values_after.of(module, called))]
+    looked_up = (n for n in origins if isinstance(n, ast.Call) and syntax.text(n.func) == "getattr")
+    return any(len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) for call in looked_up)
 
 
 def _beside(review: Review, module: Module, call: ast.Call) -> str | None:

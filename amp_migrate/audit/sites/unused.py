@@ -35,23 +35,42 @@ def _made(program: Program, cls: Class) -> Iterator[Class]:
                     yield made
 
 
-def unused(program: Program, cls: Class) -> Iterator[str]:
-    """What a network makes in `__init__`, with parameters, and uses nowhere."""
-    if not _in_sight(program, cls):
+def unused(program: Program, cls: Class) -> Iterator[tuple[str, str]]:
+    """What a network makes in `__init__`, with parameters, and does not use where it is trained; with where it does."""
+    if not in_sight(program, cls):
         return
     used: set[str] = set()
+    evaluated: set[str] = set()
     for c in program.family(cls):
         for node in syntax.walk(c.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
                 if isinstance(node.ctx, ast.Load):
-                    used.add(node.attr)
+                    (evaluated if _evaluating(c.module, node) else used).add(node.attr)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 used.add(node.value)  # getattr(self, "layer1")
     if used.isdisjoint(IN_TURN):
-        yield from _unnamed(program, (n for n, call in _kept(cls.node) if _has_parameters(program, cls, call)), used)
+        made = (name for name, call in _kept(cls.node) if has_parameters(program, cls, call))
+        for name in _unnamed(program, made, used):
+            yield name, "only where it is not trained" if name in evaluated else "nowhere"
 
 
-def _in_sight(program: Program, cls: Class) -> bool:
+def _evaluating(module: Module, node: ast.AST) -> bool:
+    """Whether a place is only come to where a network is not trained: `if not self.training:`."""
+    inner = node
+    for around in module.ancestors(node):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(around, ast.If):
+            text = syntax.text(around.test)
+            if (text == "self.training" and inner in around.orelse) or (
+                text == "not self.training" and inner in around.body
+            ):
+                return True
+        inner = around
+    return False
+
+
+def in_sight(program: Program, cls: Class) -> bool:
     """Whether no base out of sight may use what a network makes."""
     return all(".".join(b.split(".")[:2]) in ("torch.nn", "nn.Module") for b in program.external_bases(cls))
 
@@ -70,12 +89,13 @@ def _kept(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 def _unnamed(program: Program, made: Iterable[str], used: Set[str]) -> Iterator[str]:
     """Of some fields of a network those that it does not use, and that no other code asks it for."""
-    texts = [m.text for m in program.modules.values()]
-    for name in dict.fromkeys(made):
-        # `self.bn1` of a class that is none of its family is another's.
-        named = re.compile(rf"(?<!\bself)\.{re.escape(name)}\b(?!\s*=[^=])")
-        if name not in used and not any(named.search(t) for t in texts):
-            yield name
+    yield from (name for name in dict.fromkeys(made) if name not in used and not named_elsewhere(program, name))
+
+
+def named_elsewhere(program: Program, name: str) -> bool:
+    """Whether code asks anything but `self` for a field: `self.bn1` of a class that is none of its family is another's."""
+    named = re.compile(rf"(?<!\bself)\.{re.escape(name)}\b(?!\s*=[^=])")
+    return any(named.search(m.text) for m in program.modules.values())
 
 
 # What is asked of a network beside its forward, and runs none of its parts.
@@ -87,7 +107,7 @@ ASKED = frozenset(
 def past_forward(program: Program, cls: Class) -> Iterator[tuple[str, str]]:
     """Fields of a network that hold another whose own forward never runs, `self.base.features(x)`, each with a part of that
     which nothing else runs: its head."""
-    for init in cls.methods.get("__init__", ()) if _in_sight(program, cls) else ():
+    for init in cls.methods.get("__init__", ()) if in_sight(program, cls) else ():
         for name, call in _kept(init.node):
             taken = _taken(program, cls, name)
             if taken is None or not taken - ASKED:
@@ -121,17 +141,17 @@ def _without(program: Program, cls: Class, taken: set[str]) -> Iterator[str]:
             read = {n.attr for n in syntax.every(method.node, ast.Attribute) if syntax.text(n.value) == "self"}
             todo += read - used
             used |= read
-    if _in_sight(program, cls) and used.isdisjoint({"forward", "__call__", *IN_TURN}):
+    if in_sight(program, cls) and used.isdisjoint({"forward", "__call__", *IN_TURN}):
         inits = ((c, init) for c in program.family_up(cls) for init in c.methods.get("__init__", ()))
         made = ((c, name, call) for c, init in inits for name, call in _kept(init.node))
-        yield from _unnamed(program, (name for c, name, call in made if _has_parameters(program, c, call)), used)
+        yield from _unnamed(program, (name for c, name, call in made if has_parameters(program, c, call)), used)
 
 
-def _has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
+def has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
     """Whether what a call makes is a layer with parameters, or a network of the program that has one."""
     scope = cls.module.scope_of(call)
     if (program.dotted(scope, call.func) or "").startswith("torch.nn.Sequential"):
-        return any(isinstance(a, ast.Call) and _has_parameters(program, cls, a) for a in call.args)
+        return any(isinstance(a, ast.Call) and has_parameters(program, cls, a) for a in call.args)
     called = _may_be(cls.module, call.func)
     if any(_layer(program.dotted(scope, kind)) for kind in called):
         return True
