@@ -43,9 +43,11 @@ def carry_out(
     twin = find_twin(unit)
     if twin is not None:
         migration = Migration(unit, options)
-        if native_branch.apply(migration, twin) and not any(
-            m not in targets and e for m, e in migration.output.edits.items()
-        ):
+        try:
+            taken_out = native_branch.apply(migration, twin)
+        except Blocked as failure:
+            return refuse(unit, failure, output)
+        if taken_out and not any(m not in targets and e for m, e in migration.output.edits.items()):
             return _take(migration.output, output)
     rest, left = unit, list[partial.Left]()
     homes: list[LastHome] | None = None  # what is left to try where the scaler cannot be handed over

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
 from tests.rules.programs import found
 
@@ -153,3 +155,35 @@ def test_a_native_branch_that_saves_under_another_key_is_told() -> None:
     (note,) = found(rewrite(SAVED.replace("KEY", "scaler")), "AMP123")
     assert "--key amp --to-key scaler" in note.message
     assert not found(rewrite(SAVED.replace("KEY", "amp")), "AMP123")
+
+
+CLEARED = CHOICE.replace("        with amp.scale_loss", "        optimizer.zero_grad()\n        with amp.scale_loss")
+
+
+def test_a_native_branch_that_clears_gradients_as_well_stays() -> None:
+    cleared = CLEARED.replace("        scaler.update()\n", "        scaler.update()\n        optimizer.zero_grad()\n")
+    assert found(rewrite(cleared), "AMP120")[0].status == "done"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        scaler.update()\n", "        scaler.update()\n        clear()\n"),
+        ("for x, y in loader:\n", "for x, y in loader:\n    optimizer.zero_grad()\n"),
+        ("    if args.amp", "    optimizer.zero_grad()\n    if args.amp"),
+    ],
+)
+def test_a_native_branch_that_comes_by_a_clearing_is_not_said_to_clear_none(old: str, new: str) -> None:
+    helper = "def clear():\n    optimizer.zero_grad()\n\n\nfor x, y in loader:"
+    result = rewrite(CLEARED.replace(old, new).replace("for x, y in loader:", helper))
+    assert not [f for f in result.findings if "clears no gradients" in f.message]
+
+
+def test_a_native_branch_that_clears_no_gradients_does_not_do_the_same() -> None:
+    result = rewrite(CLEARED)
+    assert result.after is None
+    (told,) = [f for f in found(result, "AMP120") if f.construct == "zero_grad"]
+    assert told.status == "manual"
+    assert told.message.startswith(
+        "the native branch at line 19 would stay in place of this one, and clears no gradients"
+    )

@@ -20,7 +20,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
-from amp_migrate.rules.twin.remains import plain_steps, scaled_readers
+from amp_migrate.rules.twin.remains import plain_steps, refuse_uncleared, scaled_readers
 
 CODES = (
     Code(
@@ -62,7 +62,8 @@ CODES = (
 
 
 def apply(m: Migration, twin: NativeTwin) -> bool:
-    """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them."""
+    """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them. Raises Blocked where the
+    native one would not do the same."""
     for module in twin.modules:
         join_choices(m, module, twin)
         join_flags(m, module, twin)
@@ -78,6 +79,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     ]
     if any(not m.edit(module).gone(node) for module, node, _, _ in nodes):
         return False
+    refuse_uncleared(m.project, unit.losses)
     for home, mine in [g for name in twin.flags for g in twin.given(name) if g[1] in twin.taken_over]:
         _delete_unread(m, home, mine)
     message = "the native branch beside it stays"

@@ -1,4 +1,5 @@
-"""What a program's own native side does without the Apex beside it: reads scaled gradients, hands an `amp` that is None on.
+"""What a program's own native side does without the Apex beside it: clears no gradients, reads scaled ones, hands an `amp` that
+is None on.
 
 Reported as AMP122 (see `branch.py`) and AMP124 (see `old_torch.py`).
 """
@@ -9,11 +10,12 @@ import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from amp_migrate.reading.conditions.chains import head_of, links
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called, methods_called, walk
-from amp_migrate.reading.units.unit import Loss
+from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.migration import Output
 
@@ -40,6 +42,32 @@ def scaled_readers(output: Output, modules: Collection[Module], reads: Callable[
                     "review",
                 )
                 return
+
+
+def refuse_uncleared(project: Project, losses: Iterable[Loss]) -> None:
+    """Refuse where Apex's branch clears gradients, and the native one that stays in its place does so nowhere."""
+    for loss in losses:
+        module = loss.module
+        every = _clearing(module.scope_of(loss.with_stmt).body)
+        for parent in (p for p in module.ancestors(loss.with_stmt) if isinstance(p, ast.If)):
+            chain = links(head_of(module, parent))
+            mine = next((x for x in chain if any(n is loss.with_stmt for s in x.body for n in walk(s))), chain[0])
+            native = next((x for x in chain if x is not mine and scales_natively(x.body)), None)
+            cleared = _clearing(mine.body) if native is not None else []
+            if native is None or not cleared or len(cleared) < len(every):
+                continue
+            called = (f for s in native.body for c in walk(s) for f in project.resolved.get(c, ()))  # type: ignore[call-overload]
+            if not _clearing(f.node for f in called):
+                line = (native.test or native.body[0]).lineno
+                message = (
+                    f"the native branch at line {line} would stay in place of this one, and clears no gradients: those of every "
+                    "step would add up. Clear them there as here, and rewrite again"
+                )
+                raise Blocked(module, cleared[0], "AMP120", "zero_grad", message)
+
+
+def _clearing(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    return [n for node in nodes for n in walk(node) if method_called(n) == "zero_grad"]
 
 
 def plain_steps(project: Project, output: Output, losses: Iterable[Loss]) -> None:
