@@ -871,3 +871,44 @@ def test_a_part_of_a_model_out_of_sight_is_run_from_outside(runs: str, told_of: 
     before, after = (t.replace("model = torch.nn.Linear(4, 2).cuda()", made) for t in (before, after))
     found = [d for d in doubts(before, after) if d.code == "AMP531" and d.message.startswith(runs.partition("(")[0])]
     assert bool(found) is told_of
+
+
+CLOSED = """
+def train(model, loader, optimizer):
+    for x, y in loader:
+        closure = None
+        if args.fp16:
+            loss = model(x).sum()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        TEST
+            def closure():
+                loss = model(x).sum()
+                loss.backward()
+                return loss
+        optimizer.step(closure)
+"""
+AFTER_CLOSED = """
+def train(model, loader, optimizer, scaler):
+    for x, y in loader:
+        closure = None
+        if args.fp16:
+            with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+                loss = model(x).sum()
+            scaler.scale(loss).backward()
+        TEST
+            def closure():
+                loss = model(x).sum()
+                loss.backward()
+                return loss
+        scaler.step(optimizer, closure)
+        scaler.update()
+"""
+
+
+@pytest.mark.parametrize(("test", "lost"), [("else:", 0), ("elif args.do_train:", 0), ("if args.do_train:", 1)])
+def test_a_closure_runs_where_it_is_defined(test: str, lost: int) -> None:
+    before, after = (text.replace("TEST", test) for text in (CLOSED, AFTER_CLOSED))
+    main, after_main = (text.replace("print(evaluate(model, loader))\n", "") for text in (MAIN, AFTER_MAIN))
+    found = doubts(HEAD + before + main, AFTER_HEAD + after + after_main)
+    assert len([d for d in found if d.code == "AMP531"]) == lost

@@ -68,9 +68,14 @@ class Predicates:
         if key in self._given:
             return self._given[key]
         parts: list[Formula] = []
-        for step, on, place in zip(chain.steps, self.chains.called_on(chain), self.places(chain), strict=True):
+        called = [step.function for step in chain.steps[1:]]
+        for step, function, on, place in zip(
+            chain.steps, [*called, None], self.chains.called_on(chain), self.places(chain), strict=True
+        ):
             counted = turns(step.module, step.node) if not loops else set()
             tests = [*self.chains.tests(step.module, step.node), *self.chains.held(step.module, step.node, on)]
+            if function is not None and step.function is not None and function.scope.parent is step.function.scope:
+                tests += self.chains.tests(step.module, function.node)  # a closure that is defined under a test
             parts += [
                 self.under([(test, came)], place)
                 for test, came in tests
