@@ -330,3 +330,44 @@ def test_a_handle_beside_initialize_that_is_asked_is_refused() -> None:
     result = rewrite(apex(prepare=prepare))
     assert result.after is None
     assert any(f.status == "manual" for f in result.findings)
+
+
+RESET = """
+import torch
+from apex import amp
+from project import args, build, criterion, loader
+
+def train():
+    if args.fp16:
+        RESET
+    model, optimizer = build()
+    if args.fp16:
+        loss_scale = float(args.loss_scale) if args.loss_scale != "dynamic" else args.loss_scale
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=loss_scale)
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+train()
+"""
+
+
+@pytest.mark.parametrize("reset", ["amp.init(False)", "amp.init(enabled=False)", "handle = amp.init(enabled=False)"])
+def test_a_handle_that_is_off_beside_initialize_sets_nothing_up(reset: str) -> None:
+    """It was a second set-up, of a scale of its own: `several calls of initialize ask for different loss scales`."""
+    result = rewrite(RESET.replace("RESET", reset))
+    assert result.after is not None, result.findings
+    assert "amp.init" not in result.after
+    assert result.after.count("GradScaler") == 2  # where it is made, and the disabled one above
+    (told,) = found(result, "AMP710")
+    assert (told.status, told.review, told.message) == ("done", "as-is", "taken out: it is off, and did nothing")
+
+
+def test_a_handle_that_may_be_on_beside_initialize_is_another_set_up() -> None:
+    result = rewrite(RESET.replace("RESET", "amp.init(args.old)"))
+    assert not any("it is off" in f.message for f in result.findings)

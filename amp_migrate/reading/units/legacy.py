@@ -143,6 +143,16 @@ def _without_idle(project: Project, units: list[Unit]) -> list[Unit]:
     return units
 
 
+def never_on(project: Project, unit: Unit) -> bool:
+    """Whether a unit is a handle that is off, and asked for nothing: `amp.init(False)`, to reset what another run set up."""
+    init = unit.inits[0] if len(unit.inits) == 1 else None
+    if not isinstance(init, LegacyInit) or init.wraps or unit.losses or unit.sites or unit.unreadable:
+        return False
+    enabled = init.arguments.get("enabled")
+    off = isinstance(enabled, ast.Constant) and not enabled.value
+    return off and not isinstance(init.stmt, ast.Return) and not any(_reads(project, unit.handle_slots))
+
+
 def _reads(project: Project, slots: set[Slot]) -> Iterator[ast.Name]:
     """The reads of variables."""
     for slot in slots:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.definitions import is_none, literal
 from amp_migrate.reading.program.logic import is_asked
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
@@ -71,11 +71,11 @@ def apply(m: Migration) -> None:
     """Take `amp.init` out and answer what was asked of its handle."""
     inits = [i for i in m.unit.inits if isinstance(i, LegacyInit) and not i.wraps]
     for site in m.unit.sites:
-        if site.name == "apex.amp.init":  # beside an FP16_Optimizer, and never asked for anything
+        if site.name == "apex.amp.init":  # beside an FP16_Optimizer, or off; and never asked for anything
             m.edit(site.module).delete(site.stmt)
-            m.output.done(
-                site.module, site.node, "AMP710", site.construct, "taken out; autocast does the casting", "look"
-            )
+            off = literal(site.argument(0, "enabled")) is False
+            message = "taken out: it is off, and did nothing" if off else "taken out; autocast does the casting"
+            m.output.done(site.module, site.node, "AMP710", site.construct, message, "as-is" if off else "look")
     if not inits:
         return
     for init in inits:
