@@ -2,7 +2,7 @@
 
 Proves: no test asks a checkpoint for a key of Apex's that nothing saves any more (around a load of the scaler's state, around
 what a set-up needs, for a switch), unless it asks for the new one, too; none is read or taken out unasked; a loop over the
-entries that tells one by the old name knows the new one.
+entries that tells one by the old name knows the new one; none is asked for by a variable that holds the old key.
 Nor is the mapping that a scaler's state is put into asked for
 the old key anywhere that it is handed, nor one with Apex's, which another program may still fill, for the new one.
 
@@ -34,6 +34,7 @@ def check(review: Review) -> Iterable[Doubt]:
         yield from _read_still(review, gone)
         yield from _removed_still(review, gone)
         yield from _passed_over(review, gone, saved)
+        yield from _spoken_of(review, gone, saved)
 
 
 def _asked(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
@@ -203,6 +204,41 @@ def _passed_over(review: Review, gone: set[str], saved: set[str]) -> Iterator[Do
                         f"stands under {listed(saved)} now, is taken for another entry. Name that, too"
                     )
                     yield review.doubt(module, test, "AMP431", "amp.state_dict", message, "review")
+
+
+def _spoken_of(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
+    """A checkpoint that is asked for an entry by a name which is spoken of elsewhere: `for name in ["model", "amp"]:`."""
+    told: set[ast.AST] = set()
+    named = any(True for _ in _naming(review, gone))
+    for module in review.after.having("load") if named else ():
+        for node in syntax.walk(module.tree):
+            key, holder = _asked_by_name(node)
+            if key is None or holder is None or not _is_file(review, module, holder):
+                continue
+            said = [o for o in review.values_after.of(module, key) if isinstance(o.node, ast.Constant) and not o.path]
+            names = {o.node.value for o in said if isinstance(o.node, ast.Constant)}
+            for origin in said if names.isdisjoint(saved) else ():
+                if isinstance(origin.node, ast.Constant) and origin.node.value in gone and origin.node not in told:
+                    told.add(origin.node)
+                    message = (
+                        f'"{origin.node.value}" is what {module.path}:{review.line(module, node)} asks a checkpoint for, which has '
+                        f"the scaler's state under {listed(saved)} now: it never finds it"
+                    )
+                    level: Verdict = "refuse" if origin.module.path in review.changes else "review"
+                    yield review.doubt(origin.module, origin.node, "AMP431", "amp.state_dict", message, level)
+
+
+def _asked_by_name(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """The variable by which a mapping is asked for an entry, and the mapping."""
+    key: ast.expr | None = None
+    holder: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Store):
+        key, holder = node.slice, node.value
+    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        key, holder = node.left, node.comparators[0]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        key, holder = node.args[0] if node.args else None, node.func.value
+    return (key, holder) if isinstance(key, (ast.Name, ast.Attribute)) else (None, None)
 
 
 def _naming(review: Review, gone: set[str]) -> Iterator[Module]:
