@@ -26,3 +26,44 @@ def test_which_import_a_name_means(imports: str, meant: str) -> None:
     (function,) = module.functions
     value = function.node.body[0].value
     assert program.dotted(module.scope_of(value), value) == meant
+
+
+EITHER = """\
+import os
+
+if os.environ.get("NATIVE"):
+    from torch.cuda import amp
+else:
+    from apex import amp
+
+
+def train():
+    return ASKED
+"""
+TRIED = """\
+try:
+    from apex import amp
+except ImportError:
+    from torch.cuda import amp
+
+
+def train():
+    return ASKED
+"""
+
+
+@pytest.mark.parametrize("text", [EITHER, TRIED])
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("amp.initialize", "apex.amp.initialize"),
+        ("amp.autocast", "torch.cuda.amp.autocast"),
+        ("amp.GradScaler", "torch.cuda.amp.GradScaler"),
+    ],
+)
+def test_which_of_two_guarded_imports_has_what_is_asked_of_it(text: str, asked: str, meant: str) -> None:
+    program = Program({"train.py": text.replace("ASKED", asked)})
+    module = program.modules["train.py"]
+    (function,) = module.functions
+    value = function.node.body[0].value
+    assert program.dotted(module.scope_of(value), value) == meant

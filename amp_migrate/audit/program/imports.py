@@ -32,6 +32,8 @@ STARRED = {
         "DynamicLossScaler".split()
     ),
 }
+_CASTING = frozenset("autocast GradScaler custom_fwd custom_bwd".split())
+OF_TORCH = {"torch.amp": _CASTING, "torch.cuda.amp": _CASTING}  # what torch has under a name that Apex has too
 
 
 class Imports:
@@ -145,7 +147,9 @@ class Imports:
         while type(root) is ast.Attribute:
             root = root.value
         if type(root) is ast.Name:
-            name = self._named_in_full(scope, root.id)
+            attribute = scope.module.parents.get(root) if root is not expr else None
+            asked = attribute.attr if isinstance(attribute, ast.Attribute) else ""
+            name = self._having(scope, root.id, asked) or self._named_in_full(scope, root.id)
         elif type(root) is ast.Call:
             name = self._by_call(scope, root)
         else:
@@ -176,6 +180,16 @@ class Imports:
             return self._named_in_full(found, name)
         nodes = found.bindings.get(name)
         return self._given(found, name, nodes) if nodes else self._star(scope.module, name)
+
+    @kept
+    def _having(self, scope: Scope, name: str, asked: str) -> str | None:
+        """Which of the packages that a name is imported from under conditions has what is asked of it; None where it is
+        imported from one, or where that does not tell: `amp.initialize` is Apex's, `amp.autocast` torch's."""
+        found = scope.binder(name) or scope.module.top
+        nodes = _below_anew(found, found.bindings.get(name, ())) if asked else ()
+        full = dict.fromkeys(f for n in nodes if (f := self._imported(scope.module, name, n)) is not None)
+        having = [f for f in full if asked in STARRED.get(f, ()) or asked in OF_TORCH.get(f, ())]
+        return having[0] if len(full) > 1 and len(having) == 1 else None
 
     def _given(self, scope: Scope, name: str, nodes: Sequence[ast.AST]) -> str | None:
         """The full name that one of these statements gives a name by an import, or by an alias where all are such."""
