@@ -154,10 +154,12 @@ LOADED = """
 )
 def test_old_files_are_to_be_converted_where_a_state_is_loaded(loads: str, says: bool) -> None:
     results = rewrite_files({"made.py": MADE, "resume.py": LOADED.format(loads=loads)})
-    (told,) = [f for f in results["made.py"].findings if f.code == "AMP621"]
-    assert told.status == "done"
-    assert ("resume.py:7 loads the optimizer's state: convert files" in told.message) is says
-    assert told.review == ("look" if says else "as-is")
+    (made,) = [f for f in results["made.py"].findings if f.code == "AMP621"]
+    assert (made.status, made.review) == ("done", "as-is")
+    told = [f for f in results["made.py"].findings if "amp-migrate checkpoint" in f.message]
+    assert [(f.code, f.line, f.review, "(resume.py:7)" in f.message) for f in told] == (
+        [("AMP431", made.line, "review", True)] if says else []
+    )
 
 
 def test_so_they_are_of_a_class_made_from_it() -> None:
@@ -165,5 +167,31 @@ def test_so_they_are_of_a_class_made_from_it() -> None:
     derived += "    return Adam(model.parameters(), lr=0.1, weight_decay=0.1)\n"
     loads = LOADED.format(loads='optimizer.load_state_dict(checkpoint["optimizer"])')
     results = rewrite_files({"made.py": derived, "resume.py": loads})
-    (told,) = [f for f in results["made.py"].findings if f.code == "AMP621"]
-    assert "amp-migrate checkpoint" in told.message
+    (told,) = [f for f in results["made.py"].findings if "amp-migrate checkpoint" in f.message]
+    assert (told.code, told.line) == ("AMP431", 3)
+
+
+@pytest.mark.parametrize(
+    "making",
+    [
+        "functools.partial(FusedAdam, lr=0.1, weight_decay=0.1)(model.parameters())",
+        'KINDS["fused"](model.parameters(), lr=0.1, weight_decay=0.1)',
+    ],
+    ids=["in a partial", "kept in a table"],
+)
+def test_so_they_are_of_a_class_that_is_kept(making: str) -> None:
+    source = f"""
+        import functools
+        import torch
+        from apex.optimizers import FusedAdam
+
+        KINDS = {{"fused": {"FusedAdam" if "KINDS" in making else "None"}}}
+
+        def resume(model, path):
+            optimizer = {making}
+            assert isinstance(optimizer, FusedAdam)
+            optimizer.load_state_dict(torch.load(path))
+            return optimizer
+        """
+    told = [f for f in rewrite(source).findings if "amp-migrate checkpoint" in f.message]
+    assert [(f.code, f.line) for f in told] == [("AMP431", 5 if "KINDS" in making else 8)]

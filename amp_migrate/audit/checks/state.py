@@ -21,7 +21,7 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.review import Review, calls_of, names_called
+from amp_migrate.audit.review import Review, calls_of, mentions
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import MOST, comes_after
 from amp_migrate.findings import Code
@@ -278,9 +278,11 @@ def _key_loaded(module: Module, call: ast.Call) -> str | None:
 def _old_optimizers(review: Review) -> Iterator[Doubt]:
     """FusedAdam that became torch's, in a program that loads optimizer states."""
     swapped: list[tuple[Module, int]] = []
-    for module, call, _ in review.calls_before(*FUSED_ADAM):
-        if module.path in review.changes and not still_fused(review, module, call):
-            swapped.append((module, call.lineno))
+    for change in review.changes.values():
+        module = change.before
+        named = [n for n, name in mentions(review.before, module, "apex.") if name in FUSED_ADAM]
+        named = [n for n in named if not _only_compared(module, n) and not still_fused(review, module, n)]
+        swapped += [(module, line) for line in sorted({n.lineno for n in named})]
     swapped += [(m, n) for m, n in _handed_on(review) if all(m is not known for known, _ in swapped)]
     if not swapped:
         return
@@ -288,7 +290,7 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
         (m, c)
         for m in review.before.having("load_state_dict")
         for c, holder in m.method_calls("load_state_dict")
-        if _of_optimizer(holder) and not _its_own(c, holder)
+        if _of_optimizer(holder) and not _of_this_run(c)
     ]
     if not loads:
         return
@@ -306,9 +308,9 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
         )
 
 
-def _its_own(load: ast.Call, optimizer: ast.expr) -> bool:
-    """Whether an optimizer loads what it has just given: `optimizer.load_state_dict(optimizer.state_dict())`."""
-    return bool(load.args) and syntax.text(load.args[0]) == f"{syntax.text(optimizer)}.state_dict()"
+def _of_this_run(load: ast.Call) -> bool:
+    """Whether a load takes what an optimizer has just given: `optimizer.load_state_dict(optimizer.state_dict())`."""
+    return any(isinstance(a, ast.Call) and syntax.last(a.func) == "state_dict" for a in load.args)
 
 
 def _far(one: Module, other: Module) -> tuple[bool, int]:
@@ -334,10 +336,20 @@ def _handed_on(review: Review) -> Iterator[tuple[Module, int]]:
                     yield change.before, bindings[0].lineno  # type: ignore[attr-defined]
 
 
-def still_fused(review: Review, module: Module, call: ast.Call) -> bool:
-    """Whether a call makes Apex's optimizer still: the same words mean another class where an import changed."""
-    place = review.statement_now(module, call)
-    return place is not None and not names_called(review.after, *place).isdisjoint(FUSED_ADAM)
+def _only_compared(module: Module, name: ast.expr) -> bool:
+    """`isinstance(optimizer, FusedAdam)`"""
+    calls = (node for node in module.ancestors(name) if isinstance(node, ast.Call))
+    return any(syntax.text(call.func) in ("isinstance", "issubclass") for call in calls)
+
+
+def still_fused(review: Review, module: Module, node: ast.AST) -> bool:
+    """Whether Apex's optimizer is still named where it was: the same words mean another class where an import changed."""
+    place = review.statement_now(module, node)
+    if place is None:
+        return False
+    now, stmt = place
+    named = (n for n, name in mentions(review.after, now, "apex.") if name in FUSED_ADAM)
+    return any(now.statement(n) is stmt for n in named)
 
 
 def _of_optimizer(receiver: ast.expr) -> bool:

@@ -7,8 +7,7 @@ Says nothing of a state that is only read or overwritten by `exp_avg` and `exp_a
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import Module
@@ -18,7 +17,6 @@ from amp_migrate.reading.program.project import Project
 FUSED_ADAM = "apex.optimizers.FusedAdam"
 MOMENTS = frozenset(("exp_avg", "exp_avg_sq"))
 STEP = "step"
-_OPTIMIZER = re.compile(r"(?:^|[._])opt(?:im(?:izer)?)?s?(?:_\w*|\d*)(?:\[|$)|optimizer", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -35,35 +33,9 @@ class Known:
 
 def knows_layout(project: Project, module: Module) -> Known | None:
     """The first place in one process with a file that works with FusedAdam's layout."""
-    return _near(project, module, project.once(_Places).found)
-
-
-def loads_state(project: Project, module: Module) -> str:
-    """What is said where a program loads an optimizer's state, in one process with a file: that old files hold it in Apex's
-    layout; nothing of a state that comes out of another optimizer."""
-    place = _near(project, module, project.once(_Loads).found)
-    if place is None:
-        return ""
-    return f"; {place}: convert files that a run with Apex's wrote with amp-migrate checkpoint, or the first step raises KeyError"
-
-
-def _near(project: Project, module: Module, places: Sequence[Known]) -> Known | None:
-    """The first of some places in one process with a file."""
+    places = project.once(_Places).found
     together = in_process(project, [module]) if places else frozenset()
     return next((place for place in places if place.module in together), None)
-
-
-class _Loads:
-    """The places of a program that load an optimizer's state; see `Project.once`."""
-
-    def __init__(self, project: Project) -> None:
-        self.found = [
-            Known(module, call.lineno, "loads the optimizer's state")
-            for module in project.modules
-            for call, func in module.method_calls.get("load_state_dict", ())
-            if _OPTIMIZER.search(ast.unparse(func.value))
-            if not any("state_dict" in ast.unparse(a.func) for a in call.args if isinstance(a, ast.Call))
-        ]
 
 
 class _Places:

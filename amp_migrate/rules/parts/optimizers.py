@@ -21,7 +21,7 @@ from amp_migrate.rules.parts.counterpart import (
     named_arguments,
     value_of,
 )
-from amp_migrate.rules.parts.fused_layout import FUSED_ADAM, knows_layout, loads_state
+from amp_migrate.rules.parts.fused_layout import FUSED_ADAM, knows_layout
 from amp_migrate.rules.parts.optimizer_values import as_base, bound, in_partial, kept_calls, kept_to_be_called
 from amp_migrate.rules.parts.unpacked_options import Keys, _assigned, keys_of
 from amp_migrate.writing.calls import Argument
@@ -209,11 +209,7 @@ def convert(project: Project, site: Site, clipped: bool = False) -> Native | Man
     known = knows_layout(project, site.module) if site.name == FUSED_ADAM and isinstance(decided, Native) else None
     if known is not None:
         return Manual("AMP621", f"{KEPT}; {known}", works=True)
-    if site.name != FUSED_ADAM or not isinstance(decided, Native) or is_type_test(site):
-        return decided
-    loads = loads_state(project, site.module)
-    review = "look" if loads and decided.review == "as-is" else decided.review
-    return replace(decided, message=decided.message + loads, review=review)
+    return decided
 
 
 def _convert(project: Project, site: Site, fused: Fused, clipped: bool) -> Native | Manual:
