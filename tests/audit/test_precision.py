@@ -558,6 +558,37 @@ def test_a_set_up_for_an_older_torch_is_none() -> None:
     assert told(doubts(HEAD + EVALUATE + newer, AFTER_HEAD + EVALUATE + after), "AMP531")
 
 
+FLAGGED = """
+from packaging import version
+
+_use_apex = False
+if version.parse(torch.__version__) < version.parse("1.6"):
+    _use_apex = True
+else:
+    from torch.cuda.amp import autocast
+
+def main():
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16 and _use_apex:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    print(evaluate(model, loader))
+"""
+
+
+def test_a_set_up_under_a_flag_for_an_older_torch_is_none() -> None:
+    call = '        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+
+    def found(program: str) -> list[str]:
+        after = program.replace(call, "        pass\n").replace("torch.cuda.amp import", "torch.amp import")
+        return [d.code for d in doubts(HEAD + EVALUATE + program, AFTER_HEAD + EVALUATE + after) if d.code == "AMP531"]
+
+    assert not found(FLAGGED)
+    assert found(FLAGGED.replace("< version", ">= version"))  # which newer ones meet
+    assert found(FLAGGED.replace("_use_apex = False", "_use_apex = args.apex"))  # a flag of the user's
+    assert found(FLAGGED.replace("def main():", "def main():\n    global _use_apex\n    _use_apex = True"))
+
+
 PARTS = """
 from transformers import BertForMaskedLM
 

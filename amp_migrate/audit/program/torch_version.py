@@ -19,10 +19,14 @@ def by_version(module: Module, test: ast.expr) -> bool | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = by_version(module, test.operand)
         return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        decides = isinstance(test.op, ast.Or)
+        parts = [by_version(module, value) for value in test.values]
+        return decides if decides in parts else None if None in parts else not decides
     if isinstance(test, ast.Name):
         bound = module.top.bindings.get(test.id, ())
         once = bound[0] if len(bound) == 1 else None
-        return by_version(module, once.value) if isinstance(once, ast.Assign) else None
+        return by_version(module, once.value) if isinstance(once, ast.Assign) else _flag(module, test)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
     op = type(test.ops[0])
@@ -39,6 +43,20 @@ def by_version(module: Module, test: ast.expr) -> bool | None:
     if asked > FIRST or (asked == FIRST and op not in (ast.Lt, ast.GtE)):
         return None
     return {ast.Lt: False, ast.LtE: False, ast.Eq: False, ast.Gt: True, ast.GtE: True, ast.NotEq: True}.get(op)
+
+
+def _flag(module: Module, name: ast.Name) -> bool | None:
+    """What a flag holds that only a branch for older torches sets to something else."""
+    if any(name.id in (*scope.bindings, *scope.outer) for scope in module.scopes if scope is not module.top):
+        return None
+    given: dict[ast.AST, object] = {}
+    for stmt in module.top.bindings.get(name.id, ()):
+        value = stmt.value if isinstance(stmt, ast.Assign) else None
+        given[stmt] = value.value if isinstance(value, ast.Constant) else None
+    met = {value for stmt, value in given.items() if not never_met(module, stmt)}
+    if not met < {True, False} or set(given.values()) != {True, False} or len(met) != 1:
+        return None
+    return met == {True}
 
 
 def never_met(module: Module, node: ast.AST) -> bool:
