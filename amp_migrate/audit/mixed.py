@@ -70,7 +70,7 @@ class Mixed(Prepared):
                 reached.append(parts[-1])
                 continue
             for way in ways:
-                follows = self._follows(way, chain, direct)
+                follows = self.follows(way, chain, direct)
                 if follows is None:
                     sure = False
                 elif follows:
@@ -87,7 +87,7 @@ class Mixed(Prepared):
                     parts.append((setup, way, only_o1))
                     reached.append((setup, way, only_o1 or other))
         for setup in self.staying:  # a program beside this one, which stays with Apex
-            if any(self._follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
+            if any(self.follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False
         own = self.own_region(chain)
 
@@ -129,7 +129,7 @@ class Mixed(Prepared):
         """Whether every way to a place of the program before is one that none of some calls has come before."""
         ways = self.before.chains.to(module, node)
         others = [w for m, c in calls for w in self.before.chains.to(m, c)]
-        return bool(ways and others) and all(self._follows(o, way, False) is False for o in others for way in ways)
+        return bool(ways and others) and all(self.follows(o, way, False) is False for o in others for way in ways)
 
     def _constructed(self, ways: tuple[Chain, ...], chain: Chain) -> Chain | None:
         """The part of a way to a set-up that the constructor of an object goes, one of whose methods another way comes by, where
@@ -227,7 +227,7 @@ class Mixed(Prepared):
         """A region of the program's own, which stood there before."""
         return self.before.in_region(chain)
 
-    def _follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
+    def follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
         """Whether a way comes after a set-up in one process; None where that cannot be told."""
         on_the_way = {s.node for s in chain.steps}
         if any(s.begins_process and s.node not in on_the_way for s in setup.steps):

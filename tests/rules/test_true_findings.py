@@ -693,3 +693,75 @@ def test_what_runs_before_the_set_up_is_not_said_to_be_untold(first: str, last: 
     messages = [f.message for f in results["count.py"].findings if f.code == "AMP502"]
     regions = "autocast" in (results["count.py"].after or "")
     assert bool(messages or regions) is told
+
+
+NET = """
+    import torch
+
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.fc(x)
+    """
+WITH_APEX = """
+    import torch
+    from apex import amp
+    from net import Net
+    {importing}
+
+
+    def main(loader):
+        model = Net().cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            out = model(x)
+            loss = torch.nn.functional.cross_entropy(out, y)
+            {measuring}
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+
+
+    if __name__ == "__main__":
+        main([])
+    """
+OF_ITS_OWN = """
+    import torch
+    from torch.cuda.amp import autocast
+    from net import Net
+    from metrics import confidence
+
+
+    def main(loader):
+        model = Net().cuda()
+        for x, y in loader:
+            with autocast():
+                out = model(x)
+            print(confidence(out))
+
+
+    if __name__ == "__main__":
+        main([])
+    """
+METRICS = """
+    def confidence(out):
+        return out.softmax(-1).max(-1).values.exp().sum()
+    """
+
+
+@pytest.mark.parametrize(
+    ("importing", "measuring"),
+    [("", "pass"), ("from metrics import confidence", "print(confidence(out))")],
+    ids=["Apex never came there", "Apex came there too"],
+)
+def test_what_only_a_program_with_autocast_of_its_own_computes(importing: str, measuring: str) -> None:
+    files = {"net.py": NET, "own.py": OF_ITS_OWN, "metrics.py": METRICS}
+    results = rewrite_files({**files, "train.py": WITH_APEX.format(importing=importing, measuring=measuring)})
+    assert results["own.py"].status == "migrated"
+    cast = [f.line for f in results["metrics.py"].findings if f.code == "AMP522"] if "metrics.py" in results else []
+    assert bool(cast) is bool(importing)

@@ -32,6 +32,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.never_mixed import never_mixed
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
@@ -141,6 +142,8 @@ class _Found(Said):
             usual = any(s.half_weights for s in self.both.around_of(module))
             raises = kind in ("write", "apart") and verdict == "refuse"
             verdict = "refuse" if raises and usual else "review" if raises else "look"
+        if kind not in RAISING and verdict != "refuse" and never_mixed(self.both, module, node):
+            return
         review = self.both.review
         where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line
         where = detail if kind in ONCE else where
