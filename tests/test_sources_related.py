@@ -130,6 +130,24 @@ def test_what_lies_in_a_package_has_a_longer_name() -> None:
     assert tied(files, "train.py") == {"train.py", "src/utils.py"}
 
 
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        ("sys.path.insert(0, 'lib')", True),
+        ("sys.path.append(os.path.join(here, 'lib'))", True),
+        ("sys.path += [str(HERE), './sub/lib/']", True),
+        ("LIB = here / 'lib'\nadd_path(LIB)\ndef add_path(p): sys.path.insert(0, p)", True),
+        ("sys.path.insert(0, 'library')", False),
+        ("print('lib')", False),
+    ],
+)
+def test_what_lies_in_a_package_that_a_file_puts_on_the_path(edit: str, found: bool) -> None:
+    files = {"run/train.py": "import init_paths\nfrom validation import validate\n", "run/init_paths.py": f"{edit}\n"}
+    files |= {"run/lib/__init__.py": "", "run/lib/validation.py": "", "run/lib/other.py": ""}
+    assert ("run/lib/validation.py" in tied(files, "run/train.py")) is found
+    assert "run/lib/other.py" not in tied(files, "run/train.py")
+
+
 def test_a_folder_without_init_is_a_package_too() -> None:
     files = {"a/train.py": "from utils import io", "a/utils/io.py": "", "b/utils/__init__.py": "", "b/utils/io.py": ""}
     assert tied(files, "a/train.py") == {"a/train.py", "a/utils/io.py"}

@@ -43,6 +43,7 @@ _IMPORT = re.compile(
     re.M,
 )
 _NAME = re.compile(r"[\w.]+")
+_QUOTED_FOLDER = re.compile(r"[\"'](?:[^\"'\s]*[/\\])?([\w.-]+)[/\\]?[\"']")  # the last folder of a path
 
 
 def related(
@@ -191,6 +192,7 @@ class _Index:
             # Six components tell modules apart; more would only cost memory.
             for length in range(1, min(len(parts), 6) + 1):
                 self.by_name[parts[-length:]].append(str(file.path))
+        self.on_path = {name for file in files if "sys.path" in file.text for name in _QUOTED_FOLDER.findall(file.text)}
         self.top = os.path.commonpath(self.folders) if self.folders else ""
         self.own = ""
         if os.path.join(self.top, "__init__.py") in self.by_place:
@@ -236,15 +238,15 @@ class _Index:
 
     def _elsewhere(self, importer: str, parts: tuple[str, ...]) -> list[str]:
         """The files of that name whose folder may be on the path: no module of the standard library, none inside of a
-        package, and none of another project, which is installed or a copy of what is, unless one of the two scales losses:
-        a scaler is handed on as far as that goes."""
+        package, unless some file that edits `sys.path` names that, and none of another project, which is installed or a copy
+        of what is, unless one of the two scales losses: a scaler is handed on as far as that goes."""
         if parts[0] in sys.stdlib_module_names:
             return []
         found = ((path, _above(path, len(parts))) for path in self.by_name[parts[-6:]])
         return [
             path
             for path, root in found
-            if os.path.join(root, "__init__.py") not in self.by_place
+            if (os.path.join(root, "__init__.py") not in self.by_place or os.path.basename(root) in self.on_path)
             and (importer in self.scaling or path in self.scaling or not self.apart(importer, path))
         ]
 
