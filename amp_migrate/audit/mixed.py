@@ -10,7 +10,7 @@ from functools import cached_property
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.prepared import Prepared, Was
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.by_hand import ByHand
 from amp_migrate.audit.sites.disabled import casts_disabled
@@ -266,12 +266,20 @@ class Mixed(Prepared):
         return None
 
     def _of_one_class(self, setup: Chain, chain: Chain) -> bool:
-        """Whether a way comes by a method of the class that sets Apex up in another."""
+        """Whether a way comes by a method of the class that sets Apex up in another, and by none that its objects have another
+        definition of, but as that of their base: `super().epoch()`."""
         owner = setup.start.function.owner if setup.start.function is not None else None
         if owner is None:
             return False
-        owners = {s.function.owner for s in chain.steps if s.function is not None and s.function.owner is not None}
-        return not owners.isdisjoint(self.before.program.family(owner))
+        program, came = self.before.program, set[Class]()
+        kinds = [owner, *program.below(owner)]
+        for method in (s.function for s in chain.steps if s.function is not None):
+            if method.owner is not None and method.owner in program.family(owner):
+                own = any(method in program._method(kind, method.name) for kind in kinds)
+                if not own and came.isdisjoint(program.below(method.owner)):
+                    return False
+                came.add(method.owner)
+        return bool(came)
 
     # -- after -------------------------------------------------------------------------------------------------------
 

@@ -227,7 +227,9 @@ class _Index:
             return self._at(folder, parts)
         if parts[-6:] not in self.by_name:
             own = self.own and parts[0] == self.own
-            return [*self._at(self.top, parts[1:]), *self._at(self.top, ())] if own else ()  # the package is imported first
+            return (
+                [*self._at(self.top, parts[1:]), *self._at(self.top, ())] if own else ()
+            )  # the package is imported first
         # The nearest one wins: beside the importer, or in a folder above it that a script or an installation
         # would have on its path. Else whatever bears the name, wherever it is.
         while True:

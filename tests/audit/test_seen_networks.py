@@ -70,6 +70,8 @@ CHANGES = (
 
 def lost(run: str, made: str = "Net().cuda()", level: str = "O1") -> list[tuple[int, str]]:
     before = BEFORE.replace("RUN", run).replace("MADE", made)
+    if "Teacher" in made:
+        before = before.replace("\ndef soft(other, x):", HEADED)
     after = before
     for old, new in CHANGES:
         assert old in after
@@ -84,6 +86,46 @@ def test_what_runs_parts_of_it_in_float32_now_is_told(run: str) -> None:
 
 def test_what_runs_nothing_of_it_is_not() -> None:
     assert not lost("torch.ones(3) * len(other.label(0))")
+
+
+HEADED = """
+from transformers import BertForMaskedLM
+
+
+class Teacher(BertForMaskedLM):
+    def predict(self, ids):
+        return self.bert(ids)[0]
+
+    def forward(self, ids):
+        return self.cls(self.predict(ids))
+
+
+def soft(other, x):"""
+
+
+@pytest.mark.parametrize(
+    ("run", "made"),
+    [
+        ("other(x)", 'torch.load("teacher.pt").cuda().eval()'),
+        ("[other[k].eval() for k in other] and other['t'](x)", '{"t": torch.load("teacher.pt")}'),
+        ("other.predict(x)", 'Teacher.from_pretrained("teacher")'),
+    ],
+    ids=["a chain of its methods", "one of several", "derived from a library's"],
+)
+def test_a_network_whose_making_is_not_seen_is_told(run: str, made: str) -> None:
+    assert [verdict for _, verdict in lost(run, made)] == ["review"]
+
+
+@pytest.mark.parametrize(
+    ("run", "made"),
+    [
+        ("other(x)", 'load("labels").cuda()'),
+        ("other['t'](x)", '{"t": load("labels")}'),
+        ("other.head_of(x)", 'Teacher.from_pretrained("teacher")'),
+    ],
+)
+def test_what_nothing_treats_as_a_network_is_not(run: str, made: str) -> None:
+    assert not lost(run, made)
 
 
 @pytest.mark.parametrize("made", ["set()", "torch.zeros(4)", "[]"])

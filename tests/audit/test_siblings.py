@@ -188,3 +188,76 @@ def test_which_class_is_made_is_out_of_sight_and_the_object_has_one_all_the_same
     ran = {d.line for d in found if "ran in half precision under Apex" in d.message}
     assert ran == (set() if "autocast" in region else {lines[0]})
     assert {d.line for d in found} - ran == {lines[1]}  # not seen, and told as that
+
+
+DISTRIBUTED = """
+import torch
+from apex import amp
+
+
+class Engine:
+    def __init__(self, model, optimizer, teacher):
+        self.model, self.optimizer = model, optimizer
+        self.teacher = torch.load(teacher).cuda().eval()
+
+    def run(self, loader):
+        self.model.train()
+        self.epoch(loader)
+
+    def epoch(self, loader):
+        for x in loader:
+            loss = self.model(x).sum() + self.teacher(x).sum()
+            loss.backward()
+            self.optimizer.step()
+
+
+class Distributed(Engine):
+    def __init__(self, model, optimizer, teacher, mixed):
+        super().__init__(model, optimizer, teacher)
+        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def epoch(self, loader):
+        for x in loader:
+            soft = self.teacher(x).sum()
+            loss = self.model(x).sum() + soft
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+            BASE
+"""
+ENGINE_RUN = """
+from engine import Engine
+
+
+def main(model, optimizer, loader):
+    Engine(model, optimizer, "teacher.pt").run(loader)
+
+
+main(*parts())
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "lines"),
+    [("pass", [28]), ("super().epoch(loader)", [16, 28])],
+)
+def test_another_network_that_a_method_with_another_definition_runs(base: str, lines: list[int]) -> None:
+    """An object of the class that sets Apex up runs its own `epoch`; the base's only where that calls it."""
+    before = DISTRIBUTED.replace("BASE", base)
+    initialize = '        self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")\n'
+    after = before.replace("from apex import amp\n", "").replace(
+        initialize, '        self.scaler = torch.amp.GradScaler("cuda")\n'
+    )
+    scaled = "            with amp.scale_loss(loss, self.optimizer) as scaled_loss:\n                scaled_loss.backward()\n"
+    after = after.replace(
+        f"{scaled}            self.optimizer.step()\n",
+        "            self.scaler.scale(loss).backward()\n"
+        "            self.scaler.step(self.optimizer)\n            self.scaler.update()\n",
+    )
+    after = after.replace(
+        "            loss = self.model(x).sum() + soft\n",
+        '            with torch.autocast("cuda", dtype=torch.float16):\n'
+        "                loss = self.model(x).sum() + soft\n",
+    )
+    found = doubts_of({"engine.py": before, "main.py": ENGINE_RUN}, {"engine.py": after})
+    assert [d.line for d in found if d.code == "AMP531" and d.message.startswith("self.teacher")] == lines

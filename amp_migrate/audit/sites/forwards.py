@@ -278,11 +278,18 @@ class Forwards:
                     return True, through
                 if isinstance(node.func, ast.Attribute) and syntax.text(node.func.value) in turns:
                     through.add(node.func.attr)
-                if text.startswith("self.") and text.count(".") <= 2 and self.values.fields(text.rpartition(".")[2]):
+                if text.startswith("self.") and text.count(".") <= 2 and self._holds_part(text.rpartition(".")[2]):
                     return True, through
                 if text.startswith("self.") and text.count(".") <= 2:
                     through.add(text.rpartition(".")[2])
         return False, through
+
+    def _holds_part(self, name: str) -> bool:
+        """Whether networks have a part of this name: one that some object is given, or what the base of one out of sight
+        calls its own (`self.bert(ids)`)."""
+        if self.values.fields(name):
+            return True
+        return (name in HEADLESS or PARTS.search(name) is not None) and not self.program.methods_named(name)
 
     @kept
     def identities(self, forward: Forward) -> frozenset[Identity]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeGuard
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, TypeGuard
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
@@ -32,6 +34,8 @@ KEEPERS = re.compile(
 EMBEDDING = re.compile(r"(?:^|_)(?:emb|embeds?|embeddings?|wte|wpe)$", re.IGNORECASE)
 IDS = re.compile(r"(?:^|_)(?:ids?|idx|ind(?:ex|ices)|tokens?)$", re.IGNORECASE)
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
+NO_NETWORKS = frozenset({"abc.ABC", "typing.Generic", "typing.Protocol", "torch.autograd.Function"})
+FLUENT = frozenset("train eval to cuda cpu requires_grad_".split())  # give back what they are called of
 OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, counters, keepers of checkpoints, too
 
 
@@ -42,8 +46,10 @@ def network_names(modules: Iterable[Module], methods: frozenset[str] = OF_MODULE
 
 @kept  # for most files stay as they are
 def _network_names(module: Module, methods: frozenset[str]) -> set[str]:
-    on = [(last_name(c.func.value), c.func.attr) for c in module.calls() if isinstance(c.func, ast.Attribute)]
+    calls = [(c, c.func) for c in module.calls() if isinstance(c.func, ast.Attribute)]
+    on = [(last_name(_chained(f.value)), f.attr) for _, f in calls]
     found = {name for name, method in on if name is not None and method in methods}
+    found |= {name for call, f in calls if f.attr in methods & FLUENT for name in _kept_as(module, call)}
     moved = {name for name, method in on if name is not None and method in ("to", "cuda") and method not in methods}
     if moved and "from_pretrained" in module.text:
         for target, value, _ in assignments(module):
@@ -52,6 +58,21 @@ def _network_names(module: Module, methods: frozenset[str]) -> set[str]:
                 if syntax.text(value.func).endswith("from_pretrained"):
                     found.add(name)
     return found
+
+
+def _chained(expr: ast.expr) -> ast.expr:
+    """The network that a chain of its methods begins with: `net` of `net.to(device).eval()`."""
+    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in FLUENT:
+        expr = expr.func.value
+    return expr
+
+
+def _kept_as(module: Module, call: ast.Call) -> Iterator[str]:
+    """The names that a network gets with what a method of it gives back: `self.teacher = net.eval()`."""
+    stmt = module.parents.get(call)
+    for target in stmt.targets if isinstance(stmt, ast.Assign) and stmt.value is call else ():
+        if (name := last_name(target)) is not None:
+            yield name
 
 
 def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
@@ -88,6 +109,8 @@ def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
 def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> bool:
     """Whether an object of such a name is called, and may be a network where it stands."""
     name = last_name(forward.model) or ""
+    if isinstance(forward.model, ast.Subscript) and name not in names:
+        name = last_name(forward.model.value) or ""  # one of several: `self.models["teacher"](x)`
     if "optim" in name.lower() or (name not in surely and KEEPERS.search(name)):
         return False  # which has a state, and is made by a call of its class
     return (
@@ -104,13 +127,21 @@ def _of_class(both: Mixed, forward: Forward) -> bool:
     """Whether a network of the program is run that is seen to be made, under whatever name, and no loss: itself, or another
     method of it that runs parts of it (`teacher.embed(x)`)."""
     classes = both.before.forwards.classes(forward)
-    if not classes or not all(both.before.program.is_network(c) for c in classes) or _part(both, forward):
+    if not classes or not all(_is_network(both.before.program, c) for c in classes) or _part(both, forward):
         return False
     name = last_name(forward.model) or ""
     if KEEPERS.search(name) or any(KEEPERS.search(c.name) for c in classes):
         return False
     runs = both.before.forwards.runs(forward)
     return bool(runs) and (forward.method is None or all(both.before.forwards.computes(f) for f in runs))
+
+
+def _is_network(program: Program, cls: Class) -> bool:
+    """Whether a class is a network, or derives from what a library has and has a forward of its own."""
+    if program.is_network(cls):
+        return True
+    bases = [b for b in program.external_bases(cls) if b not in NO_NETWORKS and not hasattr(builtins, b)]
+    return bool(bases) and any(f.bound for f in program._method(cls, "forward"))
 
 
 def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call]]]]:

@@ -13,6 +13,7 @@ from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.networks import named, own_runs
 from amp_migrate.audit.sites.setups import Identity, SetUp
+from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.audit.ways.formulas import conjunction, example
 
@@ -24,8 +25,8 @@ NotSeen = tuple[Forward, tuple[Module, ast.Call]]  # a forward before, and its c
 
 def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotSeen]]:
     """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
-    each file counts, and those of the programs that share their set-ups come together. `told`: of which something else is
-    said."""
+    each file counts, another network than the model if there is one, of which nothing else is said; and those of the programs
+    that share their set-ups come together. `told`: of which something else is said."""
     found: dict[tuple[SetUp, ...], list[NotSeen]] = {}
     files: set[str] = set()
     mentioned = _may_be_run(both)
@@ -38,7 +39,7 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         files.add(place[0].path)
         found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))
 
-    for forward, model in named(both):
+    for forward, model in sorted(named(both), key=lambda n: last_name(n[0].model) in both.start):
         place = both.now(forward.module, forward.call)
         function = forward.module.function_around(forward.call)
         if place is None or function is None or told(forward) or _tries_its_own(function, model):
