@@ -32,6 +32,7 @@ from amp_migrate.audit.halves.tensors import (
 )
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
+from amp_migrate.audit.program.rerun import run_by
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import Origin
@@ -54,7 +55,10 @@ class Calls(Library):
         named = self.by_name(expr)
         every = [*given, *named.values()]
         if expr in self.halves.running:
-            return self.forward(expr, self.halves.running[expr], given, named)
+            handed = self.halves.running[expr].method == "data_parallel"
+            return self.forward(expr, self.halves.running[expr], given[handed:], named)
+        if (again := run_by(self.halves.program, scope, expr)) is not None:
+            return self.applied(expr, again, given[1:])
         name = self.halves.program.dotted(scope, func)
         if isinstance(func, ast.Attribute) and name is None:
             receiver = self.of(func.value)
@@ -166,17 +170,26 @@ class Calls(Library):
 
     def mapped(self, expr: ast.Call, given: list[Value]) -> Value:
         """`map(torch.sigmoid, outputs)`."""
-        function, entries = expr.args[0], [v.entry() for v in given[1:]]
+        return self.applied(expr, expr.args[0], [v.entry() for v in given[1:]])
+
+    def applied(self, expr: ast.Call, function: ast.expr, given: list[Value]) -> Value:
+        """What a function or layer gives that a call runs with these, and is not the callee of."""
         if isinstance(function, ast.Lambda):
-            return self.lambda_(function, entries)
+            return self.lambda_(function, given)
         scope = self.module.scope_of(expr)
         name = self.halves.program.dotted(scope, function)
         if name is not None and name.partition(".")[0] == "torch":
-            return self.library(expr, name, name.rpartition(".")[2], entries, {})
+            return self.library(expr, name, name.rpartition(".")[2], given, {})
         found = self.halves.program.definitions(scope, function, guess=False)
         if len(found) == 1 and isinstance(found[0], Function):
-            return self.run_in(found[0], expr, entries, {})
-        return UNKNOWN
+            return self.run_in(found[0], expr, given, {}, {})
+        layers = self.halves.layers.all(scope, function)[:ALIKE] if not found else []
+        return join(
+            ways(
+                self.through(way, expr, given) if isinstance(way, str) else self.forward_of(way, expr, given, {})
+                for way in layers
+            )
+        )
 
     def container(self, expr: ast.Call, receiver: ast.expr) -> bool:
         """Whether something is put into a list, set or dictionary: no method of the program's own."""

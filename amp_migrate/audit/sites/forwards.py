@@ -13,9 +13,10 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.rerun import run_by
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
-from amp_migrate.audit.sites.lookalikes import of_text, reduces
+from amp_migrate.audit.sites.lookalikes import makes_itself, of_text, opens, reduces
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
 from amp_migrate.audit.values.origins import Origin
@@ -69,7 +70,7 @@ class Forward:
         return (
             syntax.text(self.call.func)
             if self.method != "data_parallel"
-            else f"data_parallel({syntax.text(self.model)})"
+            else f"{syntax.last(self.call.func)}({syntax.text(self.model)})"
         )
 
 
@@ -97,14 +98,14 @@ class Forwards:
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
         func = call.func
         scope = module.scope_of(call)
-        if _opens(module, call) or _makes_itself(module, call):
+        if opens(module, call) or makes_itself(module, call):
             return []
         if isinstance(func, ast.Name) and (scope.binder(func.id) is None or func.id in ("self", "cls")):
             return []
         dotted = self.program.dotted(scope, func) if isinstance(func, (ast.Name, ast.Attribute)) else None
         if dotted is not None:
-            handed = dotted in DATA_PARALLEL and call.args
-            return [Forward(module, call, call.args[0], "data_parallel")] if handed else []
+            handed = call.args[0] if dotted in DATA_PARALLEL and call.args else run_by(self.program, scope, call)
+            return [Forward(module, call, e, "data_parallel") for e in (handed,) if e and self._may_be_model(scope, e)]
         if isinstance(func, ast.Name):
             return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
@@ -138,6 +139,12 @@ class Forwards:
         called = PARTS.search(func.attr) and (call.args or call.keywords) and not self._idle_method(func.attr)
         outside = isinstance(whole, (ast.Name, ast.Attribute)) and not self.program.is_self(scope, whole)
         return whole if called and outside else None
+
+    def _may_be_model(self, scope: Scope, handed: ast.expr) -> bool:
+        """Whether it may be a model: none of the program's functions, no layer of torch's."""
+        if isinstance(handed, ast.Lambda) or self.program.definitions(scope, handed, guess=False):
+            return False
+        return not (isinstance(handed, ast.Attribute) and self._layer(scope, handed))
 
     def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""
@@ -386,20 +393,6 @@ class Forwards:
             [c.name for c in (owner, *self.program.below(owner))] + sorted(self.program.loaded.names)
         )
         return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
-
-
-def _makes_itself(module: Module, call: ast.Call) -> bool:
-    """`model = model(config)`: a class picked out of some is called there, and makes the model."""
-    stmt = module.parents.get(call)
-    return isinstance(stmt, ast.Assign) and any(syntax.text(t) == syntax.text(call.func) for t in stmt.targets)
-
-
-def _opens(module: Module, call: ast.Call) -> bool:
-    """Whether a call makes a context manager: `with model.no_sync():`, `stack.enter_context(ctx())`."""
-    parent = module.parents.get(call)
-    return isinstance(parent, ast.withitem) or (
-        isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context"
-    )
 
 
 def _runs_whole(function: Function) -> bool:

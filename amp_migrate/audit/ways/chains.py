@@ -12,6 +12,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.near import Loaded
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.rerun import run_by, run_there
 from amp_migrate.audit.program.stopping import stops_at
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.values.names import last_name
@@ -122,7 +123,8 @@ class Chains:
         if not followed:
             mentions = self.mentions(function)
             for caller, expr in mentions[:3]:
-                self._up(caller, expr, steps, found, True, None)
+                runs = run_there(self.program, caller, expr)
+                self._up(caller, runs or expr, steps, found, runs is None, None)
             if not mentions:
                 found.append(Chain(steps))
 
@@ -171,7 +173,9 @@ class Chains:
         for step, after in zip(chain.steps, chain.steps[1:], strict=False):
             if step.value or not isinstance(step.node, ast.Call) or after.function is None:
                 continue
-            found = self.program.definitions(step.module.scope_of(step.node), step.node.func, guess=False)
+            scope = step.module.scope_of(step.node)
+            called = run_by(self.program, scope, step.node) or step.node.func
+            found = self.program.definitions(scope, called, guess=False)
             functions = {d for d in found if isinstance(d, Function)}
             functions |= {f for d in found if not isinstance(d, Function) for f in self.program._method(d, "__init__")}
             if after.function not in functions and step.node not in {
