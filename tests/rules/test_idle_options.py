@@ -227,6 +227,15 @@ def test_the_help_of_a_script_that_reads_its_own_options_is_not_meant() -> None:
     assert not found(results["other.py"], "AMP854")
 
 
+def test_each_trainer_of_one_program_reads_its_own_options() -> None:
+    own = OTHER.replace("READ", "print(args.fp16)").replace('if __name__ == "__main__":', "def run():")
+    results = rewrite_files(
+        {"train.py": HELP, "other.py": own, "main.py": "import train\nimport other\n\nother.run()\n"}
+    )
+    assert found(results["train.py"], "AMP854")
+    assert not found(results["other.py"], "AMP854")
+
+
 def test_what_another_script_leaves_with_apex_is_no_reason() -> None:
     stays = HELP.replace("scaled_loss.backward()", "run_backward_of(scaled_loss)")
     results = rewrite_files({"train.py": HELP, "stays.py": stays})

@@ -38,13 +38,18 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         calls = [
             call
             for name, call in said
-            if any(name in m.named for m in written & near)
+            if any(name in m.named and (m is module or not _declares(m, name)) for m in written & near)
             and not any(_chooses(m, name, output.kept) for m in near if name in m.named)
             and not any(name in m.named for m in left & near)
             and not (module in output.edits and output.edits[module].gone(call))
         ]
         calls.sort(key=lambda call: call.lineno)
         note(module, calls, "add_argument", f"the help of {', '.join(map(_option, calls))}", output)
+
+
+def _declares(module: Module, option: str) -> bool:
+    """Whether a file has an option of that name of its own: another's is none that it reads."""
+    return any(name == option for name, _ in declared(module))
 
 
 def _chooses(module: Module, name: str, kept: Collection[ast.AST]) -> bool:
