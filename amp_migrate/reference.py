@@ -26,7 +26,7 @@ _EXIT = """\
 |-|-|-|
 | 0 | nothing left to do | the programs agree |
 | 1 | something remains; with `--check`, `--diff` and `check`: something would change | they disagree, or less ran than asked |
-| 2 | usage error, or a file that could not be read, parsed or written | usage error, or a run that could not be judged |
+| 2 | usage error, or a file or report that could not be read, parsed or written | usage error; not judged, or not reported |
 | 3 | a defect of amp-migrate itself (`AMP007`, `AMP190`); the other files are done | the same |
 
 The highest applies. `run` has the exit code of the program, `checkpoint` 0 or 2.

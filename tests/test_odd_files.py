@@ -341,7 +341,7 @@ class TestDefects:
                 env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
                 done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env)
             assert done.returncode == 2
-            assert "No space left" in done.stderr
+            assert "no space left on device" in done.stderr
             assert "Traceback" not in done.stderr
 
     @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pickle
 import zipfile
 from collections.abc import Iterator
@@ -19,14 +17,11 @@ from amp_migrate.checkpoint.states import (
     NothingFound,
     convert,
 )
-from amp_migrate.sources import journal
+from amp_migrate.sources import beside
 from amp_migrate.sources.replace import is_read_only
 
 if TYPE_CHECKING:
     from amp_migrate.checkpoint.optimizers import StepCounts
-
-
-_PART = ".part"
 
 
 def convert_file(
@@ -149,54 +144,12 @@ def _saved_on(devices: dict[int, str]) -> Iterator[None]:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A temporary neighbour of `target` that takes its place when the block succeeds and vanishes when not. One that a
-    killed run left goes first."""
-    real = Path(os.path.realpath(target))  # a link stays one
-    _clean(real)
-    temporary = real.with_name(journal.temporary_name(real.name, os.urandom(6).hex(), _PART))
+    """What takes the place of `target` when the block succeeds; raises CheckpointError where it cannot be written."""
     try:
-        with _held(temporary):
+        with beside.replacing(target) as temporary:
             yield temporary
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
-            with temporary.open("rb") as stream:
-                os.fsync(stream.fileno())
-            temporary.replace(real)
     except (OSError, RuntimeError, pickle.PicklingError) as error:
-        temporary.unlink(missing_ok=True)
         # What torch's own writer says of a full disk is about positions in an archive.
         full = "torch could not write all of it; is the disk full?"
         reason = full if isinstance(error, RuntimeError) else _first_line(error)
         raise CheckpointError(f"{target}: cannot be written ({reason}).") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _held(temporary: Path) -> Iterator[None]:
-    """The file, new and locked for as long as this process lives; Windows, which moves no open file, does without."""
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    if os.name == "nt":
-        os.close(descriptor)
-        yield
-        return
-    try:
-        journal.lock(descriptor)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _clean(target: Path) -> None:
-    """Remove what runs left beside `target` that were killed while they wrote it."""
-    with contextlib.suppress(OSError):
-        left = [name for name in os.listdir(target.parent) if journal.is_temporary(name, target.name, _PART)]
-        for path in map(target.with_name, left):
-            descriptor = os.open(path, os.O_RDWR)
-            try:
-                if journal.lock(descriptor):
-                    path.unlink()
-            finally:
-                os.close(descriptor)

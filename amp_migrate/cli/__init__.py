@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from amp_migrate import __version__
+from amp_migrate.cli import printing
 
 # In the order of a migration; those whose module is not there are not shown.
 _COMMANDS = ("rewrite", "check", "verify", "checkpoint", "run", "explain")
@@ -41,10 +42,9 @@ class _Commands(click.Group):
         try:
             return super().main(*args, **options)
         except OSError as error:  # of our own output: the user's files are looked after where they are read and written
-            click.echo(f"amp-migrate: {_told(error)}", err=True)
-            # What is still buffered would be tried once more as Python ends, and end it with a code of its own.
-            with contextlib.suppress(OSError), open(os.devnull, "w") as nothing:
-                os.dup2(nothing.fileno(), sys.stdout.fileno())
+            with contextlib.suppress(OSError):
+                click.echo(f"amp-migrate: {printing.told(error)}", err=True)
+            printing.silence()
             sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -64,16 +64,11 @@ class _Commands(click.Group):
             if os.environ.get("AMP_MIGRATE_DEBUG"):
                 raise
             click.echo(
-                f"amp-migrate: internal error: {type(error).__name__}: {_told(error)}\n"
+                f"amp-migrate: internal error: {type(error).__name__}: {printing.one_line(error)}\n"
                 "Please report this; AMP_MIGRATE_DEBUG=1 prints the traceback.",
                 err=True,
             )
             ctx.exit(3)
-
-
-def _told(error: Exception) -> str:
-    """An error on one line that any terminal can show."""
-    return " ".join(str(error).split()).encode("ascii", "backslashreplace").decode()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     Exit codes:
       0  no Apex left
       1  something would be migrated, or needs a hand
-      2  usage error, or a file that could not be read or parsed
+      2  usage error, or a file that could not be read or parsed, or a report that could not be written
       3  a defect of amp-migrate itself; the other files are done
     """
     settings = resolve(ctx, given)

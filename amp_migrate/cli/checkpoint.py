@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from amp_migrate.checkpoint.states import DEFAULT_TO_KEY, GROWTH_INTERVAL, CheckpointError, Conversion
 from amp_migrate.cli.needs import torch_is_there
+from amp_migrate.cli.printing import echo, saying
 from amp_migrate.cli.signals import unwinding
 from amp_migrate.reports import quoting
+
+if TYPE_CHECKING:
+    from amp_migrate.checkpoint.optimizers import StepCounts
 
 
 @click.command("checkpoint", short_help="Convert an Apex checkpoint to a native one.")
@@ -66,21 +71,26 @@ def command(
                 as_list=as_list,
             )
     except CheckpointError as error:
-        click.echo(f"amp-migrate checkpoint: {quoting.lines(str(error))}", err=True)
+        echo(f"amp-migrate checkpoint: {quoting.lines(str(error))}", err=True)
         context.exit(2)
+    with saying(f"{quoting.path(str(target))} is written"):
+        _print(target, done, steps, output)
+
+
+def _print(target: Path, done: list[Conversion], steps: list[StepCounts], output: str) -> None:
     if output == "json":
         optimizers = [{"path": s.path, "steps": list(s.steps)} for s in steps]
         found_here = {"scalers": [_as_json(c) for c in done]} | ({"optimizers": optimizers} if optimizers else {})
-        click.echo(json.dumps({"version": 1, "path": str(target), **found_here}))
+        echo(json.dumps({"version": 1, "path": str(target), **found_here}))
         return
     found = [_counted(len(done), "loss scaler")] if done else []
     found += [_counted(len(steps), "FusedAdam state")] if steps else []
-    click.echo(f"{' and '.join(found)} converted: {quoting.path(str(target))}")
+    echo(f"{' and '.join(found)} converted: {quoting.path(str(target))}")
     for conversion in done:
-        click.echo(f"  {quoting.plain(_describe(conversion))}")  # keys are whatever was saved
+        echo(f"  {quoting.plain(_describe(conversion))}")  # keys are whatever was saved
     for state in steps:
         counts = ", ".join(str(step) for step in state.steps)
-        click.echo(f"  {quoting.plain(state.path) or 'the file'}: step {counts} kept for each parameter")
+        echo(f"  {quoting.plain(state.path) or 'the file'}: step {counts} kept for each parameter")
 
 
 def _counted(number: int, what: str) -> str:

@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import click
-
+from amp_migrate.cli.printing import echo
 from amp_migrate.reports import quoting
 
 _APEX = re.compile(r"(?!import |from ).*(\bamp\s*\.|\bapex\s*\.|\bscale_loss\b|\bmaster_params\b|\bFP16_Optimizer\b)")
@@ -55,25 +54,25 @@ def write(folder: Path, *, original_rev: str | None, dtype: str | None) -> int:
         except OSError as error:
             return _refuse(f"{file}: {(error.strerror or str(error)).lower()}")
     for case in planned.cases:
-        click.echo(
+        echo(
             f"{quoting.lines(toml.command(case, options))}\n    to reach {len(case.reaches)} of {planned.places} changed places"
         )
         for note in case.notes:
-            click.echo(f"    {quoting.plain(note)}")
+            echo(f"    {quoting.plain(note)}")
     reached = planned.places - len(planned.unreached)
     told = f"{len(planned.cases)} cases" if len(planned.cases) != 1 else "1 case"
     shown = quoting.path(str(file))
-    click.echo(f"{told} written to {shown}" if planned.cases else f"no new case for {shown}")
-    click.echo(f"together they are to reach {reached} of {planned.places} changed places")
+    echo(f"{told} written to {shown}" if planned.cases else f"no new case for {shown}")
+    echo(f"together they are to reach {reached} of {planned.places} changed places")
     for place, why in list(planned.unreached.items())[:SHOWN]:
-        click.echo(f"    not {quoting.plain(toml.where(place))}: {quoting.plain(why)}")
+        echo(f"    not {quoting.plain(toml.where(place))}: {quoting.plain(why)}")
     if len(planned.unreached) > SHOWN:
-        click.echo(f"    and {len(planned.unreached) - SHOWN} more")
+        echo(f"    and {len(planned.unreached) - SHOWN} more")
     if open_cases := [case for case in planned.cases if case.to_fill_in]:
-        click.echo(f"{len(open_cases)} to be filled in first: look for FILL_IN in {file.name}")
+        echo(f"{len(open_cases)} to be filled in first: look for FILL_IN in {file.name}")
     return 1 if planned.open else 0
 
 
 def _refuse(message: str) -> int:
-    click.echo(f"amp-migrate verify --init: {quoting.lines(message)}", err=True)
+    echo(f"amp-migrate verify --init: {quoting.lines(message)}", err=True)
     return 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import click
+from amp_migrate.cli.printing import echo
 
 
 def torch_is_there(command: str) -> bool:
@@ -23,5 +23,5 @@ def _is_there(package: str, told: str) -> bool:
             return True
     except (ImportError, ValueError):
         pass
-    click.echo(f"amp-migrate {told}.", err=True)
+    echo(f"amp-migrate {told}.", err=True)
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import Any, NoReturn
 import click
 
 from amp_migrate import config
-from amp_migrate.cli import interrupted, outside, repositories, session
+from amp_migrate.cli import interrupted, outside, printing, repositories, session
 from amp_migrate.cli.needs import torch_is_there
 from amp_migrate.cli.settings import Settings, resolve, shared_options
+from amp_migrate.cli.signals import unwinding
 from amp_migrate.configuration import is_configuration
 from amp_migrate.findings import FileResult, Report
 from amp_migrate.reports import quoting, steps
@@ -92,7 +94,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     Exit codes:
       0  nothing left to do
       1  something needs a hand; with --check or --diff, something would change; with --verify, the programs disagree
-      2  usage error, or a file that could not be read, parsed or written; with --verify, a case that could not be judged
+      2  usage error, or a file or report that could not be read, parsed or written; with --verify, a case that was not judged
       3  a defect of amp-migrate itself; the other files are done
     """
     settings = resolve(ctx, given)
@@ -112,10 +114,14 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     if many := repositories.found(settings):
         _of_many(ctx, given, settings, many)
     done = rewritten(settings, given["run"] if given["verify"] else None)
-    _print(done, settings)
-    if settings.summary is not None:
-        _summarize(ctx, done, settings)
-    ctx.exit(max(done.report.exit_code(dry=settings.dry), done.verdict))
+    code = max(done.report.exit_code(dry=settings.dry), done.verdict)
+    try:
+        with printing.saying(_kept(done.report, settings)):
+            _print(done, settings)
+    finally:  # what cannot be printed may still be written
+        if settings.summary is not None and not _summarized(done, settings):
+            code = max(code, 2)
+    ctx.exit(code)
 
 
 def _of_many(ctx: click.Context, given: dict[str, Any], settings: Settings, paths: list[str]) -> NoReturn:
@@ -125,7 +131,8 @@ def _of_many(ctx: click.Context, given: dict[str, Any], settings: Settings, path
     if given["verify"]:
         raise click.UsageError("--verify is for one repository.", ctx)
     found = repositories.run(ctx, given, settings, paths, lambda own: rewritten(own).report)
-    _print(Done(found, Project()), settings, many=True)
+    with printing.saying(_kept(found, settings)):
+        _print(Done(found, Project()), settings, many=True)
     ctx.exit(found.exit_code(dry=settings.dry))
 
 
@@ -207,11 +214,9 @@ def _pass_on(found: Report, project: Project) -> None:
     """The program to standard output: migrated, or byte for byte as it came."""
     out = sys.stdout.buffer
     after = next((r.after for r in found.results if r.changed), None)
-    if after is not None:
-        out.write(project.targets[0].encode_file(after))
-    else:
-        out.write(project.stdin)
-    out.flush()
+    with printing.stream():
+        out.write(project.stdin if after is None else project.targets[0].encode_file(after))
+        out.flush()
 
 
 def _revision(results: list[FileResult]) -> str | None:
@@ -221,9 +226,26 @@ def _revision(results: list[FileResult]) -> str | None:
     return holding([result.path for result in results if result.changed])
 
 
-def _summarize(ctx: click.Context, done: Done, settings: Settings) -> None:
+def _kept(found: Report, settings: Settings) -> str:
+    """What a run has done, whether or not it can be printed."""
+    if settings.stdin:
+        return ""
+    written = 0 if settings.dry else sum(result.changed for result in found.results)
+    return f"{written} {'file is' if written == 1 else 'files are'} migrated all the same" if written else ""
+
+
+def _summarized(done: Done, settings: Settings) -> bool:
+    """Whether the summary could be written; why not is told."""
     from amp_migrate.reports import summary
 
+    path = str(settings.summary)
+    earlier = os.path.isfile(path)
     text = summary.render(done.report, "rewritten", dtype=settings.options.dtype, revision=done.revision)
-    if (problem := outputs.write(str(settings.summary), text)) is not None:
-        raise click.UsageError(f"--summary: {quoting.path(str(settings.summary))}: {problem}.", ctx)
+    with unwinding():
+        problem = outputs.write(path, text)
+    if problem is None:
+        return True
+    kept = ["the summary that was there is as it was"] if earlier else []
+    kept += [told] if (told := _kept(done.report, settings)) else []
+    session.emit(f"amp-migrate: --summary {quoting.path(path)}: {'; '.join([problem, *kept])}\n", err=True)
+    return False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from amp_migrate import reports
+from amp_migrate.cli.printing import echo
 from amp_migrate.cli.settings import Settings
 from amp_migrate.cli.signals import unwinding
 from amp_migrate.deep import with_room
@@ -338,7 +339,7 @@ def emit(text: str, *, err: bool = False) -> None:
     if stream is None:  # closed by whoever started us
         return
     encoding = stream.encoding or "utf-8"
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err, color=True)
+    echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err, color=True)
 
 
 def report(project: sources.Project, results: list[FileResult]) -> Report:

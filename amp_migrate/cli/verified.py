@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from amp_migrate.cli.printing import echo
 from amp_migrate.cli.signals import unwinding
 from amp_migrate.findings import FileResult
 
@@ -51,10 +52,10 @@ def judged(results: list[FileResult], sources: Sequence[Any], cases: Sequence[st
             try:
                 for outcome in session.run(request, (lambda message: None) if quiet else _progress):
                     _progress("")
-                    click.echo((text.line if outcome.exit_code == 0 else text.render)(outcome, colour=colour), err=True)
+                    echo((text.line if outcome.exit_code == 0 else text.render)(outcome, colour=colour), err=True)
                     codes.append(outcome.exit_code)
             except VerifyError as error:
-                click.echo(f"amp-migrate rewrite --verify: {error}", err=True)
+                echo(f"amp-migrate rewrite --verify: {error}", err=True)
                 codes.append(2)
     return 1 if 1 in codes else max(codes, default=2)
 
@@ -87,4 +88,4 @@ def _apply(results: list[FileResult], sources: Sequence[Any], root: Path, tree: 
 
 def _progress(message: str) -> None:
     if sys.stderr.isatty():
-        click.echo(f"\r\x1b[2K{message[:100]}", nl=False, err=True)
+        echo(f"\r\x1b[2K{message[:100]}", nl=False, err=True)

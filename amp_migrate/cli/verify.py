@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from amp_migrate.cli.needs import matplotlib_is_there, torch_is_there
+from amp_migrate.cli.printing import echo
 from amp_migrate.cli.signals import unwinding
 from amp_migrate.reports import quoting
 from amp_migrate.sources import outputs
@@ -119,8 +120,8 @@ def command(
     Both run unmodified, in child processes, in copies of the project. SCRIPT may be a notebook. Without SCRIPT the cases of
     [[tool.amp-migrate.verify]] in pyproject.toml are run. Arguments of the script follow after --.
 
-    Exit codes: 0 they agree; 1 they disagree, or less ran than --require-coverage; 2 usage error, or a run that could not be judged;
-    3 a defect of amp-migrate itself.
+    Exit codes: 0 they agree; 1 they disagree, or less ran than --require-coverage; 2 usage error, a run that could not be
+    judged, or a report or records that could not be written; 3 a defect of amp-migrate itself.
     """
     if migrated is not None and original_rev is not None:
         raise click.UsageError("--migrated and --original-rev exclude each other.", context)
@@ -163,12 +164,12 @@ def command(
                 if output == "json":
                     continue
                 if script is None and not verbose:
-                    click.echo(quoting.lines(text.line(outcome, colour=colour), colour=colour))
+                    echo(quoting.lines(text.line(outcome, colour=colour), colour=colour))
                 else:
                     screen = text.render(outcome, colour=colour, alone=script is not None)
-                    click.echo(quoting.lines(screen, colour=colour))
+                    echo(quoting.lines(screen, colour=colour))
     except VerifyError as error:
-        click.echo(f"amp-migrate verify: {quoting.lines(str(error))}", err=True)
+        echo(f"amp-migrate verify: {quoting.lines(str(error))}", err=True)
         context.exit(2)
     finally:
         if show_progress:
@@ -181,21 +182,22 @@ def command(
     if output == "json":
         cases = [_finite(o.to_json()) for o in outcomes]
         total = covered.to_json()
-        click.echo(json.dumps({"version": 1, "exit_code": code, "cases": cases, "coverage": total}, allow_nan=False))
+        echo(json.dumps({"version": 1, "exit_code": code, "cases": cases, "coverage": total}, allow_nan=False))
     elif outcomes and script is None:
         agreeing = sum(o.exit_code == 0 for o in outcomes)
         shown = len(outcomes) == 1 and (
             verbose or outcomes[0].exit_code
         )  # the line itself is on the screen of the case
         for told in text.coverage(covered, colour=colour)[1 if shown else 0 :]:
-            click.echo(quoting.lines(told, colour=colour))
-        click.echo(
-            f"{agreeing} of {len(outcomes)} case{'s' if len(outcomes) > 1 else ''} agree{'s' * (len(outcomes) == 1)}"
-        )
+            echo(quoting.lines(told, colour=colour))
+        echo(f"{agreeing} of {len(outcomes)} case{'s' if len(outcomes) > 1 else ''} agree{'s' * (len(outcomes) == 1)}")
     if missed and output == "text":
-        click.echo(f"coverage is {covered.percent:.1f}%, less than the {require_coverage:g}% required")
-    if report is not None:
-        _write(report, outcomes, context)
+        echo(f"coverage is {covered.percent:.1f}%, less than the {require_coverage:g}% required")
+    if (unkept := next((o.unkept for o in outcomes if o.unkept), None)) is not None:
+        echo(f"amp-migrate verify: --keep {quoting.path(str(keep))}: {unkept}; not all records are there", err=True)
+        code = max(code, 2)
+    if report is not None and not _written(report, outcomes):
+        code = max(code, 2)
     context.exit(code)
 
 
@@ -208,15 +210,19 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _write(report: Path, outcomes: list[Any], context: click.Context) -> None:
+def _written(report: Path, outcomes: list[Any]) -> bool:
+    """Whether the page could be written; why not is told."""
     from amp_migrate.verify.report import html
 
-    problem = outputs.write(report, html.render(outcomes))
+    earlier = report.is_file()
+    with unwinding():
+        problem = outputs.write(report, html.render(outcomes))
     if problem is not None:
-        click.echo(f"amp-migrate verify: --report {quoting.path(str(report))}: {problem}", err=True)
-        context.exit(2)
+        kept = "; the report that was there is as it was" if earlier else ""
+        echo(f"amp-migrate verify: --report {quoting.path(str(report))}: {problem}{kept}", err=True)
+    return problem is None
 
 
 def _progress(message: str) -> None:
     """One line on the terminal, overwritten by the next."""
-    click.echo(f"\r\x1b[2K{quoting.plain(message)[:100]}", nl=False, err=True)
+    echo(f"\r\x1b[2K{quoting.plain(message)[:100]}", nl=False, err=True)

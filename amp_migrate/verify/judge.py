@@ -50,6 +50,7 @@ class Outcome:
     said: tuple[str, ...] = ()  # lines: the traceback, or the last words, of the program that failed
     defect: bool = False  # the trouble is a defect of amp-migrate itself
     uncompiled: bool = False  # a program called torch.compile, and ran as it was written
+    unkept: str | None = None  # why its records could not be kept where that was asked for
     stopped: bool = False  # the runs were ended after so many steps, not by the programs
 
     @property

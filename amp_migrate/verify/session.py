@@ -22,6 +22,7 @@ from amp_migrate.verify.drills import plan
 from amp_migrate.verify.judge import Outcome, judge
 from amp_migrate.verify.launch import Launcher, LaunchError, Limits
 
+LITTLE = 1 << 20  # bytes of a disk that is as good as full
 PARALLEL = 2  # runs at a time on the CPU; on a GPU one, or their times and memory would mean nothing
 
 
@@ -49,7 +50,14 @@ def run(request: Request, progress: Callable[[str], None] = lambda message: None
         for number, (name, script, folder, argv, given) in enumerate(_cases(request)):
             own = Path(temporary, str(number))
             own.mkdir()
-            yield _one(name, script, folder, argv, given, request, own, launchers, progress)
+            unkept = None
+            try:
+                outcome = _one(name, script, folder, argv, given, request, own, launchers, progress)
+            finally:
+                if request.keep is not None:
+                    unkept = _keep(own / "runs", request.keep / folder_of(name))
+            outcome.unkept = unkept
+            yield outcome
             shutil.rmtree(own, ignore_errors=True)
 
 
@@ -120,6 +128,8 @@ def _one(
         case = replace(case, watch=found.write(temporary))
         before = written.stamps(p.tree for p in (pair.original, pair.migrated) if p.tree is not None)
         outcome = judge(case, launcher, temporary / "runs", lambda message: progress(f"{name}: {message}"))
+        if outcome.trouble is not None and (full := _no_room(temporary)) is not None:
+            outcome.trouble = f"{full} ({outcome.trouble})"
         outcome.notes += written.told(temporary / "runs", before)
         outcome.coverage = tally.count(
             found, temporary / "runs", steps=case.steps if outcome.stopped else None, argv=case.argv
@@ -130,16 +140,40 @@ def _one(
         outcome.environment |= told
         return outcome
     except (VerifyError, LaunchError) as error:
-        return Outcome(case, trouble=str(error), environment={**told})
+        return Outcome(case, trouble=_no_room(temporary) or str(error), environment={**told})
     except Exception as error:  # whatever goes wrong here is no verdict on the programs
+        if (full := _no_room(temporary)) is not None:
+            return Outcome(case, trouble=full, environment={**told})
         if os.environ.get("AMP_MIGRATE_DEBUG"):
             raise
         trouble = f"internal error, please report it: {type(error).__name__}: {error}"
         return Outcome(case, trouble=trouble, environment={**told}, defect=True)
-    finally:
-        if request.keep is not None and (temporary / "runs").exists():
-            kept = request.keep / folder_of(name)
-            shutil.copytree(temporary / "runs", kept, dirs_exist_ok=True, ignore=not_kept)
+
+
+def _keep(runs: Path, kept: Path) -> str | None:
+    """Copy the records of a case; why they could not be, or None."""
+    reasons: list[str] = []
+
+    def copy(source: str, target: str) -> str:
+        try:
+            return shutil.copy2(source, target)
+        except OSError as error:
+            reasons.append(error.strerror or str(error))
+            raise
+
+    try:
+        if runs.exists():
+            shutil.copytree(runs, kept, dirs_exist_ok=True, ignore=not_kept, copy_function=copy)
+    except OSError as error:
+        return (reasons[0] if reasons else error.strerror or str(error)).lower()
+    return None
+
+
+def _no_room(temporary: Path) -> str | None:
+    """What is to be said of a run that failed where the copies of the programs have no room left, whatever it failed of."""
+    if shutil.disk_usage(temporary).free >= LITTLE:
+        return None
+    return f"the disk with {temporary.parent}, where copies of the programs run, is full: name a folder with room in TMPDIR"
 
 
 def folder_of(name: str) -> str:

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
 
 from amp_migrate.verify import configuration, session
+from amp_migrate.verify.case import VerifyError
 from amp_migrate.verify.launch import Launcher
 from amp_migrate.verify.session import folder_of
 from tests.cli_testing import git
@@ -314,3 +316,29 @@ def test_cases_of_one_script_are_told_apart(tmp_path: Path) -> None:
     assert len({folder_of(name) for name in names}) == 5
     assert folder_of("/home/me/train.py") == folder_of("train.py") == "train.py"
     assert folder_of("../..") == "case"
+
+
+def test_records_that_cannot_be_kept_are_told_and_the_verdict_is_printed(verify: Verify, project: Path) -> None:
+    (project / "kept").mkdir()
+    (project / "kept/train.py").write_text("a file in place of the folder")
+    (project / "page.html").write_text("<!-- amp-migrate: report -->\n")
+    keep = ("--keep", "kept", "--report", "page.html")
+    result = verify("train.py", "--migrated", "native.py", *SHORT, *keep)
+    assert result.exit_code == 2
+    assert result.stdout.startswith("train.py: agrees\n")
+    assert result.stderr.startswith("amp-migrate verify: --keep kept: file exists; not all records are there\n")
+    assert (project / "page.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("error", [VerifyError("train.py cannot be rewritten"), OSError(28, "No space left on device")])
+def test_a_full_disk_below_the_copies_is_named(
+    verify: Verify, project: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(session.programs, "prepare", full)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4096))
+    result = verify("train.py", *SHORT)
+    assert result.exit_code == 2
+    assert "copies of the programs run, is full: name a folder with room in TMPDIR" in " ".join(result.stdout.split())
