@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.sources.failures import SourceError
-from amp_migrate.sources.files import read_bytes
+from amp_migrate.sources.files import position, read_bytes
 
 SECTION = "amp-migrate"
 
@@ -49,17 +49,33 @@ def load(paths: Sequence[str] = ()) -> Config:
     A pyproject.toml without the section hands on to the one above it, up to the repository's root. Raises ConfigError.
     """
     for candidate in _candidates(_shared_folder(paths)):
-        try:
-            data = read_bytes(candidate)
-        except (OSError, SourceError):
+        data = read(candidate)
+        if data is None or SECTION.encode() not in data.replace(b"\0", b""):  # UTF-16 has it between NULs
             continue
-        if SECTION.encode() not in data:
-            continue
-        table = _parse(candidate, data).get("tool", {})
+        table = parse(candidate, data).get("tool", {})
         section = table.get(SECTION) if isinstance(table, dict) else None
         if section is not None:
             return Config(candidate, _validated(candidate, section))
     return Config()
+
+
+def read(path: Path) -> bytes | None:
+    """The bytes of a pyproject.toml, None where there is none. Raises ConfigError for one that cannot be read: it may say
+    what is to be left alone."""
+    try:
+        return read_bytes(path)
+    except SourceError as error:
+        reason = "cannot be read: it is a folder" if path.is_dir() else error.message
+    except OSError as error:
+        if not os.path.lexists(path):  # nor can a folder above be looked into
+            return None
+        told = (
+            "a symbolic link to nothing"
+            if isinstance(error, FileNotFoundError)
+            else (error.strerror or str(error)).lower()
+        )
+        reason = f"cannot be read: {told}"
+    raise ConfigError(f"{_shown(path)}: {reason}")
 
 
 def _shared_folder(paths: Sequence[str]) -> str:
@@ -83,12 +99,18 @@ def _candidates(folder: str) -> list[Path]:
     return found
 
 
-def _parse(path: Path, data: bytes) -> dict[str, Any]:
+def parse(path: Path, data: bytes) -> dict[str, Any]:
+    """What the bytes of a pyproject.toml say. Raises ConfigError."""
     from amp_migrate import toml
 
     try:
         return toml.parse(data.decode())
-    except ValueError as error:  # no TOML, no UTF-8
+    except UnicodeDecodeError as error:
+        line, column = position(data, error.start)
+        raise ConfigError(
+            f"{_shown(path)}:{line}:{column}: TOML is UTF-8, and byte 0x{data[error.start]:02x} is not"
+        ) from None
+    except ValueError as error:  # no TOML
         raise ConfigError(f"{_shown(path)}: {error}") from None
 
 

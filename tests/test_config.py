@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +82,72 @@ def test_mistakes_are_usage_errors_that_name_file_and_key(text: str, words: str)
     assert "pyproject.toml: " in result.stderr
     assert words in result.stderr
     assert Path("a.py").read_text() == SITE
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _leading_nowhere(path: Path) -> None:
+    path.symlink_to("nowhere.toml")
+
+
+def _leading_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _latin(path: Path) -> None:
+    path.write_bytes(b"[tool.amp-migrate]\npartial = true  # na\xefvely\n")
+
+
+def _utf_16(path: Path) -> None:
+    path.write_text("[tool.amp-migrate]\npartial = true\n", encoding="utf-16")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and links are others there")
+@pytest.mark.parametrize("command", [("check", "."), ("rewrite", "."), ("verify",), ("verify", "--init", ".")])
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_folder, "pyproject.toml: cannot be read: it is a folder"),
+        (_pipe, "pyproject.toml: cannot be read: not a regular file"),
+        (_leading_nowhere, "pyproject.toml: cannot be read: a symbolic link to nothing"),
+        (_leading_to_itself, "pyproject.toml: cannot be read: too many levels of symbolic links"),
+        (_latin, "pyproject.toml:2:21: TOML is UTF-8, and byte 0xef is not"),
+        (_utf_16, "pyproject.toml:1:1: TOML is UTF-8, and byte 0xff is not"),
+    ],
+)
+def test_one_that_cannot_be_read_may_say_what_is_to_be_left_alone(
+    make: Callable[[Path], None], words: str, command: tuple[str, ...]
+) -> None:
+    make(Path("pyproject.toml"))
+    write_tree(Path(), {"a.py": SITE})
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert Path("a.py").read_text() == SITE
+
+
+def test_one_that_is_closed_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure("[tool.amp-migrate]\nexclude = ['a.py']\n")
+    write_tree(Path(), {"a.py": SITE})
+    opened = os.open
+
+    def closed(path: Any, *arguments: Any, **options: Any) -> int:
+        if str(path).endswith("pyproject.toml"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", closed)
+    result = run("rewrite", ".")
+    assert result.exit_code == 2
+    assert "pyproject.toml: cannot be read: permission denied" in result.stderr
+    monkeypatch.setattr(os.path, "lexists", lambda path: False)  # a folder above that cannot be looked into
+    assert "permission denied" not in run("check", "a.py").stderr
 
 
 def test_broken_toml_of_others_is_not_our_business() -> None:

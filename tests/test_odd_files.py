@@ -37,7 +37,7 @@ def said(report: dict[str, Any], path: str) -> str:
 
 
 @links
-@pytest.mark.parametrize("name", ["self.py", "self.json", "self.md", "pyproject.toml", "requirements.txt"])
+@pytest.mark.parametrize("name", ["self.py", "self.json", "self.md", "requirements.txt"])
 def test_a_link_to_itself(name: str) -> None:
     write_tree(Path(), {"good.py": APEX})
     os.symlink(name, name)
@@ -255,7 +255,6 @@ def test_a_line_of_thousands_of_commands(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "pyproject.toml",
         ".gitignore",
         ".git/info/exclude",
         "apex/setup.py",

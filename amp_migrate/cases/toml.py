@@ -9,7 +9,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from amp_migrate import toml
 from amp_migrate.cases.plan import Plan, Planned
 
 WIDTH = 110  # characters of a line of arguments
@@ -47,9 +46,9 @@ def command(case: Planned, options: dict[str, Any]) -> str:
     return (f"cd {shlex.quote(case.cwd)} && " if case.cwd != "." else "") + shlex.join(words)
 
 
-def existing(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Script and arguments of the cases that are there already. Raises ValueError where it is no TOML."""
-    found: Any = toml.parse(text)
+def existing(content: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    """Script and arguments of the cases that a pyproject.toml has already."""
+    found: Any = content
     for key in ("tool", "amp-migrate", "verify"):
         found = found.get(key, {}) if isinstance(found, dict) else []
     cases = [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from amp_migrate import config
 from amp_migrate.cli.printing import echo
 from amp_migrate.reports import quoting
 
@@ -29,9 +30,10 @@ def write(folder: Path, *, original_rev: str | None, dtype: str | None) -> int:
     root = programs.project_root(folder / "any" if folder.is_dir() else folder)
     file = root / "pyproject.toml"
     try:
-        present = set(toml.existing(file.read_text("utf-8"))) if file.is_file() else set()
-    except (ValueError, OSError) as error:
-        return _refuse(f"{file}: {error}")
+        data = config.read(file)
+        present = set(toml.existing(config.parse(file, data) if data else {}))
+    except config.ConfigError as error:
+        return _refuse(str(error))
     with tempfile.TemporaryDirectory(prefix="amp-migrate-init-", ignore_cleanup_errors=True) as temporary:
         try:
             pair = programs.prepare_project(root, Path(temporary), original_rev=original_rev, dtype=dtype)

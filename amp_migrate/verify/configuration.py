@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from amp_migrate import toml
+from amp_migrate import config
 from amp_migrate.verify.case import VerifyError
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -61,16 +61,16 @@ def load(start: Path) -> list[Configured]:
     """The cases of the nearest pyproject.toml at or above `start`. Raises VerifyError with the table that is wrong."""
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        if file.is_file():
-            return _read(file)
+        try:
+            data = config.read(file)
+            if data is not None:
+                return _cases(file, config.parse(file, data))
+        except config.ConfigError as error:
+            raise VerifyError(str(error)) from error
     raise VerifyError("no SCRIPT was named and there is no pyproject.toml")
 
 
-def _read(file: Path) -> list[Configured]:
-    try:
-        content = toml.parse(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:  # no TOML, no UTF-8
-        raise VerifyError(f"{file}: {error}") from error
+def _cases(file: Path, content: dict[str, Any]) -> list[Configured]:
     tables: Any = content
     for key in ("tool", "amp-migrate", "verify"):
         tables = tables.get(key, {}) if isinstance(tables, dict) else {}

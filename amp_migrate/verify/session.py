@@ -194,8 +194,8 @@ def _dtype_of_project(script: Path) -> Any:
 
     try:
         return config.load([str(script)]).values.get("dtype")
-    except config.ConfigError:
-        return None  # the rewriter will say so
+    except config.ConfigError as error:
+        raise VerifyError(str(error)) from error
 
 
 def _check(case: Case) -> None:
