@@ -11,7 +11,7 @@ from pathlib import Path
 from amp_migrate.findings import FileResult
 from amp_migrate.options import Options
 from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Found
-from amp_migrate.sources.failures import INTERNAL, STAYS, TOO_LARGE, SourceError, failure, os_failure
+from amp_migrate.sources.failures import INTERNAL, STAYS, SYNTAX, TOO_LARGE, SourceError, failure, os_failure
 from amp_migrate.sources.files import BOM, SourceFile, read_bytes
 from amp_migrate.sources.ignores import comment_lines, is_ignored
 
@@ -25,6 +25,7 @@ MENTIONS = re.compile(
 _COMMENT = re.compile(r"""(?:[^"'#\n]|"[^"\n]*"|'[^'\n]*')*\#""")
 # Settings are small; larger files are data, unless they begin with a setting that is Apex's and nothing else's.
 MAX_BYTES = 1_000_000
+_MOST_YAML = 1 << 24  # indentation alone can make it large, and little data is YAML
 LARGE = f"names a setting of Apex's and is larger than {MAX_BYTES:,} bytes: it was not read{STAYS}"
 _SURELY = re.compile(
     rb"(?:amp_backend|fp16_backend|half_precision_backend)[\"']?[ ]*:[ ]*[\"']?apex\b|ApexOptimWrapper", re.I
@@ -65,16 +66,20 @@ def load(files: Sequence[Found]) -> tuple[list[SourceFile], list[FileResult]]:
 
 def _begins_as_settings(path: str) -> bool:
     with open(path, "rb") as file:
-        return _SURELY.search(file.read(MAX_BYTES)) is not None
+        return _SURELY.search(file.read(_MOST_YAML if path.endswith((".yaml", ".yml")) else MAX_BYTES)) is not None
 
 
 def migrate(source: SourceFile, options: Options, named: Callable[[str], bool]) -> FileResult:
     """What becomes of one file; `named` says whether the project's own Python code names a setting."""
+    from amp_migrate.reading.program.settings import TooDeep
     from amp_migrate.rules.frameworks.configuration import File, carried_out
 
     yaml = source.path.suffix in (".yaml", ".yml")
     ignored = comment_lines(source.text)
-    changes = File(source.text, yaml=yaml, named=named, options=options).changes()
+    try:
+        changes = File(source.text, yaml=yaml, named=named, options=options).changes()
+    except TooDeep:
+        return failure(source.display, SourceError(SYNTAX, f"nested too deeply{STAYS}"))
     silenced = {
         c.finding.code
         for c in changes

@@ -130,6 +130,8 @@ _INSTALLS = re.compile(
     r"|(?:\b(?:bash|sh|source)\s+|^\s*(?:-\s+)?(?:RUN\s+|run:\s*)?)\S*install[-_]apex\w*\.sh\b",
     re.I,
 )
+# One of these stands in all that is looked for in commands: long lines without are not searched for each of it.
+_WORDS = re.compile(r"apex|_ext\b|opt[-_]level|amp_level|_backend|fp16[-_]impl", re.I)
 # Lines that only mean Apex in a file that also clones or builds it.
 _BUILDS = re.compile(rf"(?:\bcd|\bpushd|\brm\s+-\w+|\bCOPY|\bADD)\s+(?:[^\s;&|]*/)?{_NAME}/?(?=\s|$|[;&|`])", re.I)
 _LAUNCH = re.compile(r"--(?:\w+[-_])*opt[-_]level[=\s]+[\"']?(?:O[0-3]\b|\$)|--(?:use[-_])?apex(?:[-_]amp)?\b(?!-)")
@@ -351,6 +353,7 @@ def _installed(line: int, match: re.Match[str]) -> Finding:
 
 
 def _in_commands(lines: list[tuple[int, str]], prose: bool, named: Named = lambda option: True) -> Iterator[Finding]:
+    lines = [(number, line) for number, line in lines if _WORDS.search(line)]
     installs = any(_INSTALLS.search(line) for _, line in lines if prose or not line.lstrip().startswith("#"))
     for number, line in lines:
         if not prose and line.lstrip().startswith("#"):

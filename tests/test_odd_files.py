@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,50 @@ def test_json_nested_too_deeply() -> None:
     code, report = run_json("check", ".")
     assert code == 2
     assert statuses(report)["good.py"] == "migrated"
-    assert "the file cannot be read" in said(report, "ds.json")
+    assert statuses(report)["ds.json"] == "failed"
+    assert said(report, "ds.json") == "nested too deeply; what it has of Apex stays as it is"
     assert said(report, "nb.ipynb") == "is not a notebook: nested too deeply; what it has of Apex stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("levels", "code"),
+    [(90, None), (101, "AMP003"), (1000, "AMP003"), (3000, "AMP005")],  # the last has more bytes than are read
+)
+def test_yaml_nested_too_deeply(levels: int, code: str | None) -> None:
+    deep = "".join(f"{' ' * level}k{level}:\n" for level in range(levels)) + " " * levels
+    write_tree(
+        Path(),
+        {
+            "ds.yaml": f"train_batch_size: 8\namp:\n  enabled: true\n  opt_level: O1\n{deep}x: 1\n",
+            "end.yaml": f"{deep}amp_backend: apex\n",
+            "data.yaml": f"amp: a word\n{deep}x: 1\n",
+            "good.py": APEX,
+        },
+    )
+    started = time.process_time()
+    code_, report = run_json("rewrite", ".")
+    assert time.process_time() - started < 4  # each line of thousands of spaces was searched for each pattern: 15 s
+    found = {f["path"]: f["findings"][0]["code"] for f in report["files"]}
+    assert found.pop("good.py") == "AMP101"
+    if code is None:
+        assert (code_, found) == (1, {"ds.yaml": "AMP804", "end.yaml": "AMP801"})
+        return
+    assert code_ == 2
+    # What is no setting that Apex alone has is not looked for in a file of megabytes.
+    assert found == {"end.yaml": code} | ({"ds.yaml": code} if levels < 3000 else {})
+    assert "Apex stays as it is" in said(report, "end.yaml")
+
+
+def test_a_crash_over_settings_is_confined_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*arguments: object, **options: object) -> None:
+        raise KeyError("boom")
+
+    monkeypatch.setattr("amp_migrate.rules.frameworks.configuration.File.changes", crash)
+    write_tree(Path(), {"t.yaml": "trainer:\n  amp_backend: apex\n", "good.py": APEX})
+    code, report = run_json("rewrite", ".")
+    assert code == 3
+    assert statuses(report) == {"good.py": "migrated", "t.yaml": "failed"}
+    assert said(report, "t.yaml") == "internal error: KeyError: 'boom'"
 
 
 @pytest.mark.parametrize("codec", ["rot13", "hex", "nonsense"])

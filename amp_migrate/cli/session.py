@@ -133,7 +133,16 @@ def configurations(
 
     found, failures = configuration.load(files)
     named = configuration.names_in(project.targets, project.unparsed)
-    results = [_with_unknown_codes(s, configuration.migrate(s, settings.options, named), python=False) for s in found]
+
+    def decided(source: SourceFile) -> FileResult:
+        try:
+            return configuration.migrate(source, settings.options, named)
+        except Exception as error:
+            if os.environ.get("AMP_MIGRATE_DEBUG"):
+                traceback.print_exc()
+            return failure(source.display, SourceError(INTERNAL, f"internal error: {type(error).__name__}: {error}"))
+
+    results = [_with_unknown_codes(source, decided(source), python=False) for source in found]
     return found, [*results, *failures]
 
 

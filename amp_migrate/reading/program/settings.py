@@ -49,6 +49,12 @@ class NotRead(Exception):
     """A text that is not JSON."""
 
 
+class TooDeep(NotRead):
+    """A text that nests deeper than any settings do."""
+
+
+_DEEPEST = 100
+
 _TOKEN = re.compile(
     r"(?P<space>(?:\s|//[^\n]*|/\*.*?\*/|#[^\n]*)+)"
     r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
@@ -99,8 +105,8 @@ class _Reader:
 
     def value(self) -> tuple[object, Settings | None, int, int]:
         self.depth += 1
-        if self.depth > 100:
-            raise NotRead
+        if self.depth > _DEEPEST:
+            raise TooDeep
         token = self.take()
         result: tuple[object, Settings | None, int, int]
         if token[0] == "{":
@@ -156,7 +162,7 @@ _LINE = re.compile(
 
 
 def read_yaml(text: str) -> list[Settings]:
-    """The block mappings of a YAML text, each with the entries it can be told to have."""
+    """The block mappings of a YAML text, each with the entries it can be told to have; raises TooDeep."""
     found: list[Settings] = []
     open_: list[tuple[int, Settings]] = []
     skipped: int | None = None  # the indentation of a block scalar's key
@@ -181,6 +187,8 @@ def read_yaml(text: str) -> list[Settings]:
             if open_ and open_[-1][1].entries and not match["item"]:
                 open_[-1][1].entries[-1].inner = settings
             open_.append((depth, settings))
+            if len(open_) > _DEEPEST:
+                raise TooDeep
             found.append(settings)
         key_start, key_end = start + match.start("key"), start + match.end("key")
         value = match["value"]

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from amp_migrate.findings import Code, Finding, Review, Status
 from amp_migrate.options import Options
-from amp_migrate.reading.program.settings import Entry, NotRead, Settings, lines_of, read_json, read_yaml, runs_of
+from amp_migrate.reading.program.settings import (
+    Entry,
+    NotRead,
+    Settings,
+    TooDeep,
+    lines_of,
+    read_json,
+    read_yaml,
+    runs_of,
+)
 from amp_migrate.rules.frameworks import deepspeed, lightning, mmengine, transformers
 from amp_migrate.rules.frameworks.lightning_versions import MIXED, OLD_MIXED, refused
 
@@ -49,9 +58,14 @@ class File:
         self.options = options
 
     def changes(self) -> list[Change]:
-        """What becomes of the file, in source order."""
+        """What becomes of the file, in source order. Raises TooDeep for one that nests too deeply to be read, and whose
+        lines speak of Apex."""
         try:
             mappings = read_yaml(self.text) if self.yaml else read_json(self.text)
+        except TooDeep:
+            if any(self._unread()):
+                raise
+            return []
         except NotRead:
             return list(self._unread())
         found: list[Change] = []
