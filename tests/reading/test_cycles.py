@@ -47,6 +47,56 @@ def test_a_network_that_stands_in_itself(made: str, returned: str, dtype: str) -
     assert p.once(Dtypes).of(module, node) == dtype
 
 
+WRAPPING = """
+import torch.nn as nn
+
+class Wrapped(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        {body}
+
+def build(kind, fetched):
+    net = {inner}
+    if kind:
+        net = Wrapped(net)
+    if fetched:
+        net = Wrapped(net)
+    return net
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+
+    def train(self, x):
+        ask(self.model(x){asked})
+
+Trainer(build(1, 2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "body", "item", "dtype"),
+    [
+        ("nn.Linear(3, 3)", "return self.net(x)['out']", "", "half"),
+        ("fetched(kind)", "return self.net(x)['out']", "", "unknown"),
+        ("nn.Linear(3, 3)", "return self.net(x)[0]", "", "half"),
+        ("nn.LayerNorm(3)", "return self.net(x)['out']['b']", "", "float32"),
+        ("nn.Linear(3, 3)", "return {'out': self.net(x)['out']}", "['out']", "half"),
+        ("nn.Linear(3, 3)", "a, b = self.net(x)\n        return b", "", "half"),
+        ("nn.Linear(3, 3)", "return self.net(x).max(1)", "[0]", "half"),
+    ],
+)
+def test_a_network_that_runs_one_of_its_own_class(inner: str, body: str, item: str, dtype: str) -> None:
+    """What wraps a network under a condition may wrap what was wrapped before."""
+    p = project(net=WRAPPING.format(inner=inner, body=body, asked=item))
+    _, ((module, node), *_) = asked(p)
+    p.once(Returns).of(module, node)
+    assert p.once(Dtypes).of(module, node) == dtype
+
+
 DECAYED = """
 import json
 import torch

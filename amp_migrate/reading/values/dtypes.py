@@ -19,7 +19,7 @@ from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.entries import appended
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.returned import Returns
-from amp_migrate.reading.values.table import BESIDE, Answer, Value
+from amp_migrate.reading.values.table import BESIDE, Answer, Path, Value
 
 # scalar: float32 without dimensions, which half times it does not become; number: of Python; host: no tensor, or one that NumPy
 # has; either: half or integer, by the way; unknown: any of these, for what makes it is out of sight, or differs by the way.
@@ -37,28 +37,32 @@ class Dtypes:
         self.project = project
         self.returns = project.once(Returns)
         self.values = project.once(Values)
-        self._known: dict[ast.AST, Dtype] = {}
-        self._open: set[ast.AST] = set()
-        self._hung: set[ast.AST] = set()  # what is open that the present answer hangs on
+        self._known: dict[object, Dtype] = {}
+        self._open: set[object] = set()
+        self._hung: set[object] = set()  # what is open that the present answer hangs on
         self._steps = 0
 
     def of(self, module: Module, node: ast.expr) -> Dtype:
         """What an expression comes to; of a list or a tuple, its entries."""
-        if node in self._known:
-            return self._known[node]
-        if node in self._open:
-            self._hung.add(node)
+        return self._asked(node, lambda: self._expression(module, node))
+
+    def _asked(self, about: object, work: Callable[[], Dtype]) -> Dtype:
+        """One answer to what is asked about one thing, also where that is part of what it hangs on."""
+        if about in self._known:
+            return self._known[about]
+        if about in self._open:
+            self._hung.add(about)
             return "nothing"
         self._steps = self._steps + 1 if self._open else 0
         if self._steps > MOST:
             return "unknown"
         outer, self._hung = self._hung, set()
-        self._open.add(node)
-        answer = self._expression(module, node)
-        self._open.discard(node)
-        self._hung.discard(node)
+        self._open.add(about)
+        answer = work()
+        self._open.discard(about)
+        self._hung.discard(about)
         if not self._hung:  # else it is part of an answer that is not all there
-            answer = self._known[node] = "unknown" if answer == "nothing" else answer
+            answer = self._known[about] = "unknown" if answer == "nothing" else answer
         self._hung |= outer
         return answer
 
@@ -161,21 +165,24 @@ class Dtypes:
         if value.kind == "call" and isinstance(node, ast.Call):
             return self._call(module, node) if node is asked else self.of(module, node)
         if value.kind == "item" and isinstance(node, ast.Call):
-            return self._item(module, node, value.name)
+            return self._item(module, node, value.path)
         if value.kind == "computed" and isinstance(node, ast.expr) and node is not asked:
             return self.of(module, node)
         return "unknown"
 
-    def _item(self, module: Module, call: ast.Call, place: str) -> Dtype:
+    def _item(self, module: Module, call: ast.Call, path: Path) -> Dtype:
         if (pair := self._pair(module, call)) is not None:
-            return "integer" if place == "1" else pair
+            return "integer" if path[0] == 1 else pair
         forwards = [f for f in self.returns.forwards(module, call.func) if not self.project.handed_back(f)]
-        if forwards and place:
-            key = int(place) if place.isdigit() else place
-            found = joined(d for f in forwards if (d := self._all(call, self.values.returned(f, (key,)))))
-            if place.isdigit() or found not in ("unknown", "nothing"):
+        if forwards:
+            found = joined(self._returned(f, path) for f in forwards)
+            if isinstance(path[0], int) or found not in ("unknown", "nothing"):
                 return found
         return self.of(module, call)  # rows of a tensor, any of several
+
+    def _returned(self, forward: Function, path: Path) -> Dtype:
+        """What an item may be of what a network returns; of one that may hold itself, the other that it holds gives it."""
+        return self._asked((forward, path), lambda: self._all(forward.node, self.values.returned(forward, path)))
 
     def _pair(self, module: Module, node: ast.expr) -> Dtype | None:
         """Of which dtype the values are beside the indices of a call that gives both: `x.max(1)`."""
