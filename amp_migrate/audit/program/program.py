@@ -125,14 +125,15 @@ class Program(Imports):
         head, _, last = dotted.rpartition(".")
         if not head or depth > 5:
             return []
-        home = self.module_named(head, module)
-        if home is not None:
-            result: list[Function | Class] = []
+        result: list[Function | Class] = []
+        if (home := self.module_named(head, module)) is not None:
             for node in home.top.bindings.get(last, ()):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     result.append(self.function_of(home, node))
                 elif isinstance(node, ast.ClassDef):
                     result.append(home.class_of[node])
+                elif isinstance(node, ast.Assign):  # another name of one
+                    result += (d for d in self._bound(home.top, last, False) if d not in result)
                 elif isinstance(node, (ast.ImportFrom, ast.Import)):
                     further = self._imported(home, last, node)
                     if further is not None and further != dotted:
@@ -141,8 +142,7 @@ class Program(Imports):
                 for node in home.stars:
                     result += self._global(home, f"{self._base(home, node)}.{last}", depth + 1)
             return result
-        classes = self._global(module, head, depth + 1)
-        return [f for c in classes if isinstance(c, Class) for f in self._method(c, last)]
+        return [f for c in self._global(module, head, depth + 1) if isinstance(c, Class) for f in self._method(c, last)]
 
     def function_of(self, module: Module, node: ast.AST) -> Function:
         module.functions  # noqa: B018

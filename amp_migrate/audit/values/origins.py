@@ -55,6 +55,7 @@ class Sources:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._written: dict[tuple[Scope, str], ast.Attribute] = {}
+        self.of_held: dict[ast.AST, list[Class]] = {}  # what calls make whose callee is a value that holds classes
         self.records = Records(program)
 
     @kept
@@ -141,7 +142,7 @@ class Sources:
         if not isinstance(origin.node, ast.Call) or origin.path:
             return []
         found = self.program.definitions(origin.module.scope_of(origin.node), origin.node.func, guess=False)
-        return [d for d in found if isinstance(d, Class)]
+        return [d for d in found or self.of_held.get(origin.node, ()) if isinstance(d, Class)]
 
     def classes(self, origin: Origin) -> list[Class]:
         """The program's classes whose instance an origin may be."""
@@ -151,4 +152,4 @@ class Sources:
         found = self.program.definitions(scope, func, guess=False)
         if isinstance(func, ast.Attribute) and any(isinstance(d, Function) and d.class_method for d in found):
             found = self.program.definitions(scope, func.value, guess=False)
-        return [d for d in found if isinstance(d, Class)]
+        return [d for d in found or self.of_held.get(origin.node, ()) if isinstance(d, Class)]

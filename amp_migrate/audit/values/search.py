@@ -10,7 +10,7 @@ from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, S
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.fields import Fields
-from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.passed import HANDED, Passed
 from amp_migrate.audit.values.same import gathered, initialized, passed_on
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
@@ -244,6 +244,8 @@ class Search:
                 parts.append(Question("given_back", ((self.program.function_of(origin.module, origin.node),), own)))
             elif isinstance(origin.node, ast.Lambda) and not origin.path:
                 parts.append(self.value(origin.module.scope_for(origin.node), origin.node.body, own.path))
+        if callees and all(o.kind == "class" and not o.path for o in callees):
+            self.sources.of_held[own.node] = [o.module.class_of[o.node] for o in in_order(callees)]
         if len(parts) > FUNCTIONS:
             return [own]
         return parts if callees is not None and len(parts) == len(callees) else [*parts, own]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from amp_migrate.reading.program.definitions import (
     COMMON_METHODS,
     Function,
-    alternatives,
     entries,
     single_assignment,
+    unpacks,
     written_out,
 )
 from amp_migrate.reading.program.lookup import Lookup, Slot, is_super
@@ -34,11 +34,9 @@ class Callees(Lookup):
         return list(dict.fromkeys(m for cls in self.classes_of(module, func) for m in cls.variants_of("__call__")))
 
     def _callees(self, module: Module, call: ast.Call) -> list[Function]:
-        named_here = [found for func in alternatives(call.func) for found in self.definitions(module, func)]
+        named_here = super().called(module, call.func)
         if isinstance(call.func, ast.Subscript):
             named_here = self._of_table(module, call.func)
-        elif isinstance(call.func, ast.Call):
-            named_here = self._by_computed_name(module, call.func)
         if named_here:
             run = (
                 self.classes[f].variants_of("__init__") if f in self.classes else [self.functions[f]]
@@ -72,6 +70,29 @@ class Callees(Lookup):
         key = entry.slice.value if isinstance(entry.slice, ast.Constant) else None
         held = [value for name, value in entries(table) if name == key] if table is not None else []
         return [d for value in held[-1:] for d in self.definitions(module, value) if d in self.functions]
+
+    def called(self, module: Module, func: ast.expr) -> list[ast.AST]:
+        found = super().called(module, func)
+        return found or (self._by_default(module, func) if isinstance(func, ast.Name) else [])
+
+    def _by_default(self, module: Module, name: ast.Name) -> list[ast.AST]:
+        """What a parameter stands for where calls leave it out, and what else they give it: `def build(params, make=Solver)`,
+        `make(params)`; nothing where something else is given."""
+        owner = module.scope_of(name).lookup(name.id)
+        function = self.functions.get(owner.node) if owner is not None else None
+        default = function.defaults.get(name.id) if function is not None else None
+        if owner is None or function is None or default is None or len(owner.bindings[name.id]) > 1:
+            return []
+        given = [(module, default)]
+        made = function.cls.descendants() if function.cls is not None and function.name == "__init__" else ()
+        for called in [c.name for c in made] or [function.name]:
+            for where in (m for m in self.modules if called in m.text):
+                for call, _ in where.calls_naming([called]):
+                    if unpacks(call):
+                        return []
+                    given += [(where, value) for key, value in self.arguments(function, call) if key == name.id]
+        found = [self.definitions(*one) for one in given]
+        return [d for one in found for d in one] if all(found) else []
 
     def _is_foreign(self, module: Module, node: ast.expr) -> bool:
         """Whether an object is in any case made by a class from outside of the program, called itself or by a method of its

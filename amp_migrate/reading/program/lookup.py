@@ -154,9 +154,8 @@ class Lookup(Imports):
                 return found
             if owner is not None and (found := self._own_classes(owner, node.id)):
                 return found
-            same = given_once(owner, node.id)  # `run = train`
-            if isinstance(same, (ast.Name, ast.Attribute)) and node.id not in (owner.params if owner else ()):
-                return [d for d in self.definitions(module, same) if d in self.functions or d in self.classes]
+            if same := self._renamed(owner, node.id):
+                return same
         name = module.taken(node)
         if name is None and isinstance(node, ast.Name):
             return self._starred(module, node.id)
@@ -176,6 +175,13 @@ class Lookup(Imports):
                 if name == (alias.asname or alias.name) and isinstance(binding, ast.ImportFrom):
                     found += self._named(f"{owner.module.import_base(binding)}.{alias.name}")
         return found
+
+    def _renamed(self, owner: Scope | None, name: str) -> list[ast.AST]:
+        """What a name stands for that a scope gives it once, as another name of that: `run = train`."""
+        same = given_once(owner, name) if owner is not None and name not in owner.params else None
+        if owner is None or not isinstance(same, (ast.Name, ast.Attribute)):
+            return []
+        return [d for d in self.definitions(owner.module, same) if d in self.functions or d in self.classes]
 
     def _own_classes(self, owner: Scope, name: str) -> list[ast.AST]:
         """What the first parameter of a class method stands for: its class, and those that inherit the method."""
@@ -215,7 +221,7 @@ class Lookup(Imports):
                 if info is not None and (methods := info.variants_of(last)):
                     return [method.node for method in methods]
             return []
-        return self._bound(module.root, last)
+        return self._bound(module.root, last) or self._renamed(module.root, last)
 
     # -- classes -------------------------------------------------------------------------------------------------
 
@@ -252,6 +258,11 @@ class Lookup(Imports):
         self._of_classes.clear()
         return True
 
+    def called(self, module: Module, func: ast.expr) -> list[ast.AST]:
+        """The classes and functions that what is called stands for."""
+        named = [found for one in alternatives(func) for found in self.definitions(module, one)]
+        return named + (self._by_computed_name(module, func) if isinstance(func, ast.Call) else [])
+
     def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)
         own = self.class_of(scope)
@@ -260,9 +271,7 @@ class Lookup(Imports):
         if isinstance(node, ast.Call):
             if is_super(node) and own is not None:
                 return set(own.bases)
-            made = [found for func in alternatives(node.func) for found in self.definitions(module, func)]
-            made += self._by_computed_name(module, node.func) if isinstance(node.func, ast.Call) else []
-            classes = {self.classes[found] for found in made if found in self.classes}
+            classes = {self.classes[found] for found in self.called(module, node.func) if found in self.classes}
             if not classes and isinstance(node.func, ast.Attribute) and node.func.attr in SAME_OBJECT_METHODS:
                 held = self._classes_of(module, node.func.value)  # `Net().cuda()`
                 return {c for c in held if c.method(node.func.attr) is None}

@@ -261,8 +261,12 @@ class Project(Flows):
             for index, element in enumerate(target.elts):
                 if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
                     self._assign(module, element, value.elts[index])
-                else:
-                    self._into(self.slot(module, element), self.sources(module, value, index))
+                    continue
+                sources = list(self.sources(module, value, index))
+                self._into(slot := self.slot(module, element), sources)
+                if slot is not None and isinstance(value, ast.Call):  # what one item of a returned tuple is
+                    for source in sources:
+                        self._same[source].add(slot)
             return
         slot = self.slot(module, target)
         if slot is None:
@@ -338,9 +342,14 @@ class Project(Flows):
                     self.flows[Slot(source, f"#{index}")].add(Slot(function, f"return#{index}"))
         if isinstance(value, (ast.Tuple, ast.List)):
             for index, element in enumerate(value.elts):
+                item = Slot(function, f"return#{index}")
+                for candidate in alternatives(element):
+                    if isinstance(candidate, ast.Call):
+                        self._found(item, self.classes_of(module, candidate))
                 for source in self.sources(module, element):
                     if source not in own:
-                        self.flows[source].add(Slot(function, f"return#{index}"))
+                        self.flows[source].add(item)
+                        self._same[source].add(item)
         elif isinstance(value, ast.Call):
             for index in range(4):
                 for source in self.sources(module, value, index):
