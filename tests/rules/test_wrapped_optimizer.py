@@ -353,3 +353,57 @@ def test_an_optimizer_that_steps_another_one_is_what_the_scaler_steps(groups: st
     after = check_trained(program)
     assert after.count("scaler.step(optimizer)") == after.count("scaler") - 3 == 1
     assert program.partition("optimizer = Trusting")[0].strip() in after
+
+
+# One that steps several others; what Apex is given, and what is scaled for, are these.
+JOINED = """
+class Joined(torch.optim.Optimizer):
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+class Task:
+    def __init__(self, model, apart):
+        self.model, self.apart = model, apart
+        if self.apart:
+            first = torch.optim.SGD(self.model[0].parameters(), lr=0.1)
+            second = torch.optim.SGD(self.model[2].parameters(), lr=0.01)
+            self.optim = Joined([first, second])
+        else:
+            self.optim = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if self.apart:
+            self.model, [first, second] = amp.initialize(self.model, self.optim.optimizers, opt_level="O1")
+            self.optim = Joined([first, second])
+        else:
+            self.model, self.optim = amp.initialize(self.model, self.optim, opt_level="O1")
+
+    def train(self):
+        for x, y in loader:
+            loss = criterion(self.model(x), y)
+            if self.apart:
+                with amp.scale_loss(loss, self.optim.optimizers) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                with amp.scale_loss(loss, self.optim) as scaled_loss:
+                    scaled_loss.backward()
+            seen.append(torch.nn.utils.clip_grad_norm_(amp.master_params(self.optim), 0.05).item())
+            self.optim.step()
+            self.model.zero_grad()
+
+
+Task(model, {apart}).train()
+"""
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_is_scaled_for_the_ones_it_steps_is_its_own(apart: bool) -> None:
+    after = check_trained(JOINED.replace("{apart}", str(apart)))
+    for line in ("self.scaler.unscale_(self.optim)", "self.scaler.step(self.optim)", "            optimizer.step()"):
+        assert after.count(f"{line}\n") == 1
+    assert "            [first, second] = self.optim.optimizers\n" in after
+    assert "scaler" not in after.partition("class Task")[0]

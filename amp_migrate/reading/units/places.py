@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.definitions import called_name, dotted, elements
+from amp_migrate.reading.program.definitions import ClassInfo, called_name, dotted, elements
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.occurrences import Occurrences
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from amp_migrate.reading.units.unit import Unit
 
 Keys = frozenset[int]  # which optimizers an expression may stand for
+Group = tuple[set[object], set[object]]  # what was given to `initialize`, where that may be
 Names = Mapping[str, Keys]  # parameters of the function being walked -> optimizers
 
 
@@ -69,23 +70,37 @@ class Optimizers:
 
     def _find(self) -> list[set[object]]:
         """The places that each optimizer given to `initialize` may be in."""
-        groups: list[tuple[set[object], set[object]]] = []  # what was given to `initialize`, where that may be
+        groups: list[Group] = []
         for init in self.unit.inits:
             targets = init.optimizer_targets
             for index, node in enumerate(init.optimizers):
                 seeds = set(self.project.sources(init.module, node))
                 if index < len(targets) and len(targets) == len(init.optimizers):
                     seeds.update(self.project.sources(init.module, targets[index]))
-                group: tuple[set[object], set[object]] = set(seeds), set(self.project.reaches(seeds))
+                group: Group = set(seeds), set(self.project.reaches(seeds))
                 # One optimizer may be initialized in several branches.
                 same = [g for g in groups if g[0] & group[1] or g[1] & group[0]]
                 groups = [g for g in groups if g not in same]
-                groups.append((group[0].union(*(g[0] for g in same)), group[1].union(*(g[1] for g in same))))
+                groups.append(_together([group, *same]))
+        groups = self._with_wrapped(groups)
         if len(groups) == len(self.unit.inits) > 1 and self._in_runs_of_their_own():
             all_seeds, all_places = zip(*groups, strict=True)
             groups = [(set[object]().union(*all_seeds), set[object]().union(*all_places))]
         self.seeds = [seeds for seeds, _ in groups] or [set()]
         return [places for _, places in groups] or [set()]
+
+    def _with_wrapped(self, groups: list[Group]) -> list[Group]:
+        """The same, where an optimizer of the program's that steps others in its own `step` is one with them: what it steps
+        with are their gradients."""
+        for step, cls in self.unit.wrapped_steps.items():
+            inner = set(self.project.sources(step.module, step.optimizer))
+            kinds = {*cls.descendants()}
+            same = [g for g in groups if g[1] & inner or any(self._made_as(kinds, place) for place in g[0])]
+            groups = [*(g for g in groups if g not in same), *([_together(same)] if same else [])]
+        return groups
+
+    def _made_as(self, kinds: set[ClassInfo], place: object) -> bool:
+        return isinstance(place, Slot) and not kinds.isdisjoint(self.project.instances.get(place, ()))
 
     def _in_runs_of_their_own(self) -> bool:
         """Whether each `initialize` has one optimizer and belongs to programs of its own: what they share never meets two."""
@@ -154,6 +169,10 @@ class Optimizers:
             for element in elements(node):
                 found |= self.keys(module, element, names)
         return found or frozenset(range(len(self.places)))
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    return set[object]().union(*(seeds for seeds, _ in groups)), set[object]().union(*(places for _, places in groups))
 
 
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -249,9 +249,18 @@ class Unit:
         """The modules that imports tie to the unit: what it calls, and what calls it."""
         return tied(self.project, self.modules)
 
-    @cached_property
+    @property
     def steps(self) -> list[Step]:
         """Steps of the unit's optimizers, in source order."""
+        return self._all_steps[0]
+
+    @property
+    def wrapped_steps(self) -> dict[Step, ClassInfo]:
+        """Steps of optimizers that another of the unit's makes in its own `step`, and the class of that one."""
+        return self._all_steps[1]
+
+    @cached_property
+    def _all_steps(self) -> tuple[list[Step], dict[Step, ClassInfo]]:
         found: list[Step] = []
         left = self.left.union(*(walk(scope.node) for scope in self.overridden))
         for module in self.reach:
@@ -263,7 +272,8 @@ class Unit:
                 if node not in left and not self._of_sibling(module, optimizer):
                     found.append(Step(module, node, optimizer, module.statement(node), kept=kept))
         within = made_by_wrappers(self.project, found, self.optimizer_slots, self.reach)
-        return sorted((s for s in found if s not in within), key=lambda s: (s.module.display, s.call.lineno))
+        own = (s for s in found if s not in within)
+        return sorted(own, key=lambda s: (s.module.display, s.call.lineno)), within
 
     def _is_mine(self, occurrences: Occurrences, step: Spoken) -> bool:
         return not self.optimizer_slots.isdisjoint(occurrences.received(step.optimizer))

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def made_by_wrappers(
     project: Project, steps: Sequence[Step], optimizers: Collection[Slot], together: Collection[Module]
-) -> set[Step]:
-    """Those of some steps that only the `step` of an optimizer makes which is stepped by others of them: by then the scaler
-    has unscaled its gradients, and found them finite. Another object of that class, which is stepped elsewhere, is none of
-    the `optimizers`."""
+) -> dict[Step, ClassInfo]:
+    """Those of some steps that only the `step` of an optimizer makes which is stepped by others of them, and the class of that
+    one: by then the scaler has unscaled its gradients, and found them finite. Another object of that class, which is stepped
+    elsewhere, is none of the `optimizers`."""
     calls = {s.call for s in steps}
-    found: set[Step] = set()
+    found: dict[Step, ClassInfo] = {}
     for step in steps:
         method = project.function_of(step.module, step.call)
         if method is None or method.cls is None or method.name != "step":
@@ -34,7 +34,7 @@ def made_by_wrappers(
             if module in together and not _of_another(project, module, call, optimizers)
         ]
         if callers and calls.issuperset(callers) and _has_groups(method.cls):
-            found.add(step)
+            found[step] = method.cls
     return found
 
 

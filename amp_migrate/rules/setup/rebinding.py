@@ -101,12 +101,8 @@ def rebindings(
         return None
     pairs: list[tuple[ast.expr, ast.expr]] = []
     for to, value in both:
-        left = elements(to) if isinstance(to, (ast.Tuple, ast.List)) else [to]
-        right = (
-            elements(value)
-            if isinstance(to, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))
-            else [value]
-        )
+        both_listed = isinstance(to, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List))
+        left, right = (elements(to), elements(value)) if both_listed else ([to], [value])
         if len(left) != len(right):
             return None
         pairs += [
