@@ -152,7 +152,7 @@ class TestLightning:
     def test_a_key_that_is_set_for_a_trainer_alone_is_set_no_more(self) -> None:
         head = "from pytorch_lightning import Trainer\n\ngiven = {}\nif args.half:\n    given['precision'] = 16\n"
         level = "    given['amp_level'] = args.level\n"
-        made = "Trainer(**given, devices=1)\n"
+        made = 'print(given)\nprint(f"{given}", given["precision"])\nTrainer(**given, devices=1)\n'
         result = check_rewrite(f"{head}{level}if args.level:\n{level}{made}", head + made)
         assert [(f.code, f.status) for f in result.findings] == [("AMP801", "done")] * 2
 
@@ -162,6 +162,8 @@ class TestLightning:
             "given = {'gpus': 1, 'amp_level': args.level}",
             "given = dict(gpus=1)\nif args.half:\n    given['amp_level'] = args.level\nshow(given)",
             "given = dict(gpus=1)\nif args.half:\n    given['amp_level'] = level = args.level",
+            "given = dict(gpus=1)\ngiven['amp_level'] = args.level\nprint(given['amp_level'])",
+            "given = dict(gpus=1)\ngiven['amp_level'] = args.level\nshow(**given)",
             "given = dict(gpus=1, amp_level=args.level)\nshow(given)",
             "given = dict(gpus=1, amp_level=args.level)\nshow(given['amp_level'])",
             "given = dict(gpus=1)\nif args.half:\n    given = dict(gpus=1, amp_level=args.level)",

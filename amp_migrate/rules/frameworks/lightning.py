@@ -202,16 +202,22 @@ def _spelled_apart(module: Module, call: ast.Call, trainers: list[ast.Call]) -> 
 
 
 def _set_for(module: Module, target: ast.AST, trainers: list[ast.Call]) -> ast.Assign | None:
-    """The statement that sets a key of a dictionary which is only filled, and unpacked for Trainers."""
+    """The statement that sets a key of a dictionary which is only filled, shown, and unpacked for Trainers."""
     stmt = module.parents.get(target)
     if not isinstance(target, ast.Subscript) or not isinstance(stmt, ast.Assign) or len(stmt.targets) > 1:
         return None
     if not isinstance(target.value, ast.Name):
         return None
-    parents = [module.parents.get(use) for use in (target.value, *other_uses(module, target.value))]
-    unpacks = [p for p in parents if isinstance(p, ast.keyword) and p.arg is None and module.parents[p] in trainers]
-    fills = [p for p in parents if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
-    return stmt if unpacks and len(unpacks) + len(fills) == len(parents) else None
+    uses = [(use, module.parents.get(use)) for use in (target.value, *other_uses(module, target.value))]
+    unpacks = [p for _, p in uses if isinstance(p, ast.keyword) and p.arg is None and module.parents[p] in trainers]
+    fills = [p for _, p in uses if isinstance(p, ast.Subscript) and _fills(p, target)]
+    shows = [p for use, p in uses if isinstance(p, (ast.Call, ast.FormattedValue)) and only_looks(module, use)]
+    return stmt if unpacks and len(unpacks) + len(fills) + len(shows) == len(uses) else None
+
+
+def _fills(entry: ast.Subscript, target: ast.Subscript) -> bool:
+    """Whether an entry is given a value, or is another one than what is set for the Trainer."""
+    return isinstance(entry.ctx, ast.Store) or literal(entry.slice) not in (..., literal(target.slice))
 
 
 def _only_plugin(project: Project, module: Module, value: ast.expr) -> ast.Call | None:
