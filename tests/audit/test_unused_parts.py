@@ -76,6 +76,8 @@ def test_a_list_of_which_some_parts_alone_are_run(inner: str, forward: str, mode
         (APPENDED.replace("for n in planes", "for n in planes[:last]"), TWO, NET),
         (APPENDED.replace("                self", "                if n > 4:\n                    self"), TWO, NET),
         (COUNTED, TWO, NET),  # a generator
+        (LISTED, f'{TWO}\n            x = getattr(self, "inner")[2](x)', NET),
+        (LISTED, f"{TWO}\n            x = sum(layer(x) for layer in self.children())", NET),
     ],
 )
 def test_a_list_that_is_run_whole_or_whose_length_is_not_seen(inner: str, forward: str, model: str) -> None:
@@ -99,6 +101,16 @@ def test_a_part_for_evaluation_alone(forward: str, where: str | None) -> None:
     found = messages("self.inner = nn.Linear(2, 2)", forward)
     assert len(found) == (where is not None)
     assert all(f"makes self.inner in __init__ and uses it {where}" in m for m in found)
+
+
+def test_a_sequential_runs_all_that_it_has() -> None:
+    before = program(
+        BEFORE.replace("nn.Module", "nn.Sequential")
+        .replace("INNER", "self.inner = nn.Linear(2, 2)")
+        .replace("        def forward(self, x):\n            FORWARD\n            return x\n", "")
+        .replace("MODEL", NET)
+    )
+    assert not [d for d in doubts(before, native(before)) if d.code == "AMP651"]
 
 
 CHOSEN = {

@@ -71,8 +71,10 @@ def _evaluating(module: Module, node: ast.AST) -> bool:
 
 
 def in_sight(program: Program, cls: Class) -> bool:
-    """Whether no base out of sight may use what a network makes."""
-    return all(".".join(b.split(".")[:2]) in ("torch.nn", "nn.Module") for b in program.external_bases(cls))
+    """Whether no base out of sight may use what a network makes: a Sequential runs all of it."""
+    bases = program.external_bases(cls)
+    known = all(".".join(b.split(".")[:2]) in ("torch.nn", "nn.Module") for b in bases)
+    return known and not any(b.rpartition(".")[2] == "Sequential" for b in bases)
 
 
 def _kept(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
-from amp_migrate.audit.sites.unused import has_parameters, in_sight, named_elsewhere
+from amp_migrate.audit.sites.unused import IN_TURN, has_parameters, in_sight, named_elsewhere
 from amp_migrate.audit.values.values import Values
 
 LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential")
@@ -29,11 +29,16 @@ def unused_items(values: Values, cls: Class) -> Iterator[tuple[str, int, int]]:
     if not in_sight(program, cls):
         return
     found: dict[str, _Parts] = {}
+    texts = set[object]()  # `getattr(self, "inner")`
     for c in program.family(cls):
         for node in syntax.walk(c.node):
             if isinstance(node, ast.Attribute) and syntax.text(node.value) == "self":
                 _note(values, cls, c.module, node, found.setdefault(node.attr, _Parts()))
-    for name, parts in found.items():
+            elif isinstance(node, ast.Constant):
+                texts.add(node.value)
+    for name, parts in found.items() if found.keys().isdisjoint(IN_TURN) else ():
+        if name in texts:
+            continue
         if parts.certain and parts.places and len(parts.places) < parts.made and not named_elsewhere(program, name):
             yield name, parts.made, len(parts.places)
 
