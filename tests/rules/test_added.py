@@ -65,6 +65,11 @@ def test_it_may_stand_in_the_loop_itself_and_under_a_condition() -> None:
     assert "grad.data.add_(s * torch.sign(model[0].weight.data) * scaler.get_scale())" in after
 
 
+def test_a_delay_that_is_off_is_none() -> None:
+    source = micro_batches(SHRINK).replace("/ 2, optimizer)", "/ 2, optimizer, delay_unscale=False)")
+    assert found(rewrite(PRELUDE + source), "AMP309")
+
+
 def test_a_clip_at_the_step_sees_all_of_it_unscaled() -> None:
     clip = "        clip_grad_norm_(model.parameters(), 0.05)\n"
     training = TRAINING.replace("        optimizer.step()", f"{clip}        optimizer.step()")
@@ -95,7 +100,9 @@ def test_what_cannot_be_multiplied_moves_to_the_step(line: str, between: str, op
     result = rewrite(PRELUDE + source)
     assert result.after is not None
     assert "        scaler.unscale_(optimizer)\n        shrink(model, 0.01)\n" in result.after
-    assert found(result, "AMP302")[0].construct == "grad"
+    (told,) = [f for f in found(result, "AMP302") if "adds" in f.message or "added" in f.message]
+    assert told.construct == "grad"
+    assert ("delay_unscale left scaled came to next to nothing" in told.message) == bool(options)
     assert not found(result, "AMP309")
 
 

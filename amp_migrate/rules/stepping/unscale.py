@@ -18,7 +18,7 @@ from amp_migrate.reading.gradients.spread import receiver
 from amp_migrate.reading.gradients.updates import given_one_of_several
 from amp_migrate.reading.gradients.uses import reads_by_name
 from amp_migrate.reading.program.branches import branches_around
-from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.definitions import called_name, literal
 from amp_migrate.reading.program.handed_back import only_looks_up
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
@@ -239,7 +239,9 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
             message = "read the gradients after every micro-batch; moved to the step, where they are complete"
             if _off_too(m, module, stmt, plan.conditions.get(stmt, "")):
                 message += ", in runs without mixed precision, too"
-            if adds_to_gradients(m.project, stmt):
+            if adds_to_gradients(m.project, stmt) and _delays(m):
+                message += "; what it added to gradients that delay_unscale left scaled came to next to nothing"
+            elif adds_to_gradients(m.project, stmt):
                 message += "; what it adds to them it now adds once per step, not once per micro-batch"
             for other in _other_steps(m, module, stmt, target):
                 test = plan.conditions.get(stmt, "")
@@ -255,11 +257,17 @@ def _move(m: Migration, module: Module, plan: Gradients) -> None:
 def _leave_additions(m: Migration, module: Module, stmts: list[ast.stmt]) -> None:
     """Refuse to move what adds to the gradients of every micro-batch where it can add as much times the loss scale as it
     stands: how often it runs decides how much it adds. With `delay_unscale`, it was added to scaled gradients."""
-    if m.moves or any(loss.delay_unscale is not None for loss in m.unit.losses):
+    if m.moves or _delays(m):
         return
     if all(adds_to_gradients(m.project, s) and divisible(m.gradients, module, s) for s in stmts):
         message = "adds to the gradients of every micro-batch, which stay scaled until the step"
         raise AddsToEach(module, stmts[0], "AMP307", "unscale_", message)
+
+
+def _delays(m: Migration) -> bool:
+    """Whether gradients may have been left scaled after a backward."""
+    given = (loss.delay_unscale for loss in m.unit.losses)
+    return any(d is not None and literal(d) is not False for d in given)
 
 
 def _other_steps(m: Migration, module: Module, reader: ast.stmt, target: ast.stmt) -> list[ast.stmt]:
