@@ -570,6 +570,8 @@ def test_what_a_branch_for_want_of_apex_did_besides() -> None:
     assert "more than precision" not in str(doubts(TEACHER, kept))
     other = TEACHER_NOW + "\n    def serve(teacher):\n        teacher.eval()\n"
     assert "more than precision" in str(doubts(TEACHER, other))
+    for telling in ("self.logger('teacher')", "log('teacher')", "logger.info('teacher')"):
+        assert "more than precision" not in str(doubts(TEACHER.replace("teacher.eval()", telling), TEACHER_NOW))
     leaving = TEACHER.replace('print("in float32")', "return None")
     assert "more than precision" not in str(doubts(leaving, TEACHER_NOW))
 

@@ -131,3 +131,35 @@ def test_the_level_that_is_asked_for_is_named(level: str, said: str) -> None:
     source = program(TAKEN[0], "logits").replace('"O2"', level)
     (message,) = told(source)
     assert f"where {said} made it float32" in message
+
+
+LENGTHS = """
+from vocoder import build
+
+model = build().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = model(x, y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    mel, found = model.infer(x)
+    print(len(found[0].cpu()))
+    USE
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "whole"),
+    [
+        ("show(torch.repeat_interleave(torch.eye(4), found[0].cpu(), dim=0))", True),
+        ("show(mel.repeat_interleave(found[0].cpu(), 0))", True),
+        ("show(x.repeat_interleave(repeats=found[0].cpu()))", True),
+        ("show(torch.repeat_interleave(found.cpu(), 2))", False),
+        ("show(found.repeat_interleave(2).cpu())", False),
+        ("show(found[0].cpu())", False),
+    ],
+)
+def test_what_is_handed_to_what_takes_whole_numbers_is_no_half(use: str, whole: bool) -> None:
+    assert any("found" in message for message in told(LENGTHS.replace("USE", use))) is not whole

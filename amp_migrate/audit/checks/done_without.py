@@ -26,7 +26,7 @@ CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`
 # A machine without Apex goes on making these calls in another form.
 STEP = "backward step update unscale_ zero_grad clip_grad_norm_ clip_grad_value_ synchronize".split()
 TELLING = re.compile(
-    r"print|exit|quit|(.*\.)?(log\w*|warnings?|stdout|stderr|sys)\..*|.*\.(info|debug|warn\w*|error|write)"
+    r"(.*\.)?_?(print|log|logger|logging|echo)|exit|quit|(.*\.)?(log\w*|warnings?|stdout|stderr|sys)\..*|.*\.(info|debug|warn\w*|error|write)"
 )
 
 

@@ -31,6 +31,7 @@ OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|au
 # Names that say how many, or which: `mel_lengths` beside `mels`.
 NUMBER_NAMES = re.compile(r"(?:^|_)(?:len|lens|lengths?|ids?|idxs?|index|indices|counts?|sizes?)$", re.IGNORECASE)
 NO_TENSOR: frozenset[Dtype] = frozenset({"integer", "number", "host"})  # nothing that could be half
+WHOLE_GIVEN = frozenset("repeat_interleave index_select gather".split())  # beside the first
 MAY_BE_WHOLE: frozenset[Dtype] = frozenset({"integer", "either"})  # of what some return gives
 DEPTH = 8  # bindings followed
 JOINTS = frozenset(f"torch.{name}" for name in JOINING)
@@ -68,7 +69,8 @@ class HalfValues:
         if (held := self._held(node)) is not None:
             return any(self.may_be(v, outputs=outputs, depth=depth - 1) for v in held)
         if isinstance(node, ast.Name):
-            return any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
+            given = any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
+            return given and not self._counts(node.id)
         if isinstance(node, ast.Subscript):
             if (place := self._entry(node)) is not None and not self._may_be_half(*place, depth):
                 return False
@@ -319,6 +321,13 @@ class HalfValues:
             return False
         return not self._entries(node, DEPTH)
 
+    def _counts(self, name: str) -> bool:
+        """Whether what a name holds says how many, or which: it is bound once, and handed to what takes whole numbers alone."""
+        if len(self.found.scope.bindings.get(name, ())) != 1:
+            return False
+        uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
+        return any(_shows_whole(self.module, n) for n in uses)
+
     def may_be_whole(self, name: str) -> bool:
         """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
         statements = {self.module.statement(b) for b in self.found.scope.bindings.get(name, ())}
@@ -331,6 +340,22 @@ class HalfValues:
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
         return not any(_shows_floating(self.module, n) for n in uses)
+
+
+def _shows_whole(module: Module, use: ast.expr) -> bool:
+    """Whether a value, or a part of it, is handed to what takes whole numbers alone: `repeat_interleave(x, lengths[0].cpu())`."""
+    whole: ast.AST = use
+    while isinstance(around := module.parents.get(whole), (ast.Subscript, ast.Attribute, ast.keyword, ast.Call)):
+        if isinstance(around, ast.Call) and around.func is not whole:
+            first = isinstance(around.func, ast.Attribute) and ast.unparse(around.func.value) not in ("torch", "F")
+            among = [*around.args[0 if first else 1 :], *(k for k in around.keywords if k.arg in ("repeats", "index"))]
+            return called_name(around) in WHOLE_GIVEN and any(n is whole for n in among)
+        if isinstance(around, ast.Subscript) and around.slice is whole:
+            return False  # a mask as well
+        if isinstance(around, ast.Call) and called_name(around) not in (*UNCHANGED, "cpu", "cuda", "to"):
+            return False
+        whole = around
+    return False
 
 
 def kept_from(node: ast.expr) -> ast.expr:
