@@ -513,3 +513,30 @@ def test_what_is_unpacked_for_the_converter_must_not_be_apexs_own(call: str) -> 
     (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
     assert finding.review == "review"
     assert "it takes no channel_last" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("before", "review"), [("optimizer = torch.optim.SGD(model.parameters(), 0.1)", "review"), ("pass", "as-is")]
+)
+def test_a_conversion_that_goes_where_torchs_stands_beside_it(before: str, review: str) -> None:
+    source = f"""
+        import torch
+        import apex
+
+
+        def wrap(make, args):
+            model = make().cuda()
+            {before}
+            if args.apex:
+                model = apex.parallel.DistributedDataParallel(model)
+                if args.sync:
+                    model = apex.parallel.convert_syncbn_model(model)
+            else:
+                model = torch.nn.parallel.DistributedDataParallel(model)
+                if args.sync:
+                    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            return model
+        """
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
+    assert finding.review == review
+    assert ("never stepped them" in finding.message) is (review == "review")

@@ -125,6 +125,8 @@ class _Parts:
         message, review = "the native branch stays" if stays else "goes with the code around it", "as-is"
         if decision.code == "AMP621" and isinstance(decision, Native) and site.argument(6, "weight_decay") is not None:
             message, review = f"{message}: if its weight decay is not {decision.names[0]}'s, the curve differs", "look"
+        if decision.code == "AMP611" and isinstance(decision, Native) and decision.review == "review":
+            message, review = f"{message}: {decision.message}", decision.review
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
             for call, function in parallel.native_calls(self.module, beside):
                 at = (self.module.display, self.module.statement(call).lineno)

@@ -69,8 +69,8 @@ class HalfValues:
         if (held := self._held(node)) is not None:
             return any(self.may_be(v, outputs=outputs, depth=depth - 1) for v in held)
         if isinstance(node, ast.Name):
-            given = any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
-            return given and not self._counts(node.id)
+            half = any(self._gives(b, node.id, outputs, depth - 1) for b in self.reaching(node))
+            return half and not self._counts(node.id)
         if isinstance(node, ast.Subscript):
             if (place := self._entry(node)) is not None and not self._may_be_half(*place, depth):
                 return False
