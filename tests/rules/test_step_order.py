@@ -45,6 +45,8 @@ ONCE = {
     f"if a:\n{indent(SCALE, '    ')}else:\n    loss = loss * 2\n{indent(SCALE, '    ')}optimizer.step()",
     "with zeros left": "loss = criterion(model(x), y)\noptimizer.zero_grad(set_to_none=False)\n"
     f"if torch.isfinite(loss):\n{indent(SCALE, '    ')}optimizer.step()",
+    "of a model that trains": "optimizer.zero_grad()\nloss = criterion(model(x), y)\n"
+    f"if model.training:\n{indent(SCALE, '    ')}optimizer.step()",
     "over micro-batches": "optimizer.zero_grad()\nfor part in x:\n"
     f"    loss = criterion(model(part), y)\n{indent(SCALE, '    ')}optimizer.step()",
     "counted": f"count = 0\nfor part in x:\n    loss = criterion(model(part), y)\n    if torch.isfinite(loss):\n"

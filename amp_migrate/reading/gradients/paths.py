@@ -362,10 +362,13 @@ class GradientPaths(Events):
         return result
 
     def _always(self, module: Module, node: Node) -> bool:
-        """`if optimizer is not None:` around its step: where there is none, there is nothing to step."""
+        """`if optimizer is not None:` around its step: where there is none, there is nothing to step. `if model.training:`
+        around a backward: a step comes to models that train alone."""
         if not isinstance(node.stmt, ast.If):
             return False
         test = node.stmt.test
+        if isinstance(test, ast.Attribute) and test.attr == "training":
+            return any(self.reader.scaled(n) for n in node.walk())
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot):
             test = test.left
         return isinstance(test, (ast.Name, ast.Attribute)) and (
