@@ -101,3 +101,48 @@ def test_a_step_with_gradients_that_are_still_there_is_told() -> None:
     loop = f"loss = criterion(model(x), y)\nif torch.isfinite(loss):\n{indent(SCALE, '    ')}optimizer.step()"
     (finding,) = found(rewrite(apex(loop)), "AMP219")
     assert "still there" in finding.message
+
+
+TRAINER = """
+    import torch
+    from abc import abstractmethod
+    from apex import amp
+
+
+    class Trainer:
+        def fit(self, loader):
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+            for x in loader:
+                self.turn(x)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+        {decorated}
+        def turn(self, x):
+            {body}
+
+
+    class Own(Trainer):
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def turn(self, x):
+            loss = self.model(x).sum()
+            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+    """
+
+
+@pytest.mark.parametrize(
+    ("decorated", "body", "idle"),
+    [
+        ("@abstractmethod", "pass", False),
+        ("# to be written", "raise NotImplementedError", False),
+        ("# nothing by itself", "pass", True),
+    ],
+)
+def test_a_method_that_others_are_written_in_place_of_is_on_no_path(decorated: str, body: str, idle: bool) -> None:
+    result = rewrite(TRAINER.format(decorated=decorated, body=body))
+    assert result.status == "migrated", result.findings
+    assert bool(found(result, "AMP219")) is idle

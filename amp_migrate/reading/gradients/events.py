@@ -122,6 +122,7 @@ class Events:
             return some(state, keys, lambda s: frozenset((STEPPED,)))
         name = part.func.attr if isinstance(part.func, ast.Attribute) else ""
         functions = self.project.resolved.get(part, [])
+        functions = [f for f in functions if not f.is_abstract] or functions  # of which none runs where others are
         if name == "zero_grad" and isinstance(part.func, ast.Attribute) and not functions:
             keys, sure = zeroed_by(self.unit, module, part.func.value, names)
             kept = any(k.arg == "set_to_none" and ast.unparse(k.value) == "False" for k in part.keywords)

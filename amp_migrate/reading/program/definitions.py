@@ -56,6 +56,14 @@ class Function:
         return named and "chain=True" not in self.module.text  # of click: several commands, one after another
 
     @cached_property
+    def is_abstract(self) -> bool:
+        """Whether it is there for others to be written in its place: an abstract method, or one that only raises."""
+        named = (dotted(d) or "" for d in self.node.decorator_list)
+        body = [s for s in self.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        only_raises = len(body) == 1 and isinstance(body[0], ast.Raise)
+        return self.cls is not None and (only_raises or any(n.endswith("abstractmethod") for n in named))
+
+    @cached_property
     def _decorators(self) -> set[str]:
         return {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
 
