@@ -97,6 +97,22 @@ def test_so_do_those_of_features_that_are_not_seen_to_be_float32(grid: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("return (x - x.mean(-1)) / x.std(-1)", [20]),
+        ("x = self.norm(x)\n        return x / x.std(-1)", []),
+        ("y = load(x)\n        return x / y.std(-1)", []),
+    ],
+)
+def test_so_does_what_a_network_computes_of_its_input(body: str, lines: list[int]) -> None:
+    """A normalization of the program's own runs in half where the layer before it does."""
+    more = f"\n\nclass Own(Net):\n    def forward(self, x):\n        {body}\n"
+    results = rewrite_files({"train.py": TRAIN, "net.py": NET.replace("USED", "x").replace("HELD", "") + more})
+    told = [(f.line, f.review) for f in found(results["net.py"], "AMP508")] if "net.py" in results else []
+    assert told == [(line, "as-is") for line in lines]
+
+
+@pytest.mark.parametrize(
     "used",
     [
         "F.gelu(self.norm(x))",

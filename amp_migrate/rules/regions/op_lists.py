@@ -76,8 +76,17 @@ def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr, bo
                 yield name, node, mostly or found == {"half"}
     for word in ("std", "var"):
         for call, func in module.method_calls.get(word, ()):
-            if module.qualify(func) is None and dtypes.of(module, func.value) == "half" and not _left(module, call):
+            if module.qualify(func) is not None or _left(module, call):
+                continue
+            dtype = dtypes.of(module, func.value)
+            if dtype == "half" or (dtype == "unknown" and _is_input(project, module, func.value)):
                 yield f"torch.{word}", call, True
+
+
+def _is_input(project: Project, module: Module, value: ast.expr) -> bool:
+    """Whether a value is what a method of a network is given: features, half where a product made them."""
+    own = module.scope_of(value)
+    return isinstance(value, ast.Name) and value.id in own.params and _in_network(project, module, value)
 
 
 def _in_network(project: Project, module: Module, node: ast.AST) -> bool:
