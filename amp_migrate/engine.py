@@ -102,6 +102,7 @@ def _migrate(program: Program, options: Options, tell: Callable[[str], None]) ->
     """Migrate, and again without what the audit refutes, until it refutes nothing more."""
     from amp_migrate.held import Held
 
+    tell(f"following what {len(program.targets)} files call")
     found = read(program)
     held = Held()
     known = Audited()

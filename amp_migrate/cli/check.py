@@ -64,7 +64,7 @@ def checked(settings: Settings) -> Report:
     project = session.load(settings, discovery)
     _, configured = session.configurations([f for f in others if is_configuration(f.path)], project, settings)
     migrated = session.migrate(project, settings)
-    leftovers = outside.leftovers(others, project, migrated)
+    leftovers = outside.leftovers(others, project, migrated, settings)
     results = session.merged(migrated, configured)
     results = session.merged(results, [session.wanted(result, settings) for result in leftovers])
     results = session.merged(results, interruptions)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from amp_migrate.cli.progress import progress
+from amp_migrate.cli.settings import Settings
 from amp_migrate.configuration import is_configuration, names_in
 from amp_migrate.findings import FileResult
 from amp_migrate.sources.discover import PYTHON_SUFFIXES, Found
@@ -23,10 +25,15 @@ def wanted(path: str) -> bool:
     return kind_of(path) is not None or is_configuration(path)
 
 
-def leftovers(files: Sequence[Found], project: Project, migrated: Sequence[FileResult]) -> list[FileResult]:
+def leftovers(
+    files: Sequence[Found], project: Project, migrated: Sequence[FileResult], settings: Settings
+) -> list[FileResult]:
     """The leftovers in files and in cells of notebooks, as they read beside what was decided of the code."""
     changed = [result.path for result in migrated if result.after is not None]
-    return _beside_kept([*_in_notebooks(project.targets), *_outside(files, project, changed)], migrated)
+    with progress(settings, ticking=True) as tell:
+        tell(f"looking for Apex in {len(files)} files that are no Python")
+        found = [*_in_notebooks(project.targets), *_outside(files, project, changed)]
+    return _beside_kept(found, migrated)
 
 
 def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> list[FileResult]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from amp_migrate.cli import session
+from amp_migrate.cli.progress import progress
 from amp_migrate.cli.settings import Settings, resolve
 from amp_migrate.findings import LOOSE, FileResult, Report
 from amp_migrate.sources.discover import is_environment, project_root, shown
@@ -59,12 +59,15 @@ def run(
 ) -> Report:
     """The reports of all repositories in one, each with the configuration of its own, and then what lies in none."""
     reports: dict[str, Report] = {}
-    with session.progress(settings) as tell:
+    with progress(settings) as tell:
         for number, path in enumerate(paths, 1):
-            tell(f"{number} of {len(paths)} repositories: {shown(path)}")
+            within = f"{number} of {len(paths)} repositories: {shown(path)}"
+            tell(within)
             try:
                 own = resolve(ctx, {**given, "paths": (path,)})
-                reports[shown(path)] = one(replace(own, quiet=True, output=settings.output))
+                reports[shown(path)] = one(
+                    replace(own, quiet=settings.quiet, output=settings.output, within=f"{within}: ")
+                )
             except click.UsageError as error:  # its configuration cannot be read
                 problem = failure(shown(os.path.join(path, "pyproject.toml")), SourceError(UNREADABLE, error.message))
                 reports[shown(path)] = Report([problem], 1)
@@ -77,7 +80,7 @@ def run(
     known = {os.path.realpath(path) for path in paths}
     rest = tuple(path for path in settings.paths if os.path.realpath(path) not in known)
     if rest:
-        loose = one(replace(settings, paths=rest, quiet=True, apart=frozenset(known)))
+        loose = one(replace(settings, paths=rest, apart=frozenset(known)))
         if loose.files or loose.results:
             reports[LOOSE] = loose
     results: list[FileResult] = [result for report in reports.values() for result in report.results]

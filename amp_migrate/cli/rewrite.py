@@ -173,7 +173,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
         told = settings.output == "text" or settings.summary is not None
         revision = _revision(results) if told else None
         if told and any(r.listed for r in results):
-            leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project, migrated)]
+            leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project, migrated, settings)]
         if cases is not None and any(result.changed for result in results):
             from amp_migrate.cli import verified
 
@@ -181,7 +181,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
             proved = verdict == 0
             if verdict == 1:
                 results = verified.held_back(results)
-        results = session.write([*project.targets, *configured], results)
+        results = session.write([*project.targets, *configured], results, settings)
     project.files += sum(r.listed for r in more)
     left = tuple(r for r in leftovers if any(f.status == "manual" for f in r.findings))
     return Done(session.report(project, results), project, left, revision, verdict, proved)

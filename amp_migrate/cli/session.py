@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import click
 
 from amp_migrate import reports
 from amp_migrate.cli.printing import echo
+from amp_migrate.cli.progress import progress
 from amp_migrate.cli.settings import Settings
 from amp_migrate.cli.signals import unwinding
 from amp_migrate.deep import with_room
@@ -56,7 +56,8 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
 
     from amp_migrate.engine import whole_units
 
-    with progress(settings) as tell:
+    with progress(settings, ticking=True) as tell:
+        tell("looking for files that can have to do with Apex")
         targets, context = project.relevant()
         tell(f"reading {len(targets) + len(context)} files that can have to do with Apex")
         results = with_room(lambda: _decided(targets, context, project, settings, tell))
@@ -285,7 +286,7 @@ def _other_names(number: int) -> Finding:
     return Finding(1, 1, OTHER_NAMES, "file", "note", "look", message)
 
 
-def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
+def write(targets: Sequence[SourceFile], results: list[FileResult], settings: Settings) -> list[FileResult]:
     """Write what changed, unit by unit; the results, those that could not be written among them."""
     changed = [result for result in results if result.changed]
     if not changed:
@@ -295,7 +296,8 @@ def write(targets: Sequence[SourceFile], results: list[FileResult]) -> list[File
 
     by_display = {source.display: source for source in targets}
     position = {id(result): i for i, result in enumerate(results)}
-    with unwinding(patient=True) as stop_if_asked:
+    with progress(settings, ticking=True) as tell, unwinding(patient=True) as stop_if_asked:
+        tell(f"writing {len(changed)} files")
         for group in together(targets, changed):
             stop_if_asked()
             try:
@@ -371,15 +373,3 @@ def show(found: Report, settings: Settings, mode: Any, *, err: bool, steps: Sequ
         code = next((f.code for _, f in found.findings("manual", "note", "done")), None)
         if code:
             emit("\n" + style.faint(f"`amp-migrate explain {code}` says more about a code.") + "\n", err=err)
-
-
-@contextlib.contextmanager
-def progress(settings: Settings) -> Iterator[sources.Progress]:
-    """A line on the terminal that says what is going on; gone when it is done, and nothing on a pipe."""
-    if settings.quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    try:
-        yield lambda text: emit(f"\r\x1b[K{text}…", err=True)
-    finally:
-        emit("\r\x1b[K", err=True)

@@ -35,6 +35,7 @@ class Settings:
     diff: bool = False
     summary: str | None = None
     force_exclude: bool = False
+    within: str = ""  # what progress begins with
     apart: frozenset[str] = frozenset()  # real paths of folders below the paths that are not walked
 
     @property

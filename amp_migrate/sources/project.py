@@ -170,9 +170,10 @@ def load(discovery: Discovery, jobs: int = 1, progress: Progress = lambda _: Non
     project.failures += [*discovery.notices, *_leading_out(discovery.outside)]
     if not relevant:
         readable = [found for found in readable if found.named]
-    if len(readable) > 100:
-        progress(f"parsing {len(readable)} files")
-    for found, source, problem in _parsed(readable, jobs if size > PARALLEL_FROM else 1):
+    parsed = _parsed(readable, jobs if size > PARALLEL_FROM else 1)
+    for number, (found, source, problem) in enumerate(parsed):
+        if len(readable) > 100 and not number % 100:
+            progress(f"parsing {number + 1} of {len(readable)} files")
         if problem is not None:
             project.failures.append(FileResult(path=found.display, status="failed", findings=[problem]))
             project.unparsed.append(source.text if source is not None else _any_text(found))
