@@ -16,6 +16,7 @@ from amp_migrate.sources.journal import SUFFIX, digest
 from tests.cli_testing import SITE, fake_engine, run, run_json, write_tree
 from tests.test_precommit import APEX
 
+INSTALL = "pip install 'torch>=2.4' beside amp-migrate, or install 'amp-migrate[verify]'"
 ROOT = Path(__file__).parent.parent
 
 
@@ -427,7 +428,7 @@ class TestNextStep:
         monkeypatch.setitem(sys.modules, "torch", None)
         result = run(*command)
         assert result.exit_code == 2
-        assert result.stderr == f"amp-migrate {command[0]}: needs PyTorch; pip install 'torch>=2.4'.\n"
+        assert result.stderr == f"amp-migrate {command[0]}: needs PyTorch; {INSTALL}.\n"
 
     def test_without_matplotlib_a_page_is_refused_before_any_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("torch")  # whose want is told first
@@ -435,7 +436,8 @@ class TestNextStep:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         result = run("verify", "--report", "page.html", "train.py")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr == "amp-migrate verify --report: needs matplotlib; pip install 'matplotlib>=3.8'.\n"
+        install = INSTALL.replace("torch>=2.4", "matplotlib>=3.8")
+        assert result.stderr == f"amp-migrate verify --report: needs matplotlib; {install}.\n"
 
     @pytest.mark.parametrize("report", ["train.py", "gone/report.html", "."])
     def test_a_report_of_verify_is_looked_at_first(self, report: str) -> None:

@@ -79,7 +79,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     scaler. [tool.amp-migrate] in pyproject.toml takes the same names as the options.
 
     The report goes to standard output. With --diff the diff does, and the text report to standard error; a json,
-    sarif or github report stays on standard output, and the diff goes to standard error. With '-', standard output
+    sarif, github or html report stays on standard output, and the diff goes to standard error. With '-', standard output
     belongs to the program (or its diff), and the report goes to standard error.
 
     \b
