@@ -116,7 +116,7 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
                         output.note(module, node, "AMP642", "import amp_C", KERNELS, "review")
                 elif (waits := awaited(project, module, node, output)) is not None:
                     output.manual(module, node, "AMP116", "import apex", waits)
-                elif (asked := still_asks(module, edits, node)) is not None:
+                elif (asked := still_asks(project, module, edits, node)) is not None:
                     output.note(module, node, "AMP101", "import apex", asked)
                 else:
                     output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))

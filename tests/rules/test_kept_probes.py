@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
-from tests.rules.helpers import check_files, rewrite, run_files
+import pytest
+
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 
 PROBE = """
         global apex
@@ -134,3 +137,75 @@ def test_a_field_that_is_switched_elsewhere_too_is_a_switch() -> None:
     source += "\n        def off(self):\n            self.has_apex = False\n"
     after = rewrite(source).after
     assert after is None or "self.has_apex" in after.replace("self.has_apex =", "")
+
+
+REFUSING = {
+    "in a function": """
+        def parse(args):
+            if args.opt_level is not None:
+                try:
+                    import apex
+                except ImportError:
+                    raise ImportError("--opt-level requires apex")
+            return args
+        """,
+    "at the top": """
+        import sys
+
+        try:
+            import apex
+        except ImportError:
+            sys.exit("please install apex")
+
+
+        def parse(args):
+            return args
+        """,
+    "in a branch": """
+        def parse(args):
+            if args.opt_level is not None:
+                try:
+                    from apex import amp
+                except ImportError:
+                    args.opt_level = None
+            return args
+        """,
+}
+ASKED_FOR = """
+    import torch
+    from apex import amp
+    from options import parse
+
+
+    def main(args):
+        args = parse(args)
+        model = torch.nn.Linear(4, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.opt_level is not None:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.opt_level)
+        for x, y in args.loader:
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            if args.opt_level is not None:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+    """
+
+
+@pytest.mark.parametrize("refusing", REFUSING)
+def test_what_refuses_to_go_on_without_apex_stays_for_a_program_that_stays(refusing: str) -> None:
+    """Nothing reads what it imports: it stands there for its answer alone."""
+    files = {"options.py": textwrap.dedent(REFUSING[refusing]), "train.py": textwrap.dedent(ASKED_FOR)}
+    went = rewrite_files(files)
+    assert went["train.py"].status == "migrated"
+    assert "apex" not in (went["options.py"].after or "").replace("requires apex", "")
+    stays = files["train.py"].replace("optimizer.step()", "optimizer.step(lambda: loss)")
+    left = rewrite_files({**files, "train.py": stays})
+    assert left["train.py"].status == "blocked"
+    assert left["options.py"].after in (None, files["options.py"].lstrip("\n"))
+    (found,) = left["options.py"].findings
+    assert (found.code, found.status) == ("AMP101", "note")
+    assert "it asks whether Apex is installed" in found.message

@@ -20,6 +20,14 @@ def apex_stays(project: Project, module: Module, output: Output) -> bool:
     return any(map(output.stays, tied(project, [module])))
 
 
+def never_read(project: Project, module: Module, node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether nothing reads, or ever read, what an import brings: it only asks whether that is there."""
+    bound = [(a.asname or a.name).split(".")[0] for a in node.names]
+    scope = module.scope_of(node)
+    handed = scope.is_module and any(True for name in bound for _ in project.handed_on.importing(module, name))
+    return not handed and not any(map(scope.reads, bound))
+
+
 def not_given(project: Project, module: Module, flags: Collection[str]) -> list[Module]:
     """The files that are not among those given and may ask: they read one of some flags, or have to do with Apex themselves,
     and it is not decided here whether they go on to."""

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import handles, stand_ins
-from amp_migrate.rules.cleanup.askers import apex_stays, not_given
+from amp_migrate.rules.cleanup.askers import apex_stays, never_read, not_given
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
@@ -98,17 +98,21 @@ class Cleaner:
     def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
         """Guards that something still asks whether Apex is installed, as a value: `return HAS_APEX`. One that keeps an
         import of Apex's goes on telling that, where some of the program needs Apex, or asks for a part that stays, and until
-        the files that may ask are given, too."""
+        the files that may ask are given, too; so does one that nobody reads, which refuses to go on without Apex."""
         stays = apex_stays(self.project, self.module, self.output)
         unread: dict[ast.Try, bool] = {}
+        asking: dict[ast.Try, bool] = {}
         for node in apex_imports(self.module):
             guard = self.available._guard(node)
             if guard is not None:
                 bound = [a.asname or a.name.split(".")[0] for a in node.names]
                 mine = all(n in candidates or self._served_here(node, n) for n in bound)
                 unread[guard] = unread.get(guard, True) and mine
+                asking[guard] = asking.get(guard, True) and never_read(self.project, self.module, node)
         found: set[ast.Try | None] = set()
         for guard, all_unread in unread.items():
+            if stays and all_unread and asking[guard]:
+                found.add(guard)
             targets = (t for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
             flags = {t.id for t in targets if isinstance(t, ast.Name)}
             shipped = only_shipped(guard)

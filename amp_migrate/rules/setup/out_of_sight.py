@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import in_process
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.unbound import part, unbound
@@ -18,6 +19,7 @@ from amp_migrate.reading.units.calls import Step
 from amp_migrate.reading.units.unit import only_asks
 from amp_migrate.reading.units.unscaled import CASTING
 from amp_migrate.reading.values.sources import Sources
+from amp_migrate.rules.cleanup.askers import never_read
 from amp_migrate.rules.cleanup.imports import is_own
 from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.edits import Edits
@@ -171,13 +173,16 @@ def _takers(m: Migration) -> str:
     return " and ".join(f"{', '.join(dict.fromkeys(names))} of {home}" for home, names in found.items())
 
 
-def still_asks(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:
-    """What an import of Apex asks that stays only for its answer: `HAS_APEX = True` beside it; None where it is used."""
+def still_asks(project: Project, module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:
+    """What an import of Apex asks that stays only for its answer: `HAS_APEX = True` beside it, or that nothing goes on
+    without; None where it is used."""
     guard = next((a for a in module.ancestors(node) if isinstance(a, ast.Try)), None)
     if guard is None or _reads(module, edits, [(a.asname or a.name).split(".")[0] for a in node.names]):
         return None
     targets = {t.id for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
     flags = sorted(targets & {n.id for name in targets for n in module.loads.get(name, ()) if not edits.gone(n)})
+    if not flags and never_read(project, module, node):
+        return "stays, for it asks whether Apex is installed, which some of the program that is left with Apex needs"
     if not flags:
         return None
     return (
