@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.helpers import doubts
+from tests.rules.helpers import rewrite
 
 PROGRAM = """
 import copy
@@ -146,3 +147,56 @@ def test_another_object_than_o2_was_given(code: str, called: str) -> None:
 )
 def test_the_object_that_was_given(code: str) -> None:
     assert not found(code, "O2")
+
+
+HANDED = """
+    import torch
+    from apex import amp
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.body(x)
+
+    class Trainer:
+        def __init__(self, model, level):
+            self.model = model.cuda()
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=level)
+
+        def train(self, loader):
+            for x, y in loader:
+                loss = torch.nn.functional.cross_entropy(self.model(x), y)
+                self.optimizer.zero_grad()
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+                self.optimizer.step()
+
+    def prepare(model):
+        return model
+
+    def main(level, loader):
+        CODE
+        trainer.train(loader)
+    """
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "trainer = Trainer(Net(), level)",
+        "trainer = Trainer(model=Net().cuda(), level=level)",
+        "trainer = Trainer(prepare(Net()), level)",
+        "trainer = Trainer(torch.nn.DataParallel(Net()), level)",
+        "trainer = [Trainer(Net(), level)][0]",
+        "model = Net()\n        trainer = Trainer(model, level)",
+    ],
+)
+def test_what_the_call_is_given_that_sets_up_is_there_before(code: str) -> None:
+    """`Trainer(Net(), level)`, whose constructor calls `initialize`, is given a network that was made before."""
+    result = rewrite(HANDED.replace("CODE", code))
+    assert result.status == "migrated"
+    assert not [f.message for f in result.findings if f.code == "AMP531"]

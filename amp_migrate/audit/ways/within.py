@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -89,6 +90,12 @@ def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
     )
     if loop:
         return True
+    if isinstance(common, ast.Call) and first is not second:
+        # What a call is given is there before it runs; what it is given to run, `lambda: Net()`, is not.
+        if common is second:
+            return True
+        if common is first:
+            return any(isinstance(a, (ast.Lambda, ast.GeneratorExp)) for a in _below(module, second, first))
     if isinstance(common, ast.If):
         mine = next((b for b in ("body", "orelse") if any(child is s for s in getattr(common, b))), None)
         other = next(
@@ -98,6 +105,11 @@ def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
         if mine is not None and other is not None and mine != other:
             return False
     return _at(second) >= _at(first)
+
+
+def _below(module: Module, node: ast.AST, outer: ast.AST) -> list[ast.AST]:
+    """Ancestors within another one."""
+    return list(itertools.takewhile(lambda at: at is not outer, module.ancestors(node)))
 
 
 def _within(module: Module, node: ast.AST) -> list[ast.AST]:
