@@ -101,3 +101,74 @@ def test_a_state_that_no_run_has_is_told_so_and_named_after_no_other_program() -
     assert left.message.startswith("no run of this file comes by an amp.initialize (those of train.py:9")
     imported = rewrite_files({"train.py": trains, "other.py": "import train\n" + saves})
     assert not any("no run of this file" in f.message for r in imported.values() for f in r.findings)
+
+
+KEEPING = """
+import torch
+from apex import amp
+from project import build, loader
+
+
+class Warmup{base}:
+    def __init__(self, optimizer, size, factor=1):
+        self.optimizer = optimizer
+        self.size = size
+        self.count = 0
+
+    def step(self):
+        self.count += 1
+        {body}
+{after}
+
+model = build()
+optimizer = torch.optim.Adam(model.parameters())
+warmup = Warmup(optimizer, 512)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+model = torch.nn.DataParallel(model)
+model.eval()
+with torch.no_grad():
+    for x, y in loader:
+        print(model(x).argmax(1))
+{last}
+"""
+RATES = """
+def update_rate(optimizer, rate):
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ('for group in self.optimizer.param_groups:\n            group["lr"] = self.size / self.count', ""),
+        ("if self.optimizer is not None:\n            update_rate(self.optimizer, self.size / self.count)", RATES),
+        ("return self.size / self.count", "\n    def state_dict(self):\n        return self.optimizer.state_dict()\n"),
+    ],
+)
+def test_what_only_reads_the_optimizer_it_keeps_steps_none(body: str, after: str) -> None:
+    """A schedule is one by what it does, whatever its name."""
+    result = rewrite(KEEPING.format(base="", body=body, after=after, last=""))
+    assert result.after is not None, result.findings
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert "GradScaler" not in result.after
+    assert result.after.count('with torch.autocast("cuda", dtype=torch.float16):') == 1
+    assert [f.code for f in result.findings if f.code == "AMP115"] == ["AMP115"]
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "after", "last"),
+    [
+        ("(Stepping)", "pass", "", ""),
+        ("", "train(self.optimizer)", "", ""),
+        ("", "run = self.optimizer.step\n        run()", "", ""),
+        ("", "getattr(self, 'optimizer').step()", "", ""),
+        ("", "return [self.optimizer]", "", ""),
+        ("", "pass", "", "finish(warmup.optimizer)"),
+    ],
+)
+def test_what_may_step_the_optimizer_it_keeps_is_left(base: str, body: str, after: str, last: str) -> None:
+    source = KEEPING.format(base=base, body=body, after=after, last=last)
+    source = source.replace("import build, loader", "import Stepping, build, finish, loader, train")
+    check_manual(source, "AMP116")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import method_called
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Opt levels that leave weights and optimizers as they are, and the arguments that would have them changed all the same.
 CASTING = frozenset(("O0", "O1"))
 NOT_SCALING = ("apex.amp.master_params", "torch.")  # what is given an optimizer and scales no loss for it
+READ = frozenset("param_groups defaults state state_dict load_state_dict zero_grad add_param_group".split())
+ROOTS = ("object", "ABC", "abc.ABC")
 CHANGING = ("cast_model_type", "master_weights", "patch_torch_functions")
 
 
@@ -83,12 +85,35 @@ def _backwards(scope: Scope) -> Iterator[PlainLoss]:
 def never_steps(unit: Unit) -> bool:
     """Whether the optimizers handed to Apex are only made: nothing in sight steps them, and nothing out of sight is
     given them but schedulers."""
-    keepers = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, ClassInfo)}
+    kept = [(s.holder, s.name) for s in unit.optimizer_slots if isinstance(s.holder, ClassInfo)]
     others = any(not is_cast(s) and not only_asks(s) and not _only_loads(s) for s in unit.sites)
-    if unit.steps or others or any(not is_scheduler(cls.name) for cls in keepers) or _handed_out_of_sight(unit):
+    if unit.steps or others or not all(_only_reads(unit, *k) for k in kept) or _handed_out_of_sight(unit):
         return False
     given_back = {s.holder for s in unit.optimizer_slots if isinstance(s.holder, Function)}
     return all(unit.project.calls.get(function) for function in given_back)
+
+
+def _only_reads(unit: Unit, cls: ClassInfo, field: str) -> bool:
+    """Whether an object that keeps an optimizer is a scheduler, by its name or by what is done with the field: its groups and
+    its state are read, and functions in sight are given it."""
+    if is_scheduler(cls.name):
+        return True
+    if any(len(c.bases) < len([b for b in c.base_names if b not in ROOTS]) for c in cls.ancestry()):
+        return False  # a base out of sight may step what is kept for it
+    for module in unit.reach:
+        for node in module.named.get(field, ()):
+            user = module.parents.get(node)
+            if isinstance(node, ast.Constant):
+                reads = not (isinstance(user, ast.Call) and called_name(user) == "getattr")
+            elif isinstance(user, ast.Attribute):
+                reads = user.attr in READ
+            elif isinstance(user, ast.Call):
+                reads = user.func is not node and bool(unit.project.resolved.get(user))
+            else:
+                reads = isinstance(user, (ast.If, ast.IfExp, ast.Compare, ast.UnaryOp))
+            if not reads:
+                return False
+    return True
 
 
 def _handed_out_of_sight(unit: Unit) -> bool:
