@@ -19,7 +19,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.float_methods import float_method, runs_products
+from amp_migrate.audit.sites.float_methods import casts_apart, float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
@@ -319,8 +319,11 @@ def _when(
 
 
 def _has_own_region(both: Mixed, forward: Forward) -> bool:
-    """Whether a method of the network has regions itself (`model.fit(loader)`): what it runs is compared there."""
-    runs = both.after.forwards.runs(forward) if forward.method is not None else []
+    """Whether a method of the network has regions itself (`model.fit(loader)`), or its forward has them around all that it
+    computes in half: what it runs is compared there."""
+    if forward.method is None:
+        return casts_apart(both, forward)
+    runs = both.after.forwards.runs(forward)
     return bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.dtypes import FLOAT_BOTH, FLOAT_LAYERS, HALF_BOTH, INTEGERS, KEEPING, MAKING, SHAPES
@@ -15,6 +16,7 @@ from amp_migrate.audit.values.names import last_name
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
+    from amp_migrate.audit.side import Side
     from amp_migrate.audit.sites.forwards import Forward
 
 # Methods of a tensor after which it is what it was, or float32, whatever comes in.
@@ -29,7 +31,16 @@ INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "r
 def float_method(both: Mixed, forward: Forward) -> bool:
     """Whether a call is seen to run methods of the program's networks, and none of these computes anything in half."""
     runs = both.before.forwards.runs(forward)
-    return bool(runs) and all(_floats(both, function, {*runs}) for function in runs)
+    return bool(runs) and all(_floats(both.before, function, {*runs}) for function in runs)
+
+
+def casts_apart(both: Mixed, forward: Forward) -> bool:
+    """Whether a call, after, is seen to run methods of the program's networks that have regions of their own around all that
+    they compute in half: what is in these is compared by itself."""
+    side = both.after
+    runs = side.forwards.runs(forward)
+    own = bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)
+    return own and all(_floats(side, function, {*runs}) for function in runs)
 
 
 def runs_products(both: Mixed, forward: Forward) -> bool:
@@ -74,18 +85,30 @@ def _is_network(both: Mixed, maker: str) -> bool:
     return any(f"{c.module.name}.{c.qualname}" == maker and program.is_network(c) for c in program.classes)
 
 
-def _floats(both: Mixed, function: Function, seen: set[Function]) -> bool:
-    for node in syntax.walk(function.node):
+def _floats(side: Side, function: Function, seen: set[Function]) -> bool:
+    for node in _outside(side, function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return False
-        if isinstance(node, ast.Call) and not _call_floats(both, function, node, seen):
+        if isinstance(node, ast.Call) and not _call_floats(side, function, node, seen):
             return False
     return True
 
 
-def _call_floats(both: Mixed, function: Function, call: ast.Call, seen: set[Function]) -> bool:
+def _outside(side: Side, function: Function) -> Iterator[ast.AST]:
+    """The nodes of a function, but for what stands in its own regions."""
+    waiting: list[ast.AST] = [function.node] if side.regions.of_function(function) is None else []
+    while waiting:
+        node = waiting.pop()
+        items = node.items if isinstance(node, (ast.With, ast.AsyncWith)) else []
+        regions = [r for i in items if (r := side.regions.opened(function.module, i.context_expr)) is not None]
+        if not any(not r.off for r in regions):
+            yield node
+            waiting += ast.iter_child_nodes(node)
+
+
+def _call_floats(side: Side, function: Function, call: ast.Call, seen: set[Function]) -> bool:
     """Whether a call computes nothing in half; not where it is not seen what it runs."""
-    program, module, func = both.before.program, function.module, call.func
+    program, module, func = side.program, function.module, call.func
     scope = module.scope_of(call)
     if (dotted := program.dotted(scope, func)) is not None and dotted.partition(".")[0] in ("torch", "numpy", "math"):
         return _name_floats(dotted.rpartition(".")[2])
@@ -94,13 +117,13 @@ def _call_floats(both: Mixed, function: Function, call: ast.Call, seen: set[Func
     called = [f for f in program.callees(module, call) if f not in seen]
     if called or program.callees(module, call):
         seen.update(called)
-        return all(_floats(both, f, seen) for f in called)
-    values = both.review.values_before
+        return all(_floats(side, f, seen) for f in called)
+    values = side.values
     held = [o for o in values.origins(scope, func) if not (isinstance(o.node, ast.Constant) and o.node.value is None)]
     made = [values.maker(o) for o in held]
     if any(made):
         return all(m is not None and m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
-    return isinstance(func, ast.Attribute) and func.attr in PLAIN and not _is_field(both, func)
+    return isinstance(func, ast.Attribute) and func.attr in PLAIN and not _is_field(side, func)
 
 
 def _name_floats(name: str) -> bool:
@@ -109,6 +132,6 @@ def _name_floats(name: str) -> bool:
     return not made and name not in HALF_BOTH | {"half"} and not name.endswith(INSIDE)
 
 
-def _is_field(both: Mixed, func: ast.Attribute) -> bool:
+def _is_field(side: Side, func: ast.Attribute) -> bool:
     """Whether objects of the program keep something under the name of a method of tensors: `self.norm(x)`."""
-    return last_name(func.value) in ("self", "cls") and bool(both.review.values_before.fields(func.attr))
+    return last_name(func.value) in ("self", "cls") and bool(side.values.fields(func.attr))
