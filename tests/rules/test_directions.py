@@ -201,6 +201,33 @@ def test_the_gradient_of_an_input_stays_as_apex_left_it() -> None:
     assert after.index("seen.append(x.grad") < after.index("unscale_(")
 
 
+@pytest.mark.parametrize(
+    ("made", "input_"), [("x = torch.tensor(x.tolist(), requires_grad=True)", True), ("x = make(x)", False)]
+)
+def test_what_was_made_an_input_is_one_under_another_name(made: str, input_: bool) -> None:
+    program = f"""
+def make(x):
+    return x.clone().requires_grad_()
+
+
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    optimizer.zero_grad()
+    {made}
+    first = x
+    for _ in range(2):
+        x = x * 0.5
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    seen.append(first.grad.sign().sum())
+    clip_grad_norm_(model.parameters(), 100.0)
+    optimizer.step()
+"""
+    after = check_trained(program)
+    assert (after.index("seen.append(first.grad") < after.index("unscale_(")) is input_
+
+
 def test_a_function_within_reads_for_itself() -> None:
     program = """
 def run():

@@ -74,14 +74,27 @@ def of_an_input(module: Module, node: ast.Attribute) -> bool:
             continue
         parent = module.parents.get(part)
         if isinstance(part.ctx, ast.Store):
-            if not isinstance(parent, ast.Assign) or not isinstance(parent.value, ast.Call):
+            value = parent.value if isinstance(parent, ast.Assign) else None
+            if isinstance(value, ast.Name) and value.id != leaf.id:  # another name for one: `first = x`
+                value = _given_before(module, parent, value.id)
+            if not isinstance(value, ast.Call):
                 return False
-            made.append(parent.value)
+            made.append(value)
         elif isinstance(parent, (ast.List, ast.Tuple, ast.Dict, ast.Assign, ast.AugAssign)):
             return False  # what holds it too may be an optimizer's
         else:
             wanted |= isinstance(parent, ast.Attribute) and parent.attr == "requires_grad_"
     return bool(made) and (wanted or any(map(_makes_leaf, made)))
+
+
+def _given_before(module: Module, stmt: ast.AST | None, name: str) -> ast.expr | None:
+    """What the last statement before another one in its block that gives a name a value gives it."""
+    before = module.beside(stmt)[0] if isinstance(stmt, ast.stmt) else []
+    for other in reversed(before):
+        if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in syntax.walk(other)):
+            plain = isinstance(other, ast.Assign) and [syntax.text(t) for t in other.targets] == [name]
+            return other.value if isinstance(other, ast.Assign) and plain else None
+    return None
 
 
 def _makes_leaf(call: ast.expr) -> bool:

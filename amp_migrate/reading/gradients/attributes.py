@@ -7,6 +7,7 @@ import ast
 from amp_migrate.reading.gradients.directions import Directions
 from amp_migrate.reading.program.definitions import dotted, is_none
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.values.reaching import reaching
 
 PARAMETERS = frozenset("p param params parameter weight bias w v tensor pp data".split())
 SETTINGS = frozenset("self cls args cfg config conf opt opts ctx hparams flags".split())  # `args.grad` is no tensor's
@@ -61,11 +62,13 @@ def _input_like(module: Module, node: ast.AST) -> bool:
         return True
     if not any(word in module.text for word in ("requires_grad", "retain_grad", "Variable(")):
         return False
+    if isinstance(node, ast.Name) and _is_same_input(module, node):
+        return True
     for other in module.of(ast.Assign, ast.Call):
         if isinstance(other, ast.Assign):
             targets = [ast.unparse(t) for t in other.targets]
             value = ast.unparse(other.value)
-            if text in targets and ("requires_grad" in value or "Variable(" in value):
+            if text in targets and _makes_input(other):
                 return True
             if f"{text}.requires_grad" in targets and value != "False":
                 return True
@@ -73,3 +76,22 @@ def _input_like(module: Module, node: ast.AST) -> bool:
             if other.func.attr in ("requires_grad_", "retain_grad") and ast.unparse(other.func.value) == text:
                 return "False" not in map(ast.unparse, other.args)
     return False
+
+
+def _makes_input(stmt: ast.AST | None) -> bool:
+    """Whether a statement makes what requires a gradient: `x = torch.tensor(images, requires_grad=True)`."""
+    value = ast.unparse(stmt.value) if isinstance(stmt, ast.Assign) else ""
+    return "requires_grad" in value or "Variable(" in value
+
+
+def _is_same_input(module: Module, name: ast.Name) -> bool:
+    """Whether a name is another one for what was made so before: `first = x`, where `x` goes on to be something else."""
+    scope = module.scope_of(name)
+    given = [module.parents.get(b) for b in reaching(scope, name)]
+    return bool(given) and all(
+        isinstance(stmt, ast.Assign)
+        and isinstance(stmt.value, ast.Name)
+        and (made := reaching(module.scope_of(stmt), stmt.value))
+        and all(_makes_input(module.parents.get(b)) for b in made)
+        for stmt in given
+    )
