@@ -77,3 +77,103 @@ def test_a_function_that_something_decorates_is_not_said_to_go(sign: str) -> Non
     assert "nothing in sight calls Clips.clip" in told.message
     assert ("what decorates it (@handles(1))" in told.message) is bool(sign)
     assert ("delete it" in told.message) is not bool(sign)
+
+
+SET_UP = """
+import torch
+from apex import amp
+from engine import Runner
+
+
+def main(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    Runner(model, optimizer).train(loader)
+"""
+ENGINE = """
+from apex import amp
+
+
+class Engine:
+    def __init__(self, model, optimizer):
+        self.model, self.kept = amp.initialize(model, optimizer, opt_level="O1")
+
+    def train(self, loader):
+        for x, y in loader:
+            loss = (self.model(x) - y).pow(2).mean()
+            with amp.scale_loss(loss, self.kept) as scaled_loss:
+                scaled_loss.backward()
+            self.kept.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"engine.py": ENGINE}, "it is handed to Runner of engine, and engine.py has no Runner: mend the import"),
+        ({"engine/__init__.py": "from .own import Runner\n", "engine/own.py": ENGINE}, "engine/own.py has no Runner"),
+        ({"engine.py": ENGINE + "\nfrom runners import *\n"}, "could not be followed"),
+        ({"engine.py": ENGINE + "\n\ndef __getattr__(name):\n    return Engine\n"}, "could not be followed"),
+        ({"engine.py": ENGINE + '\nglobals()["Runner"] = Engine\n'}, "could not be followed"),
+        (
+            {"other.py": ENGINE, "both.py": "import other\nimport train\n"},
+            "it is handed to Runner of engine, not among the files read",
+        ),
+    ],
+    ids=["renamed", "handed on", "starred", "asked", "placed", "unread"],
+)
+def test_a_name_that_the_file_read_does_not_have_is_told_of(files: dict[str, str], reason: str) -> None:
+    told = [f for f in rewrite_files({"train.py": SET_UP, **files})["train.py"].findings if f.status == "manual"]
+    assert any(reason in f.message for f in told), told
+
+
+OWN = """
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+    def scaled(self, loss):
+        return amp.scale_loss(loss, self.optimizer)
+
+    def train(self, loader):
+        for x, y in loader:
+            loss = (self.model(x) - y).pow(2).mean()
+            with self.scaled(loss) as scaled_loss:
+                scaled_loss.backward()
+            self.optimizer.step()
+"""
+OTHER = """
+class Runner:
+    def __init__(self, amp, optimizer):
+        self.amp, self.optimizer = amp, optimizer
+
+    def train(self, loss):
+        with self.amp.scale_loss(loss, self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+"""
+
+
+@pytest.mark.parametrize("ways", ["return {}", "context = {}\n        return context", "self.stack.enter_context({})"])
+def test_a_context_that_something_else_enters_is_told_of(ways: str) -> None:
+    made = "amp.scale_loss(loss, self.optimizer)"
+    source = OWN.replace(f"return {made}", ways.format(made))
+    (told,) = found(check_manual(source, "AMP116"), "AMP116")
+    assert "train.py:10 makes the context of amp.scale_loss and does not enter it itself" in told.message
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_scales_a_loss_in_another_program_is_not_blamed(together: bool) -> None:
+    files = {
+        "one/__init__.py": "",
+        "one/setup.py": SET_UP.replace("from engine import Runner", "from wandb import Runner"),
+        "two/__init__.py": "",
+        "two/runner.py": OTHER,
+        "both.py": "import one.setup\nimport two.runner\n" if together else "import one.setup\n",
+    }
+    told = [f.message for f in rewrite_files(files)["one/setup.py"].findings if f.status == "manual"]
+    assert any("two/runner.py" in message for message in told) is together
+    assert together or any("no amp.scale_loss for this optimizer is in sight" in message for message in told), told

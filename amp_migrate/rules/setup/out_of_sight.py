@@ -15,7 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.unbound import part, unbound
-from amp_migrate.reading.units.calls import Step
+from amp_migrate.reading.units.calls import Step, read_loss
 from amp_migrate.reading.units.unit import only_asks
 from amp_migrate.reading.units.unscaled import CASTING
 from amp_migrate.reading.values.sources import Sources
@@ -103,12 +103,17 @@ def no_loss(m: Migration) -> str:
             f"{missing} scales a loss for this optimizer by an amp that no import reaches, which raises a NameError where mixed "
             "precision is on: import amp at the top of that file, and rewrite again"
         )
+    if elsewhere := _entered_elsewhere(m):
+        return (
+            f"{elsewhere} makes the context of amp.scale_loss and does not enter it itself, and what does is not followed: write "
+            "`with amp.scale_loss(...) as scaled_loss:` around the backward, and rewrite again"
+        )
     if unknown := _by_unknown(m):
         return (
             f"{unknown} scales a loss, and that what it is called on holds amp could not be followed: call amp.scale_loss by "
             "the name that an import gives it there, and rewrite again"
         )
-    found = _places(m, "scale_loss")
+    found = _listed(s for s in _sites(m, "scale_loss") if s.module in m.unit.tied)
     if plain:
         place = f"{plain[0].module.display}:{plain[0].call.lineno}"
         stepped = f"no loss is scaled for this optimizer, which {place} steps after a plain backward"
@@ -119,7 +124,9 @@ def no_loss(m: Migration) -> str:
             )
         if found:
             return f"{stepped}, and how it comes to those that are ({found}) could not be followed"
-    takers = _takers(m)
+    takers, lacking = _takers(m)
+    if lacking:
+        return f"no amp.scale_loss is seen to be for this optimizer: it is handed to {lacking}: mend the import"
     if plain and not takers:
         return f"{stepped}, and not all its steps do; put the forward under torch.autocast in place of initialize"
     if not found and not plain:
@@ -143,10 +150,16 @@ def _without_import(m: Migration, steps: Iterable[Step]) -> str | None:
     return None
 
 
+def _entered_elsewhere(m: Migration) -> str | None:
+    """Where the context of a scaled loss is made that something else enters: `return amp.scale_loss(loss, optimizer)`."""
+    scaled = (s for s in m.unit.sites if s.name == "apex.amp.scale_loss" and s.call is not None)
+    return next((f"{s.module.display}:{s.at[0]}" for s in scaled if read_loss(s) is None), None)
+
+
 def _by_unknown(m: Migration) -> str | None:
     """Where a loss is scaled by what may be amp, handed here as a value: `self.amp.scale_loss`, `config["amp"].scale_loss`."""
     for module in m.unit.reach:
-        for call, func in module.method_calls.get("scale_loss", ()):
+        for call, func in module.method_calls.get("scale_loss", ()) if module in m.unit.tied else ():
             if module.qualify(func) is None and not m.project.resolved.get(call):
                 return f"{module.source(func)} ({module.display}:{call.lineno})"
     return None
@@ -158,9 +171,11 @@ def _runs_backward(scope: Scope) -> bool:
     return any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
 
 
-def _takers(m: Migration) -> str:
-    """The functions out of sight that the optimizer is handed to, and where they are imported from."""
-    found: dict[str, list[str]] = {}
+def _takers(m: Migration) -> tuple[str, str]:
+    """The functions that the optimizer is handed to, and where they are imported from: those out of sight, and those that the
+    file read under that name does not have."""
+    unread: dict[str, list[str]] = {}
+    lacking: dict[str, str] = {}
     for module in dict.fromkeys(init.module for init in m.unit.inits):
         for call, _ in module.calls:
             given = (*call.args, *(k.value for k in call.keywords))
@@ -168,9 +183,23 @@ def _takers(m: Migration) -> str:
                 continue
             name = module.qualify(call.func) or ""
             home, _, last = name.rpartition(".")
-            if home and home.partition(".")[0] not in OUTSIDE and not m.project.resolved.get(call):
-                found.setdefault(home, []).append(last)
-    return " and ".join(f"{', '.join(dict.fromkeys(names))} of {home}" for home, names in found.items())
+            if not home or home.partition(".")[0] in OUTSIDE or m.project.resolved.get(call):
+                continue
+            files = m.project.meant(module, home)
+            if not files:
+                unread.setdefault(home, []).append(last)
+            elif all(_lacks(m, file, last) for file in files):
+                lacking[name] = f"{last} of {home}, and {files[0].display} has no {last}"
+    shown = (f"{', '.join(dict.fromkeys(names))} of {home}" for home, names in unread.items())
+    return " and ".join(shown), "; and to ".join(lacking.values())
+
+
+def _lacks(m: Migration, module: Module, name: str) -> bool:
+    """Whether importing a name from a file raises: nothing binds it there, and nothing may by other means."""
+    bound = {name, "__getattr__"} & {*module.root.bindings, *module.root.imports}
+    starred = any(base not in m.project.by_name for base in module.star_imports)
+    brought = m.project.handed_on.brought(module, name) is not None
+    return not (bound or starred or brought or module.loads.get("globals"))
 
 
 def still_asks(project: Project, module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> str | None:
@@ -227,7 +256,12 @@ def _sites(m: Migration, *names: str) -> Iterator[Site]:
 
 def _places(m: Migration, *names: str) -> str:
     """Where the files given call functions of amp; empty where they do not."""
-    found = sorted((site.module.display, site.at[0]) for site in _sites(m, *names))
+    return _listed(_sites(m, *names))
+
+
+def _listed(sites: Iterable[Site]) -> str:
+    """The first few places of sites."""
+    found = sorted((site.module.display, site.at[0]) for site in sites)
     shown = ", ".join(f"{path}:{line}" for path, line in found[:NAMED])
     return f"{shown}, ..." if len(found) > NAMED else shown
 
