@@ -10,14 +10,14 @@ from amp_migrate.reading.program.module import Module, Scope
 def native_name(module: Module, target: str, scope: Scope, before: int | None = None) -> str | None:
     """How `target` (`torch.optim.AdamW`) can be written in a scope with the imports in sight; None if it cannot.
 
-    Module level code at line `before` sees only the imports above it.
+    Code at line `before` sees, of the imports of its own scope, only those above it.
     """
     found: list[tuple[int, str]] = []
     for outer in scope.chain():
         for bound, source in outer.imports.items():
             if target != source and not target.startswith(source + "."):
                 continue
-            if scope.lookup(bound) is outer and _steady(module, outer, bound, before if scope.is_module else None):
+            if scope.lookup(bound) is outer and _steady(module, outer, bound, before if outer is scope else None):
                 found.append((len(source), bound + target[len(source) :]))
     return max(found)[1] if found else None
 

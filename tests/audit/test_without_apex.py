@@ -787,3 +787,58 @@ def test_what_ends_only_for_want_of_another_part_of_apex_ends_no_run(picked: str
     found = rewrite_files({"train.py": picked.replace("HEAD", head)})["train.py"]
     assert found.after is not None
     assert any(f.code == "AMP133" and "passed by" in f.message for f in found.findings) is said
+
+
+CHOSEN = """
+    from torch import nn
+
+    def wrap(conf, model):
+        if conf.level:
+            from apex.parallel import DistributedDataParallel as DDP
+        else:
+            from torch.nn.parallel import DistributedDataParallel as Torchs
+            DDP = lambda model: Torchs(model, find_unused_parameters=conf.unused)
+        return DDP(model)
+    """
+LEFT = """
+    from torch import nn
+
+    def wrap(conf, model):
+        if not conf.level:
+            from torch.nn.parallel import DistributedDataParallel as Torchs
+            DDP = lambda model: Torchs(model, find_unused_parameters=conf.unused)
+        return nn.parallel.DistributedDataParallel(model)
+    """
+
+
+def test_a_function_of_the_other_branch_that_nothing_reads_any_more() -> None:
+    assert told(doubts(CHOSEN, LEFT), "AMP133") == [(8, "review")]
+    read = LEFT.replace("return nn.parallel.DistributedDataParallel(model)", "return DDP(model)")
+    assert not told(doubts(CHOSEN, read), "AMP133")
+
+
+def test_what_the_other_branch_imports_under_another_name() -> None:
+    lambdas = "DDP = lambda model: Torchs(model, find_unused_parameters=conf.unused)"
+    assert not told(doubts(CHOSEN.replace(lambdas, "DDP = Torchs"), LEFT.replace(lambdas, "DDP = Torchs")), "AMP133")
+
+
+def test_a_function_that_stood_in_where_apex_was_missing() -> None:
+    before = """
+        from torch import nn
+
+        try:
+            from apex.parallel import DistributedDataParallel as DDP
+        except ImportError:
+            DDP = lambda model: nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
+
+        def wrap(model):
+            return DDP(model)
+        """
+    after = """
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        def wrap(model):
+            return DDP(model)
+        """
+    assert told(doubts(before, after), "AMP133") == [(6, "look")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -361,3 +362,90 @@ def test_a_name_that_other_files_import_stays_importable() -> None:
     assert first.after == "from torch.nn import LayerNorm\n"
     assert second.after is not None
     assert "norm = LayerNorm(8)\n" in second.after or "norm = torch.nn.LayerNorm(8)\n" in second.after
+
+
+OWN = """
+    from torch import nn
+
+    def wrap(conf, model):
+        if conf.level:
+            from apex.parallel import DistributedDataParallel as DDP
+        else:
+            DDP = {own}
+        return DDP(model, delay_allreduce=True)
+    """
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "lambda model: nn.parallel.DistributedDataParallel(model, find_unused_parameters=conf.unused)",
+        "functools.partial(nn.parallel.DistributedDataParallel, find_unused_parameters=True)",
+    ],
+)
+def test_what_a_program_wraps_in_without_apex_stays_for_every_run(own: str) -> None:
+    head = "import functools\n" if "functools" in own else ""
+    source = head + textwrap.dedent(OWN.format(own=own))
+    written = head + textwrap.dedent(
+        f"""
+        from torch import nn
+
+        def wrap(conf, model):
+            DDP = {own}
+            return DDP(model)
+        """
+    )
+    check_rewrite(source, written)
+
+
+def test_what_stands_in_for_a_missing_apex_stays_with_what_it_imports() -> None:
+    check_rewrite(
+        """
+        from torch.nn.parallel import DistributedDataParallel as Torchs
+
+        try:
+            from apex.parallel import DistributedDataParallel as DDP
+        except ImportError:
+            from functools import partial
+
+            def DDP(model):
+                return partial(Torchs, find_unused_parameters=True)(model)
+
+        def wrap(model):
+            return DDP(model)
+        """,
+        """
+        from torch.nn.parallel import DistributedDataParallel as Torchs
+
+        from functools import partial
+        def DDP(model):
+            return partial(Torchs, find_unused_parameters=True)(model)
+
+        def wrap(model):
+            return DDP(model)
+        """,
+    )
+
+
+def test_a_name_that_is_imported_further_below_is_not_written() -> None:
+    check_rewrite(
+        """
+        from torch import nn
+
+        def wrap(conf, model):
+            if conf.level:
+                from apex.parallel import DistributedDataParallel as DDP
+                return DDP(model)
+            from torch.nn.parallel import DistributedDataParallel as Torchs
+            return Torchs(model, find_unused_parameters=True)
+        """,
+        """
+        from torch import nn
+
+        def wrap(conf, model):
+            if conf.level:
+                return nn.parallel.DistributedDataParallel(model)
+            from torch.nn.parallel import DistributedDataParallel as Torchs
+            return Torchs(model, find_unused_parameters=True)
+        """,
+    )

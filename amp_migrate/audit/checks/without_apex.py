@@ -50,7 +50,7 @@ def check(review: Review) -> Iterable[Doubt]:
         yield from _probes(review, change)
         if installed.always_imported(review.before, change.before):
             continue  # without Apex it did nothing
-        found = [*_computed_from_it(review, change), *_fallbacks(review, change)]
+        found = [*_computed_from_it(review, change), *_fallbacks(review, change), *_unread(review, change)]
         if not any("mixed precision" in doubt.message for doubt in found):
             found += _switched_by_it(review, change)
         yield from found or _answers(review, change)
@@ -176,6 +176,28 @@ def _fallbacks(review: Review, change: Change) -> Iterator[Doubt]:
             yield from settings(review, change, without)
             if there:
                 yield from _parts_for_all(review, change, stmt)
+
+
+def _unread(review: Review, change: Change) -> Iterator[Doubt]:
+    """What one branch makes where the other imports a name from Apex, and nothing reads now: the runs that took it have what
+    stands where it was read."""
+    after = change.after
+    for stmt in statements(change.before.tree):
+        if not isinstance(stmt, ast.If):
+            continue
+        for mine, other in ((stmt.body, stmt.orelse), (stmt.orelse, stmt.body)):
+            bound = {target for s in mine if imports_apex(s) for target, _ in _gives(s)}
+            for old, target, value in ((s, t, v) for s in other for t, v in _gives(s) if t in bound):
+                new = change.back.get(old)
+                one = _what(review.before, change.before, old, value)
+                if one is None or new is None or after.loads.get(target):
+                    continue
+                places = [change.before.statement(n) for n in change.before.loads.get(target, ())]
+                calls = [c for p in places if (at := change.back.get(p)) for c in syntax.every(at, ast.Call)]
+                made = [w for c in calls if (w := _what(review.after, after, after.statement(c), c)) is not None]
+                if places and not any(_alike(one[0], name) for name, _, _ in made):
+                    message = f"a run without Apex had {one[0]} here, which nothing reads any more"
+                    yield review.doubt(after, new, "AMP133", target, message, "review")
 
 
 def _fallback(review: Review, change: Change, stmt: ast.Try, handler: ast.ExceptHandler) -> Iterator[Doubt]:
@@ -328,6 +350,8 @@ def _what(
 ) -> tuple[str, str | None, tuple[str, ...]] | None:
     """The full name of the class or function that a value is, or is made by; what it needs beyond torch (a class of the
     program that is built on a compiled extension); and what it is derived from."""
+    if isinstance(value, ast.Lambda):
+        return f"`{syntax.text(value)}`", None, ()
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SELF_RETURNING:
         value = value.func.value  # `LayerNorm(n).to(dtype)`
     callee = value.func if isinstance(value, ast.Call) else value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from amp_migrate.options import Options
 from amp_migrate.reading.program.definitions import dotted
@@ -29,6 +30,7 @@ from amp_migrate.rules.parts.imports import (
     import_line,
     speaks_of_apex,
     stands_for,
+    wraps,
 )
 from amp_migrate.rules.parts.messages import correct_messages
 from amp_migrate.rules.parts.optimizer_values import PARTIAL
@@ -191,6 +193,7 @@ class _Parts:
             for binding in group:
                 self._import_native(binding, native)
         own = next((t for b in group if keeps and native is not None and (t := self._own(b, native))), None)
+        wrapped = native is not None and any(self._wraps(b, native) for b in group)
         for site, decision in sites:
             if isinstance(decision, Manual):
                 self._report(site, decision)
@@ -201,6 +204,10 @@ class _Parts:
                     self.imports.remove(binding)
                 decision.define(site, self.edits)
                 continue
+            if wrapped and decision.arguments is not None:  # what it adds is for the class itself
+                given = tuple(a for a in decision.arguments if a.node is not None)
+                message = "what the program itself wraps models in without Apex, in torch's, stays for every run"
+                decision = replace(decision, arguments=given, message=message, review="look")
             names = [self.module.source(site.node) if keeps else self._name(site, n, group) for n in decision.names]
             changed = self._write(site, decision, names)
             for module, call, arguments in decision.beside:
@@ -264,7 +271,7 @@ class _Parts:
         return names.pop() if len(names) == 1 and names <= set(CLASSES.values()) else None
 
     def _keeps_name(self, group: list[Binding], native: str, sites: list[tuple[Site, Native | Manual]]) -> bool:
-        if any(self._fallback(b, native) is not None for b in group):
+        if any(self._fallback(b, native) is not None or self._wraps(b, native) for b in group):
             return True
         if native == parallel.NATIVE_DDP and any(
             exact_name(self.module, native, s.scope, s.node.lineno) for s, _ in sites
@@ -285,15 +292,24 @@ class _Parts:
         stmt = binding.fallback
         if stmt is None:
             return None
+        if self._wraps(binding, native):
+            return stmt
         target = stands_for(self.module, stmt, binding.name)
         if target is None or within_apex(target):
             return None
         return stmt if target == native or target.split(".")[0] != "torch" else None
 
+    def _wraps(self, binding: Binding, native: str) -> bool:
+        """Whether the program wraps in the native class itself where Apex is not, by a function under the same name."""
+        return binding.stand_in is not None and wraps(self.module, binding.stand_in, native)
+
     def _import_native(self, binding: Binding, native: str) -> None:
         self.imports.remove(binding)
         fallback = self._fallback(binding, native)
         if fallback is not None:
+            for stmt in binding.imported_for(fallback):
+                self.imports.add(binding, self.module.source(stmt))
+                self.edits.delete(stmt)
             self.imports.add(binding, self.module.source(fallback))
         else:
             self.imports.add(binding, import_line(native, binding.name))

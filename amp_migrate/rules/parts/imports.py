@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.tree import walk, within_apex
+from amp_migrate.reading.program.tree import identifiers, walk, within_apex
 from amp_migrate.reading.sites.apex import public_name
 from amp_migrate.rules.parts.branches import is_idle
 from amp_migrate.writing.edits import Code, Edits
@@ -55,6 +55,13 @@ class Binding:
         blocks = [h.body for h in guard.handlers] if guard is not None else []
         return next((s for block in blocks for s in block if self.name in bound_names(s)), None)
 
+    def imported_for(self, fallback: ast.stmt) -> list[ast.stmt]:
+        """The imports beside a fallback that it reads."""
+        handlers = self.guard.handlers if self.guard is not None else []
+        beside = [s for h in handlers if fallback in h.body for s in h.body]
+        imports = [s for s in beside if isinstance(s, (ast.Import, ast.ImportFrom)) and s is not fallback]
+        return [s for s in imports if bound_names(s) & identifiers(fallback)]
+
     @property
     def other_branch(self) -> ast.If | None:
         """An `if` around nothing but imports from Apex whose other branch binds the name without Apex."""
@@ -67,6 +74,13 @@ class Binding:
         if all(is_idle(s) for s in mine) and any(self.name in bound_names(s) for s in other):
             return parent
         return None
+
+    @property
+    def stand_in(self) -> ast.stmt | None:
+        """What binds the name where Apex is missing, or is not asked for."""
+        chosen = self.other_branch
+        other = [] if chosen is None else chosen.orelse if self.stmt in chosen.body else chosen.body
+        return self.fallback or next((s for s in other if self.name in bound_names(s)), None)
 
 
 def speaks_of_apex(name: str) -> bool:
@@ -92,6 +106,19 @@ def stands_for(module: Module, stmt: ast.stmt, name: str) -> str | None:
     if isinstance(stmt, ast.Assign):
         return module.qualify(stmt.value)
     return None
+
+
+def wraps(module: Module, stmt: ast.stmt, native: str) -> bool:
+    """Whether a statement binds its name to a function of the program's own that makes a native class:
+    `DDP = lambda model: DistributedDataParallel(model, device_ids=[0])`."""
+    if isinstance(stmt, ast.Assign):
+        value = stmt.value
+        partial = isinstance(value, ast.Call) and module.qualify(value.func) == "functools.partial"
+        if not partial and not isinstance(value, ast.Lambda):
+            return False
+    elif not isinstance(stmt, ast.FunctionDef):
+        return False
+    return any(isinstance(n, (ast.Name, ast.Attribute)) and module.qualify(n) == native for n in walk(stmt))
 
 
 class ImportEdits:
