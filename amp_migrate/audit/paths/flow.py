@@ -138,7 +138,7 @@ class Graph:
             return []
         if isinstance(stmt, ast.Assert):
             return [(node, stmt.test, True)]
-        if _never_returns(stmt):
+        if never_returns(stmt):
             return []
         return [(node, None, True)]
 
@@ -232,7 +232,7 @@ def _breaks(loop: ast.stmt) -> bool:
     return False
 
 
-def _never_returns(stmt: ast.stmt) -> bool:
+def never_returns(stmt: ast.stmt) -> bool:
     """`sys.exit()`, `exit()`, `os._exit()`, `parser.error()`: nothing after them runs."""
     if not isinstance(stmt, ast.Expr) or not isinstance(stmt.value, ast.Call):
         return False

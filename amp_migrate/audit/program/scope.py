@@ -93,6 +93,13 @@ class Function:
     def class_method(self) -> bool:
         return any(isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list)
 
+    @cached_property
+    def abstract(self) -> bool:
+        """Whether it is a method for others to be written in place of: declared so, or it only raises."""
+        said = any(syntax.last(d) == "abstractmethod" for d in self.node.decorator_list if not isinstance(d, ast.Call))
+        body = [s for s in self.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        return self.owner is not None and (said or (len(body) == 1 and isinstance(body[0], ast.Raise)))
+
     @property
     def setter(self) -> bool:
         """Whether it runs where a property is assigned."""

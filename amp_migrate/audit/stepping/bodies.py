@@ -207,7 +207,8 @@ class Bodies:
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project's functions that a call may run."""
         if call not in self._callees:
-            self._callees[call] = self._found_callees(module, call)
+            found = self._found_callees(module, call)
+            self._callees[call] = [f for f in found if not f.abstract] or found  # of which none runs where others are
         return self._callees[call]
 
     def _found_callees(self, module: Module, call: ast.Call) -> list[Function]:

@@ -182,6 +182,8 @@ class Runs(Actions):
             taken = whole.body if edge.outcome else whole.orelse
             if any(self.bodies.does(s, "backward") for s in other):
                 if not any(self.bodies.does(s, "backward") for s in taken):
+                    if not taken and isinstance(whole.test, ast.Attribute) and whole.test.attr == "training":
+                        return None  # a step comes to models that train
                     state = self.machine.left_out(state, "skipped")
         if not edge.error and whole is not None and type(stmt) in LOOPS:
             state_or_none = self._turn(whole, edge, state)

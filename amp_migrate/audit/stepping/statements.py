@@ -7,6 +7,7 @@ import ast
 from collections.abc import Container, Iterator, Sequence
 
 from amp_migrate.audit.paths.facts import assigned
+from amp_migrate.audit.paths.flow import never_returns
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS
 
@@ -135,6 +136,7 @@ def _keep(body: Sequence[ast.stmt], names: set[str], around: Container[ast.AST])
         if not blocks(stmt):
             if (
                 isinstance(stmt, JUMPS)
+                or never_returns(stmt)
                 or stmt in around
                 or not names.isdisjoint(assigned(stmt))
                 or scales(stmt)
