@@ -19,6 +19,7 @@ MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
 # Files of Apex's that implement it: what a program takes from them no rule knows.
 INNER = tuple(f"apex.amp.{name}." for name in ("scaler", "wrap", "utils", "opt", "compat", "rnn_compat"))
 NO_RULE = "has no rule; see what it does and replace it by hand"
+LOOKING = ("getattr", "hasattr", "setattr", "vars", "dir", "print", "type", "id")  # what asks an object for something
 SHIPPED = {"amp_C", "apex_C"}  # extensions that today's Apex still builds
 KERNELS = "kept: Apex still ships its kernels and they need no apex.amp, so Apex stays installed, built with --cuda_ext"
 
@@ -41,9 +42,22 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
         if site.name not in MODULES or (told and site not in objects) or only_asks(site):
             continue
         message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
-        if isinstance(site.module.parents.get(site.node), (ast.keyword, ast.Dict)):
-            message = "hands the module amp over, which may save or load its state: give a GradScaler there instead"
+        if _handed_over(site):
+            instead = "give a GradScaler there instead"
+            if not migration.scales:
+                instead = "no loss is scaled here, so that no scaler could stand there: leave it out, or give one that you make"
+            message = f"hands the module amp over, which may save or load its state: {instead}"
         raise Blocked.at(site, "AMP102", message)
+
+
+def _handed_over(site: Site) -> bool:
+    """Whether the module is put somewhere, or given to something: `Checkpoint(amp=amp)`, `to_save["amp"] = amp`."""
+    user = site.module.parents.get(site.node)
+    if isinstance(user, ast.Assign):
+        return user.value is site.node and any(isinstance(t, ast.Subscript) for t in user.targets)
+    if isinstance(user, ast.Call):
+        return site.node in user.args and not (isinstance(user.func, ast.Name) and user.func.id in LOOKING)
+    return isinstance(user, (ast.keyword, ast.Dict, ast.List, ast.Tuple))
 
 
 def _by_value(site: Site) -> bool:

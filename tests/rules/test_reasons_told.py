@@ -177,3 +177,38 @@ def test_what_scales_a_loss_in_another_program_is_not_blamed(together: bool) -> 
     told = [f.message for f in rewrite_files(files)["one/setup.py"].findings if f.status == "manual"]
     assert any("two/runner.py" in message for message in told) is together
     assert together or any("no amp.scale_loss for this optimizer is in sight" in message for message in told), told
+
+
+HANDING = """
+import torch
+from apex import amp
+from library import load_objects, register
+from project import build, loader, args
+
+model = build()
+model = amp.initialize(model, opt_level="O1")
+to_load = {"model": model}
+STATEMENT
+load_objects(to_load, torch.load(args.path))
+for x, y in loader:
+    print(model(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "handed"),
+    [
+        ('to_load["amp"] = amp', True),
+        ('to_load = {**to_load, "amp": amp}', True),
+        ("to_load.update(amp=amp)", True),
+        ('register("amp", amp)', True),
+        ("parts = [model, amp]", True),
+        ("scale = getattr(amp, args.name)", False),
+    ],
+)
+def test_where_the_module_is_handed_over_is_told(statement: str, handed: bool) -> None:
+    """A program that only evaluates has no scaler to stand there."""
+    (told,) = found(check_manual(HANDING.replace("STATEMENT", statement), "AMP102"), "AMP102")
+    assert told.line == 9
+    assert ("hands the module amp over" in told.message) is handed
+    assert ("no loss is scaled here" in told.message) is handed
