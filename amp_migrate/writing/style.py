@@ -41,7 +41,7 @@ class Style:
         """
         for outer in scope.chain():
             for name, target in outer.imports.items():
-                if target == "torch":
+                if target == "torch" and self._bound_when_run(outer, name):
                     return name, None
         if self.module.star_imports and self.module.meaning("torch", scope) == "torch":
             return "torch", None
@@ -49,6 +49,13 @@ class Style:
         if function is not None and not self._loads_torch:
             return "torch", self._place_within(function, at)
         return "torch", self._import_place()
+
+    def _bound_when_run(self, scope: Scope, name: str) -> bool:
+        """Whether an import gives a name in a run: not where all stand under `if TYPE_CHECKING:`."""
+        around = [[a for a in self.module.ancestors(b) if isinstance(a, ast.If)] for b in scope.bindings.get(name, ())]
+        return not around or any(
+            not any(ast.unparse(i.test).rpartition(".")[2] == "TYPE_CHECKING" for i in ifs) for ifs in around
+        )
 
     @cached_property
     def _loads_torch(self) -> bool:

@@ -176,3 +176,50 @@ def test_an_arm_that_keeps_a_use_keeps_its_complaint(complaint: str, tmp_path: P
     kept = texts["helpers.py"].partition("def backward")[2]
     assert kept.index("if args.fp16:") < kept.index("Please install") < kept.index("print(amp.opt_levels)")
     assert run_files(tmp_path, texts, "train.py")[1] is False
+
+
+CHECKED = """
+    from __future__ import annotations
+
+    from typing import TYPE_CHECKING
+
+    import numpy
+
+    {guard}
+        import torch
+
+
+    class Estimator:
+        def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, use_amp: bool = False) -> None:
+            import torch
+
+            self.model, self.optimizer, self.use_amp = model, optimizer, use_amp
+            self.criterion = torch.nn.MSELoss()
+            if self.use_amp:
+                from apex import amp
+
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+        def fit(self, x: torch.Tensor, y: torch.Tensor) -> None:
+            loss = self.criterion(self.model(x), y)
+            if self.use_amp:
+                from apex import amp
+
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("guard", "own"), [("if TYPE_CHECKING:", True), ("if typing.TYPE_CHECKING:", True), ("if numpy:", False)]
+)
+def test_what_is_only_imported_to_check_types_is_imported_where_it_is_written(guard: str, own: bool) -> None:
+    given = CHECKED.format(guard=guard).replace("import numpy\n", "import numpy\n    import typing\n")
+    (result,) = rewrite_files({"estimator.py": given}).values()
+    assert result.after is not None, result.findings
+    fit = result.after.partition("def fit")[2]
+    assert fit.partition("\n")[2].startswith("        import torch\n") is own
+    assert "with torch.autocast" in fit
