@@ -99,7 +99,8 @@ class Threads(Homes):
                 node,
                 "AMP213",
                 "GradScaler",
-                f"{function.name} needs the scaler, but is also passed around as a value, so its callers are not known",
+                f"{function.name} needs the scaler, but is also passed around as a value, so its callers are not known; "
+                "give it a parameter for the scaler, and hand that over wherever the value is called",
             )
         self._busy.add(function)
         if function in self.threads:
