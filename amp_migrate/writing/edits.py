@@ -144,8 +144,9 @@ class Edits:
         self.before.setdefault(stmt, []).extend(codes)
 
     def import_torch(self, stmt: ast.stmt) -> None:
-        """Put `import torch` before a statement, once."""
-        codes = self.before.setdefault(stmt, [])
+        """Put `import torch` before a statement, or below a docstring, once."""
+        below = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+        codes = (self.after if below else self.before).setdefault(stmt, [])
         if "import torch" not in codes:
             codes.insert(0, "import torch")
 

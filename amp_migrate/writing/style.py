@@ -69,9 +69,12 @@ class Style:
         return any(name.startswith("torch") or name.split(".")[0] == "apex" for name in names)
 
     def _place_within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, at: ast.stmt | None) -> ast.stmt:
-        """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself."""
+        """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself; at its
+        start, or below its docstring where a comment stands above what follows."""
         if at is None:
-            return self.module.scopes[function].first
+            first, above = self.module.scopes[function].first, function.body[0]
+            between = self.module.lines[above.end_lineno or 0 : first.lineno - 1] if above is not first else []
+            return above if any(line.strip().startswith(b"#") for line in between) else first
         for stmt in (at, *self.module.ancestors(at)):
             if stmt is function:
                 break

@@ -223,3 +223,9 @@ def test_what_is_only_imported_to_check_types_is_imported_where_it_is_written(gu
     fit = result.after.partition("def fit")[2]
     assert fit.partition("\n")[2].startswith("        import torch\n") is own
     assert "with torch.autocast" in fit
+    said = given.replace("        def fit", "        # fits\n        def fit").replace(
+        "            loss = self.criterion(",
+        '            """Fit it."""\n            # the loss\n            loss = self.criterion(',
+    )
+    (result,) = rewrite_files({"estimator.py": said}).values()
+    assert ('"""Fit it."""\n        import torch\n        # the loss\n' in (result.after or "")) is own
