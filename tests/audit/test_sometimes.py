@@ -105,5 +105,10 @@ def test_nor_where_it_is_assigned_in_any_case() -> None:
     assert found(first=first) == []
 
 
+@pytest.mark.parametrize(("leaves", "told"), [('raise ValueError("it only trains")', []), ("return", ["refuse"])])
+def test_nor_where_the_constructor_raises_else_for_then_there_is_no_object(leaves: str, told: list[str]) -> None:
+    assert found("True", first=f"if not args.train:\n                {leaves}\n            ") == told
+
+
 def test_nor_where_the_method_needed_before_what_the_same_test_brings() -> None:
     assert found(before="print(self.opt.param_groups)") == []

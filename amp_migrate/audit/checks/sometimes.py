@@ -30,6 +30,7 @@ from amp_migrate.audit.ways.formulas import (
     plain,
 )
 from amp_migrate.audit.ways.trails import Place
+from amp_migrate.audit.ways.within import Tests, raises_else
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP131: see `assigned.py`
@@ -91,11 +92,13 @@ def _stores(review: Review, owner: Class, name: str) -> list[tuple[Module, ast.A
 
 
 def _when(side: Side, stores: list[tuple[Module, ast.Attribute]]) -> Formula:
-    """Under which tests of the constructor a field is assigned."""
-    return disjunction(
-        side.predicates.under(side.chains.tests(module, module.statement(target)), Place(module.scope_of(target)))
-        for module, target in stores
-    )
+    """Under which tests of the constructor a field is assigned; where it raises else, there is no object."""
+
+    def asked(module: Module, target: ast.Attribute) -> Tests:
+        tests = side.chains.tests(module, module.statement(target))
+        return [(test, came) for test, came in tests if not raises_else(module, test, came)]
+
+    return disjunction(side.predicates.under(asked(m, t), Place(m.scope_of(t))) for m, t in stores)
 
 
 def _brought_before(both: Mixed, change: Change, function: Function, owner: Class, when: Formula) -> bool:
