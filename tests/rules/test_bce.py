@@ -172,6 +172,53 @@ def test_what_a_region_runs_computes_the_loss_without_autocast(compute: str, isl
     assert island in check_trained(program)
 
 
+def test_what_a_part_computes_on_float32_already_does_too_whatever_catches_the_error() -> None:
+    program = """
+        import torch.nn.functional as F
+
+        class Head(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = build()
+
+            def forward(self, x, y):
+                guess = self.body(x)
+                try:
+                    weight = self.assign(guess, y)
+                except RuntimeError:
+                    weight = self.assign(guess, y, mode="cpu")
+                return guess.float().pow(2).mean() + 0.1 * weight.mean()
+
+            @torch.no_grad()
+            def assign(self, guess, y, mode="gpu"):
+                return F.binary_cross_entropy(guess.float().sigmoid().sqrt_(), y, reduction="none").sum(-1)
+
+        class Net(torch.nn.Module):
+            def __init__(self, head):
+                super().__init__()
+                self.head = head
+
+            def forward(self, x, y):
+                return {"loss": self.head(x, y)}
+
+        model = Net(Head())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x, y in loader:
+            y = y.gt(0).float()
+            loss = model(x, y)["loss"]
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            seen.append(clip_grad_norm_(amp.master_params(optimizer), 1.0))
+            optimizer.step()
+    """
+    after = check_trained(program)
+    assert (
+        f"        {OFF}\n            bce_loss = F.binary_cross_entropy(output.float(), y.float(), reduction='none')\n"
+    ) in after.replace('"none"', "'none'")
+
+
 def test_a_loss_class_in_another_file_does_too() -> None:
     train = apex("loss = criterion(model(x).sigmoid(), y)\n" + BACKWARD).replace("criterion, loader", "loader")
     train = train.replace("\nfor x", "\ncriterion = Focal()\nfor x").replace(

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program.module import Function, Scope
-from amp_migrate.audit.sites.forwards import PLAIN
+from amp_migrate.audit.sites.lookalikes import PLAIN
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import in_order
 

@@ -36,8 +36,9 @@ from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import assignments
-from amp_migrate.audit.sites.forwards import HEADLESS, Forward
+from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.levels import level_names, truth
+from amp_migrate.audit.sites.lookalikes import HEADLESS
 from amp_migrate.audit.sites.tensors import Tensors
 from amp_migrate.audit.sites.within import given_itself, within_given
 from amp_migrate.audit.values.names import last_name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,32 +15,15 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
-from amp_migrate.audit.sites.lookalikes import makes_itself, of_text, opens, reduces
+from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes_itself, of_text, opens, reduces
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 
-# What Transformers calls the network under a head, which ends in a normalization.
-HEADLESS = frozenset("bert roberta albert electra distilbert deberta longformer transformer base_model".split())
-# Methods of a model that run it.
 WRITTEN_DOWN = (
     *(ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp),
     *(ast.Constant, ast.JoinedStr),
-)
-RUNNING = HEADLESS | frozenset(
-    "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
-    "embed score log_prob reverse backbone head".split()
-)
-# What networks call their parts: `model.rag.question_encoder(ids)`.
-PARTS = re.compile(r"(?:^|_)(?:encoder|decoder|backbone|embeddings|classifier|head)$")
-# Methods that every nn.Module has, and that run nothing.
-PLAIN = frozenset(
-    "train eval to cuda cpu half float double bfloat16 parameters named_parameters modules named_modules children "
-    "named_children buffers named_buffers state_dict load_state_dict zero_grad apply requires_grad_ register_buffer "
-    "register_parameter register_forward_hook register_forward_pre_hook register_backward_hook add_module no_sync "
-    "share_memory get_parameter set_extra_state save save_pretrained resize_token_embeddings get_input_embeddings "
-    "reduce_gradients needs_reduction type append extend remove pop keys values items get update".split()
 )
 KEEPING_BOOKS = ("_", "update", "reset", "set_", "get_metric", "init", "load", "save", "log")
 DATA_PARALLEL = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
@@ -113,7 +95,7 @@ class Forwards:
                 return []
             if reduces(call) and self.program.is_self(scope, func.value) is None:
                 return []
-            if func.attr in RUNNING:
+            if func.attr in RUNNING and not self._own_part(scope, func):
                 return [Forward(module, call, func.value, func.attr)]
             if self._layer(scope, func):
                 return []
@@ -145,6 +127,14 @@ class Forwards:
         if isinstance(handed, ast.Lambda) or self.program.definitions(scope, handed, guess=False):
             return False
         return not (isinstance(handed, ast.Attribute) and self._layer(scope, handed))
+
+    def _own_part(self, scope: Scope, func: ast.Attribute) -> bool:
+        """Whether `self.head` is what the class itself keeps in a field, and no method of it."""
+        owner = self.program.is_self(scope, func.value)
+        if owner is None or self.program._method(owner, func.attr):
+            return False
+        holders = (self.program.is_self(m.scope_of(t), t.value) for m, t, _, _ in self.values.fields(func.attr))
+        return owner in holders
 
     def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""

@@ -1,12 +1,31 @@
-"""Calls that look like those of a network by the name of a field, and run a method of a tensor or of a text, or make something."""
+"""What methods of networks are called, and calls that look like those of one by the name of a field, and run a method of a
+tensor or of a text, or make something."""
 
 from __future__ import annotations
 
 import ast
+import re
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
+# What Transformers calls the network under a head, which ends in a normalization.
+HEADLESS = frozenset("bert roberta albert electra distilbert deberta longformer transformer base_model".split())
+# Methods of a model that run it.
+RUNNING = HEADLESS | frozenset(
+    "forward infer inference generate predict sample module encode decode extract_features encode_image encode_text "
+    "embed score log_prob reverse backbone head".split()
+)
+# What networks call their parts: `model.rag.question_encoder(ids)`.
+PARTS = re.compile(r"(?:^|_)(?:encoder|decoder|backbone|embeddings|classifier|head)$")
+# Methods that every nn.Module has, and that run nothing.
+PLAIN = frozenset(
+    "train eval to cuda cpu half float double bfloat16 parameters named_parameters modules named_modules children "
+    "named_children buffers named_buffers state_dict load_state_dict zero_grad apply requires_grad_ register_buffer "
+    "register_parameter register_forward_hook register_forward_pre_hook register_backward_hook add_module no_sync "
+    "share_memory get_parameter set_extra_state save save_pretrained resize_token_embeddings get_input_embeddings "
+    "reduce_gradients needs_reduction type append extend remove pop keys values items get update".split()
+)
 # Of tensors; data sets and networks have fields of such names.
 REDUCING = frozenset("sum mean std var prod max min".split())
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
+from amp_migrate.audit.program.program import COMMON
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
@@ -234,7 +236,17 @@ class Search:
         functions = tuple(dict.fromkeys(f for methods in found for f in methods))
         if all(found) and 0 < len(functions) <= FUNCTIONS:
             return [Question("given_back", (functions, own))]
+        if not functions and 0 < len(likely := self._of_one_family(name)) <= FUNCTIONS:
+            return [own, Question("given_back", (likely, own))]
         return [own, *(o for answer in answers[1:] for o in answer or () if o.kind == "function")]
+
+    @kept
+    def _of_one_family(self, name: str) -> tuple[Function, ...]:
+        """The methods of a name that one family of classes has alone: what an object has that is loaded out of sight."""
+        methods = self.program.methods_named(name) if name not in COMMON else []
+        bases = self.program.family_up(methods[0].owner) if methods and methods[0].owner is not None else []
+        family = {c for base in bases for c in self.program.family(base)}
+        return tuple(methods) if all(f.bound and f.owner in family for f in methods) else ()
 
     def _run(self, callees: Answer | None, own: Origin) -> list[Part]:
         """What a call gives whose callee may be those things: what functions give back; of anything else, itself."""

@@ -9,7 +9,7 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.sites.forwards import RUNNING
+from amp_migrate.audit.sites.lookalikes import RUNNING
 from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, Step
