@@ -202,6 +202,8 @@ def key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0)
                 if entry is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
                     return key.value
             return None
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return _key_beside(module, node, child)
         if isinstance(node, ast.Assign):
             target = node.targets[0]
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
@@ -210,11 +212,28 @@ def key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0)
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == "dict" and isinstance(child, ast.keyword):
                 return child.arg
+            if syntax.last(node.func) == "setdefault" and child in node.args[1:2]:
+                return _text(node.args[0])
             return _key_of_parameter(program, module, node, child, depth)
         if not isinstance(node, (ast.IfExp, ast.keyword)):
             return None
         child = node
     return None
+
+
+def _key_beside(module: Module, items: ast.Tuple | ast.List, value: ast.AST) -> str | None:
+    """The key that a pair has beside its value (`dict([("scaler", state)])`), or another list that it is zipped with."""
+    around = module.parents.get(items)
+    if isinstance(around, ast.Call) and syntax.last(around.func) == "zip":
+        names, at = around.args[0], next((i for i, v in enumerate(items.elts) if v is value), 0)
+        zipped = isinstance(names, (ast.Tuple, ast.List)) and len(names.elts) > at and around.args[1:] == [items]
+        return _text(names.elts[at]) if zipped and isinstance(names, (ast.Tuple, ast.List)) else None
+    paired = isinstance(items, ast.Tuple) and len(items.elts) == 2 and items.elts[1] is value
+    return _text(items.elts[0]) if paired and isinstance(around, (ast.expr, ast.comprehension)) else None
+
+
+def _text(key: ast.expr) -> str | None:
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
 def _key_of_variable(program: Program, module: Module, stmt: ast.Assign, depth: int) -> str | None:

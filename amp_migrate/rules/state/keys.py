@@ -6,12 +6,12 @@ from __future__ import annotations
 import ast
 import re
 
-from amp_migrate.reading.program.definitions import Function, argument, is_none, single_assignment
+from amp_migrate.reading.program.definitions import Function, argument, called_name, is_none, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.naming import is_taken
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.state.mappings import asked, held_by, put
+from amp_migrate.rules.state.mappings import asked, held_by, of_pairs, put
 
 _AMP = re.compile(r"(?<![A-Za-z])(amp|AMP|Amp)(?![a-z])")
 
@@ -42,11 +42,28 @@ def saved_keys(module: Module, call: ast.expr) -> list[ast.Constant]:
         key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is child), None)
     elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
         key = parent.targets[0].slice
+    elif isinstance(parent, ast.Tuple) and len(parent.elts) == 2 and parent.elts[1] is child:
+        key = parent.elts[0] if of_pairs(module, parent) is not None else None
+    elif isinstance(parent, ast.List) and child in parent.elts:
+        key = _zipped(module, parent, parent.elts.index(child))
+    elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "setdefault":
+        key = parent.args[0] if child in parent.args[1:2] else None
     elif (name := _variable(parent)) is not None:
         scope = module.scope_of(call)
         reads = [n for n in module.loads.get(name.id, ()) if module.scope_of(n) is scope]
         return [k for n in reads if not isinstance(module.parents.get(n), ast.IfExp) for k in saved_keys(module, n)]
     return [key] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
+
+
+def _zipped(module: Module, values: ast.List, index: int) -> ast.expr | None:
+    """The key of a mapping that goes with one of its values: `dict(zip(["model", "amp"], [...]))`."""
+    pairs = module.parents.get(values)
+    if not isinstance(pairs, ast.Call) or called_name(pairs) != "zip" or pairs.args[1:] != [values]:
+        return None
+    names = pairs.args[0]
+    if not isinstance(names, (ast.List, ast.Tuple)) or len(names.elts) <= index or of_pairs(module, pairs) is None:
+        return None
+    return names.elts[index]
 
 
 def shared_keys(m: Migration) -> set[str]:

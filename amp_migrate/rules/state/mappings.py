@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -13,6 +13,12 @@ from amp_migrate.reading.program.tree import walk
 
 MAPPINGS = ("dict", "OrderedDict", "collections.OrderedDict", "copy.copy", "copy.deepcopy", "copy", "deepcopy")
 ASKING = ("get", "pop", "setdefault")
+# What hands on the pairs that are in it.
+PASSING = (
+    *(ast.List, ast.Tuple, ast.Set, ast.BinOp, ast.IfExp, ast.BoolOp, ast.Starred),
+    ast.ListComp,
+    ast.GeneratorExp,
+)
 Key = ast.Constant | ast.keyword
 
 
@@ -101,8 +107,36 @@ def of_saved(project: Project, module: Module, key: Key) -> Iterator[Slot]:
         yield from (Slot(scope, kwarg.arg) for scope, kwarg in kwargs if kwarg is not None)
     elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
         yield from slots(project, module, parent.func.value)  # state.update(amp=...)
+    elif isinstance(parent, ast.Tuple) and (mapping := of_pairs(module, parent)) is not None:
+        yield from slots(project, module, mapping)
     elif isinstance(parent, ast.expr):
         yield from slots(project, module, parent)
+
+
+def of_pairs(module: Module, value: ast.expr, named: bool = True) -> ast.expr | None:
+    """The mapping that is made of pairs among which a value is: `dict([...] + more)`, `state.update(pairs)`, also by way of
+    a variable; None where no such is seen."""
+    node: ast.AST = value
+    parent = module.parents.get(value)
+    while isinstance(parent, PASSING):
+        node, parent = parent, module.parents.get(parent)
+    pairs: ast.expr | None = None
+    if isinstance(parent, ast.Call) and node in parent.args:
+        if called_name(parent) in ("dict", "OrderedDict"):
+            return parent
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
+            return parent.func.value
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr in ("append", "extend", "insert"):
+            pairs = parent.func.value
+    elif isinstance(parent, ast.Assign):
+        pairs = parent.targets[0]
+    elif isinstance(parent, ast.AugAssign):
+        pairs = parent.target
+    if not isinstance(pairs, ast.Name) or not named:
+        return None
+    scope = module.scope_of(pairs)
+    reads = (n for n in module.loads.get(pairs.id, ()) if isinstance(n, ast.Name) and module.scope_of(n) is scope)
+    return next((found for n in reads if (found := of_pairs(module, n, False)) is not None), None)
 
 
 def slots(project: Project, module: Module, mapping: ast.expr) -> Iterator[Slot]:
