@@ -242,10 +242,12 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
     certain = [w for w in ways if both.after.chains.certain(w[0])]
     wrapped: bool | None = None
     anew: tuple[Chain, str] | None = None
-    for chain, old in sorted(certain or ways, key=lambda w: is_test(w[0].start.function)):
+    others = [w for w in ways if w not in certain]
+    for chain, old in sorted(ways, key=lambda w: (w in others, is_test(w[0].start.function))):
+        sure = (chain, old) in certain
         was = both.under_apex(old, model)
         now = both.in_region(chain)
-        if was.anew and certain and now is not False and both.own_region(old) is False:
+        if was.anew and sure and now is not False and both.own_region(old) is False:
             anew = chain, was.anew
         came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
         compared = atoms(conjunction([*came, was.reached, was.half, now]))
@@ -256,7 +258,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
         if (found := example(lost)) is not None and comparable(now, was.reached):
             if both.review.wish.eval == "fp32" and "backward" not in syntax.text(forward.module.around(forward.call)):
                 continue
-            if not certain and now is not False:
+            if not sure and now is not False:
                 continue
             if any(step.node in both.running for step in chain.steps[:-1]):
                 continue  # what runs it is told of
@@ -270,9 +272,10 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 apex = example(conjunction([lost, negation(both.own_region(old))])) is not None
                 ran = "under Apex" if apex else "in the program's own region"
                 doubt = _doubt(both, forward, chain, "lost", when, ran)
-                known = certain and as_written(chain) and _set_up_plainly(both)
-                yield "lost", doubt if known else replace(doubt, lost=())
-        elif was.sure and certain and _begun_in_sight(both, old) and (found := example(gained)) is not None:
+                known = sure and as_written(chain) and _set_up_plainly(both)
+                doubt = doubt if known else replace(doubt, lost=())
+                yield "lost", replace(doubt, verdict="look") if certain and not sure else doubt
+        elif was.sure and sure and _begun_in_sight(both, old) and (found := example(gained)) is not None:
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
             elif comparable(was.going, now):

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.common import tells_nothing
 from amp_migrate.audit.program.imports import Imports
 from amp_migrate.audit.program.loaded import ByName
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -76,7 +77,7 @@ class Program(Imports):
             return [f for c in classes for f in self._method(c, expr.attr)]
         if loaded := self.loaded.classes(scope, expr):
             return loaded
-        if guess and expr.attr not in COMMON:
+        if guess and not tells_nothing(scope.module, expr):
             methods = self.methods_named(expr.attr)
             if len({m.owner for m in methods}) <= 4:
                 return list(methods)
@@ -389,12 +390,3 @@ def _in_order(module: Module, lists: list[list[ast.Call]]) -> list[ast.Call]:
     if len(lists) == 1:
         return lists[0]
     return sorted((call for calls in lists for call in calls), key=module.call_order.__getitem__)
-
-
-# Methods so common that an unknown receiver says nothing about which class is meant.
-COMMON = frozenset(
-    "append add get items keys values update pop copy close open read write join split format strip run start stop step "
-    "zero_grad backward forward train eval to cuda cpu half float double state_dict load_state_dict parameters modules "
-    "named_parameters apply size view reshape item detach mean sum max min log info debug warning error save load reset "
-    "set put next send name type clone __init__ __call__ __getitem__ __len__ call encode decode".split()
-)

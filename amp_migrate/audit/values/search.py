@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.common import COMMON
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
-from amp_migrate.audit.program.program import COMMON
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
