@@ -92,3 +92,10 @@ def test_what_runs_before_apex_is_set_up_raised_before() -> None:
     run = "small = copy.deepcopy(model).half()\n    small(torch.rand(1, 3, 8, 8))\n    optimizer = torch.optim"
     before, after = (t.format(lines=lines).replace(early, run) for t in (BEFORE, AFTER))
     assert told(doubts(before, after), "AMP540") == []
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_only_a_run_without_apex_comes_to_raised_before(given: bool) -> None:
+    lines = "def measure(model, traced=None):\n    if traced is not None:\n        model = model.half()\n"
+    lines += "        x = torch.randn(1, 3, 8, 8).cuda()\n        model(x)\n" + f"measure(saved{', 3' * given})\n"
+    assert bool(found(lines)) is given

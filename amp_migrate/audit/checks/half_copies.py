@@ -20,6 +20,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.made_half import made_half
 from amp_migrate.audit.sites.tracers import Traced, traced
+from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
@@ -50,6 +51,8 @@ def check(review: Review) -> Iterable[Doubt]:
             other = {"half": "float", "float": "half"}.get(weights or "")
             if other not in what or not outside(both, run.module, run.call, both.initialized):
                 continue
+            if not _came_by_apex(both, run):
+                continue
             given = syntax.text(run.inputs[what.index(other)])
             if weights == "half":
                 said = f"is half, and {given} is float32: O1's patched functions cast them. Give it half tensors"
@@ -61,6 +64,18 @@ def check(review: Review) -> Iterable[Doubt]:
                 f"{syntax.text(run.call.func)} runs {syntax.text(run.model)} outside of any autocast region; it {said}"
             )
             yield review.doubt(module, run.call, "AMP540", "a call of the model", message, "review", ("AMP535",))
+
+
+def _came_by_apex(both: Mixed, run: Traced) -> bool:
+    """Whether a run that set Apex up may come here: in others nothing cast, and nothing is different."""
+    ways = [both.chain_before(chain) for chain in both.after.chains.to(run.module, run.call)]
+    for old in ways:
+        if old is None:
+            return True
+        reached = both.under_apex(old, both.initialized).reached
+        if example(conjunction([both.before.predicates.given(old), reached])) is not None:
+            return True
+    return not ways
 
 
 def _runs(both: Mixed, module: Module) -> Iterator[Traced]:
