@@ -162,3 +162,11 @@ def test_a_variable_that_only_told_an_if_whose_body_went_goes_too() -> None:
     assert result.after is not None
     assert "use_apex" not in result.after
     assert not found(result, "AMP119")
+
+
+def test_a_method_that_a_test_calls_is_no_setting() -> None:
+    text = TRAIN.format(imports="", switch="'fp16' in state.kinds()", arguments='opt_level="O1"', more="pass")
+    text = text.replace("optimizer, batches)", "optimizer, batches, state)")
+    result = rewrite(text)
+    assert result.after is not None, result.findings
+    assert not [f for f in result.findings if f.code == "AMP119"]

@@ -57,6 +57,10 @@ def _words(project: Project, edited: dict[Module, Edits]) -> dict[str, Place]:
         for node in _asked(project, module):
             word = _word(node)
             plain = word is not None and word not in options and not word.startswith("_")
+            parent = module.parents.get(node)
+            plain = plain and not (
+                isinstance(parent, ast.Call) and parent.func is node
+            )  # a method: `checkpoint.keys()`
             if word is not None and plain and edits.gone(node):
                 found.setdefault(word, (module, node))
     return found
