@@ -76,6 +76,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     fp16_utils.unit,
     half_weights.apply,
     fp16_optimizer.apply,
+    loss_scale.apply,  # before what asks for the scaler: private state that nothing can replace is the reason to tell
     scale_loss.apply,
     half_losses.apply,
     two_pass.apply,
@@ -94,7 +95,6 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     state.apply,
     amp_switch.apply,
     stash.apply,
-    loss_scale.apply,
     sharded.apply,
     casts.apply,
     autocast.apply,

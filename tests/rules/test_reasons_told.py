@@ -212,3 +212,50 @@ def test_where_the_module_is_handed_over_is_told(statement: str, handed: bool) -
     assert told.line == 9
     assert ("hands the module amp over" in told.message) is handed
     assert ("no loss is scaled here" in told.message) is handed
+
+
+PATCHED = """
+from apex.amp import _amp_state
+
+
+def share_overflows(reduce):
+    scaler = _amp_state.loss_scalers[0]
+    update = scaler.update_scale
+
+    def shared():
+        overflow = reduce(update())
+        if overflow:
+            scaler._unskipped = 0
+        return overflow
+
+    scaler.update_scale = shared
+"""
+KEPT = """
+import torch
+from apex import amp
+from sharing import share_overflows
+
+
+def backward(loss, optimizer):
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+
+
+def train(model, other, loader, back):
+    one, two = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    model, one = amp.initialize(model, one, opt_level="O2")
+    other, two = amp.initialize(other, two, opt_level="O2")
+    share_overflows(bool)
+    for x, y in loader:
+        back((model(x) - y).pow(2).mean(), one)
+        one.step()
+
+
+train(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2), [], {"plain": backward}["plain"])
+"""
+
+
+def test_private_state_that_nothing_can_replace_is_the_reason() -> None:
+    results = rewrite_files({"train.py": KEPT, "sharing.py": PATCHED})
+    told = [f for r in results.values() for f in r.findings if f.status == "manual" and "waits for" not in f.message]
+    assert [f.code for f in told] == ["AMP404"], told
