@@ -172,3 +172,44 @@ def test_what_may_step_the_optimizer_it_keeps_is_left(base: str, body: str, afte
     source = KEEPING.format(base=base, body=body, after=after, last=last)
     source = source.replace("import build, loader", "import Stepping, build, finish, loader, train")
     check_manual(source, "AMP116")
+
+
+KEPT = """
+import torch
+from apex import amp
+from ignite.handlers import Checkpoint
+
+
+def main(args, model, loader):
+    if args.level is not None:
+        model = amp.initialize(model, opt_level=args.level)
+    model.eval()
+    {kept}
+    Checkpoint.load_objects(things, torch.load(args.path))
+    with torch.no_grad():
+        return [model(x).argmax(1) for x in loader]
+"""
+OFF = 'torch.amp.GradScaler("cuda", enabled=False)'
+
+
+@pytest.mark.parametrize(
+    ("kept", "after"),
+    [
+        ('things = {"model": model, "amp": amp}', f'things = {{"model": model, "scaler": {OFF}}}'),
+        ("things = dict(model=model, amp=amp)", f"things = dict(model=model, scaler={OFF})"),
+        ('things = {"model": model}\n    things["amp"] = amp', f'things["scaler"] = {OFF}'),
+        ("things = {}\n    things.update(amp=amp)", f"things.update(scaler={OFF})"),
+        (
+            'things = {}\n    things["amp"] = amp\n    if "amp" in things:\n        print(things["amp"])',
+            f'things["scaler"] = {OFF}\n    if "scaler" in things:\n        print(things["scaler"])',
+        ),
+    ],
+)
+def test_a_scaler_that_is_off_stands_in_for_amp_among_things_that_are_kept(kept: str, after: str) -> None:
+    result = rewrite(KEPT.format(kept=kept))
+    assert result.after is not None, result.findings
+    assert after in result.after
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert any(
+        f.code == "AMP401" and f.review == "review" and "a scaler that is off" in f.message for f in result.findings
+    )

@@ -198,9 +198,6 @@ for x, y in loader:
 @pytest.mark.parametrize(
     ("statement", "handed"),
     [
-        ('to_load["amp"] = amp', True),
-        ('to_load = {**to_load, "amp": amp}', True),
-        ("to_load.update(amp=amp)", True),
         ('register("amp", amp)', True),
         ("parts = [model, amp]", True),
         ("scale = getattr(amp, args.name)", False),

@@ -11,6 +11,7 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.modules_passed import key_asked
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
@@ -25,6 +26,7 @@ NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_di
 # Calls that take amp to save or restore its state.
 KEEPERS = re.compile(r"(state|checkpoint|save|resume|track|serializ)", re.IGNORECASE)
 STANDS_IN = "the scaler stands in for amp: it has state_dict and load_state_dict too; see what is done with it"
+OFF = "a scaler that is off stands in for amp, whose state is empty: no loss is scaled here; see what is done with it"
 
 CODES = (
     Code(
@@ -62,36 +64,56 @@ def apply(m: Migration) -> None:
             saved += ((site.module, key) for key in _save(m, site))
     for site in m.unit.sites:
         if site.name == "apex.amp" and m.live(site.module, site.node):
-            _as_object(m, site)
+            saved += ((site.module, key) for key in _as_object(m, site))
     for site in m.other_sites("load_state_dict"):
         if site.call is not None and m.live(site.module, site.call):
             _load(m, site)
     readers.follow(m, saved)
+    for site in m.unit.sites if not m.scales else ():
+        if (asking := key_asked(site.node)) is not None and asking in m.edit(site.module).expressions:
+            m.output.taken.add(site.node)  # it has what stands in for amp now
 
 
-def _as_object(m: Migration, site: Site) -> None:
-    """`to_save = {"model": model, "amp": amp}`: whoever saves it calls state_dict, which the scaler has too."""
+def _as_object(m: Migration, site: Site) -> list[Key]:
+    """`to_save = {"model": model, "amp": amp}`: whoever saves it calls state_dict, which the scaler has too; one that is off
+    where no loss is scaled. The key of that one, as it was: what asks for the scaler is `amp_values`' own."""
     module = site.module
     parent = module.parents.get(site.node)
-    if not m.scales or len(m.scalers) > 1:
-        return
-    if isinstance(parent, ast.Dict):
-        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is site.node), None)
-        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-            return
-        m.edit(module).replace(key, renamed(m, module, key))
+    if len(m.scalers) > 1 if m.scales else m.unit.losses:
+        return []
+    edits, key = m.edit(module), _key_of(module, site.node)
+    stands = STANDS_IN if m.scales else OFF
+    named: list[Key] = [] if m.scales or key is None else [key]
+
+    def scaler() -> str:
+        return m.scaler_at(module, site.node) if m.scales else m.scaler_off(module, site.scope)
+
+    if key is not None and not (m.scales and isinstance(parent, ast.Assign)):
+        edits.replace(key, renamed(m, module, key))
     elif isinstance(parent, ast.keyword) and parent.arg is not None:
         if not _makes_dict(module, parent) and not _gathered(m, module, parent):
-            return
-        m.edit(module).replace(parent, f"{new_key(m, parent.arg)}={m.scaler_at(module, site.node)}")
-        m.output.done(module, site.node, "AMP401", "apex.amp", STANDS_IN, "review")
-        return
+            return []
+        edits.replace(parent, f"{new_key(m, parent.arg)}={scaler()}")
+        m.output.done(module, site.node, "AMP401", "apex.amp", stands, "review")
+        return [] if m.scales else [parent]
     elif not isinstance(parent, ast.Call) or parent.func is site.node or not KEEPERS.search(ast.unparse(parent.func)):
-        return
+        return []
     elif m.project.resolved.get(parent):
-        return  # in sight: the parameter becomes the scaler
-    m.edit(module).replace(site.node, m.scaler_at(module, site.node))
-    m.output.done(module, site.node, "AMP401", "apex.amp", STANDS_IN, "review")
+        return []  # in sight: the parameter becomes the scaler
+    edits.replace(site.node, scaler())
+    m.output.done(module, site.node, "AMP401", "apex.amp", stands, "review")
+    return named
+
+
+def _key_of(module: Module, value: ast.expr) -> ast.Constant | None:
+    """The key that a value is put under where it stands, a text."""
+    parent = module.parents.get(value)
+    key: ast.expr | None = None
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is value), None)
+    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Subscript):
+        key = parent.targets[0].slice
+    return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
 def _scale_read(site: Site) -> bool:
