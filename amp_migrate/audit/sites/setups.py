@@ -97,7 +97,8 @@ def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:
     usual: str | None = None
     spread = [k.value for k in call.keywords if k.arg is None]
     known = all(_dictionary(values, module, d) is not None for d in spread)
-    known = known and not any(isinstance(a, ast.Starred) for a in call.args)
+    listed = _starred(values, module, call)
+    known = known and (listed is not None or not any(isinstance(a, ast.Starred) for a in call.args))
     if level is not None:
         constants = [o.node.value if isinstance(o.node, ast.Constant) else None for o in values.of(module, level)]
         levels = frozenset(c for c in constants if isinstance(c, str) and c in LEVELS)
@@ -107,7 +108,24 @@ def _initialize(values: Values, module: Module, call: ast.Call) -> SetUp:
             levels, constants = choices, list(choices)
         known = known and bool(constants) and all(c in LEVELS for c in constants)
     given = () if models is None else tuple(models.elts) if isinstance(models, (ast.List, ast.Tuple)) else (models,)
+    given = given if listed is None else listed
     return SetUp(module, call, INITIALIZE, levels, known, given, argument(call, "enabled", 2), usual)
+
+
+def _starred(values: Values, module: Module, call: ast.Call) -> tuple[ast.expr, ...] | None:
+    """The models of `initialize(*things)`, the first items of the lists that these may be; None where some is not written out,
+    or may hold settings, too."""
+    star = call.args[0] if len(call.args) == 1 else None
+    if not isinstance(star, ast.Starred):
+        return None
+    lists = [o.node for o in values.of(module, star.value)]
+    models: list[ast.expr] = []
+    for node in lists:
+        if not isinstance(node, (ast.List, ast.Tuple)) or not 0 < len(node.elts) <= 2:
+            return None
+        first = node.elts[0]
+        models += first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
+    return tuple(models) or None
 
 
 def _options(values: Values, level: ast.expr) -> tuple[str | None, frozenset[str]] | None:

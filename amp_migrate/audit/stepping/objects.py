@@ -112,6 +112,8 @@ class Objects:
         if isinstance(expr, ast.Call) and depth < DEPTH:
             handed = [*expr.args, *(k.value for k in expr.keywords if k.arg == "optimizers")]
             if self.values.program.dotted(scope, expr.func) == "apex.amp.initialize" and item and item[0] in (0, 1):
+                if handed and isinstance(handed[0], ast.Starred):
+                    return self._item(scope, handed[0].value, item, env, depth + 1)
                 if len(handed) > item[0]:
                     return self._item(scope, handed[item[0]], item[1:], env, depth + 1)
             found = self.values.program.definitions(scope, expr.func, guess=False)

@@ -51,6 +51,8 @@ def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
 
 def initialized(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     """What `amp.initialize` gives back: what it is given, the models, or models and optimizers."""
+    if call.args and isinstance(call.args[0], ast.Starred):
+        return call.args[0].value, path
     given = [*call.args, *(k.value for k in call.keywords if k.arg in ("models", "optimizers"))]
     optimizers = len(call.args) > 1 or any(k.arg == "optimizers" for k in call.keywords)
     if given and not optimizers:

@@ -256,6 +256,13 @@ def unpacks(call: ast.Call) -> bool:
     return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
 
 
+def unpacked_list(module: Module, call: ast.Call) -> ast.expr | None:
+    """The list that all arguments by place come from, `call(*things)`; not what a function was given itself (`*args`)."""
+    first = call.args[0].value if len(call.args) == 1 and isinstance(call.args[0], ast.Starred) else None
+    given = isinstance(first, ast.Name) and first.id in module.scope_of(first).params
+    return None if given else first
+
+
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     for keyword in call.keywords:
         if keyword.arg == name:

@@ -20,6 +20,7 @@ from amp_migrate.reading.program.definitions import (
     entries,
     in_rows,
     is_none,
+    unpacked_list,
 )
 from amp_migrate.reading.program.flows import Flows
 from amp_migrate.reading.program.handed_back import (
@@ -179,6 +180,7 @@ class Project(Flows):
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         name = (self.qualify(module, node.func) or dotted(node.func) or "").rpartition(".")[2] or method
         if name == "initialize" and (self.qualify(module, node.func) or "").startswith("apex.amp"):
+            yield from self.sources(module, unpacked_list(module, node), position)
             if position is None or position == 0:
                 yield from self.sources(module, argument(node, 0, "models"))
             if position is None or position == 1:

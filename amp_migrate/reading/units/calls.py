@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import elements, is_none
+from amp_migrate.reading.program.definitions import elements, is_none, unpacked_list
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -14,7 +14,7 @@ from amp_migrate.reading.program.stand_ins import TAKEN
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.values.analysis import Values
-from amp_migrate.reading.values.unpacked import Unpacked, unpacked
+from amp_migrate.reading.values.unpacked import Listed, Unpacked, listed, unpacked
 
 LEVELS = frozenset(("O0", "O1", "O2", "O3"))
 
@@ -55,6 +55,7 @@ class Init:
     model_targets: list[ast.expr]
     optimizer_targets: list[ast.expr]
     spread: Unpacked | None = None  # the mapping whose entries are only known at run time
+    held: Listed | None = None  # the list that its models and optimizers come from: `initialize(*things)`
 
     NAMES = tuple(TAKEN["apex.amp.initialize"])
 
@@ -178,9 +179,12 @@ def read_init(project: Project, site: Site) -> Init | None:
         return None
     arguments: dict[str, ast.expr] = {}
     open_: list[Unpacked] = []
-    for name, value in zip(Init.NAMES, call.args, strict=False):
+    things = unpacked_list(site.module, call)
+    held = listed(site.module, things) if things is not None else None
+    for name, value in zip(Init.NAMES, call.args if held is None else held.items, strict=False):
         if isinstance(value, ast.Starred):
-            raise Blocked.at(site, "AMP111", "the arguments of initialize come from *args")
+            unseen = f"the arguments of initialize come from *{ast.unparse(value.value)}, whose items are not in sight"
+            raise Blocked.at(site, "AMP111", f"{unseen}: write them out")
         arguments[name] = value
     for keyword in call.keywords:
         if keyword.arg is not None:
@@ -198,19 +202,19 @@ def read_init(project: Project, site: Site) -> Init | None:
         open_ += [spread] if spread.mapping is not None else []
     for spread in open_:
         if missing := [one for one in ("models", "optimizers") if one not in arguments]:
-            held, them = (
+            mapping, them = (
                 ast.unparse(next(k.value for k in call.keywords if k.arg is None)),
                 "it" if missing[1:] == [] else "them",
             )
             raise Blocked.at(
                 site,
                 "AMP111",
-                f"whether **{held} holds {' and '.join(missing)} cannot be told; write {them} out (optimizers=None where there is "
+                f"whether **{mapping} holds {' and '.join(missing)} cannot be told; write {them} out (optimizers=None where there is "
                 "none)",
             )
         arguments.update(spread.reads(site.module, set(arguments)))
     models, optimizers = _targets(site, call, arguments)
-    return Init(project, site, call, arguments, models, optimizers, open_[0] if open_ else None)
+    return Init(project, site, call, arguments, models, optimizers, open_[0] if open_ else None, held)
 
 
 def _targets(site: Site, call: ast.Call, arguments: dict[str, ast.expr]) -> tuple[list[ast.expr], list[ast.expr]]:

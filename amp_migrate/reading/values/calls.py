@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Collection, Iterable, Sequence
 
-from amp_migrate.reading.program.definitions import Function, argument, dotted
+from amp_migrate.reading.program.definitions import Function, argument, dotted, unpacked_list
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS, WRAPPERS
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import Module
@@ -56,6 +56,8 @@ class Calls:
     def _wrapped(self, module: Module, node: ast.Call, name: str | None, path: Path) -> Sequence[Part]:
         """What a call hands back, itself or in a wrapper that behaves as it does."""
         func, args = node.func, {k.arg: k.value for k in node.keywords}
+        if name == "apex.amp.initialize" and (unpacked := unpacked_list(module, node)) is not None:
+            return [self.value(module, unpacked, path)]
         if name == "apex.amp.initialize":
             given = [argument(node, 0, "models"), argument(node, 1, "optimizers")]
             place = 0 if given[1] is None else path[0] if path else None

@@ -25,7 +25,15 @@ from amp_migrate.rules.scale.initial_scale import initial_setting
 from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
 from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss, other_framework
-from amp_migrate.rules.setup.rebinding import fold_same, is_none_here, leave_loop, not_given_back, rebindings
+from amp_migrate.rules.setup.rebinding import (
+    drop_list,
+    fold_same,
+    give_back,
+    is_none_here,
+    leave_loop,
+    not_given_back,
+    rebindings,
+)
 from amp_migrate.writing.edits import joined
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
@@ -61,7 +69,8 @@ CODES = (
         apex="Takes its settings from wherever they come.",
         native="GradScaler and autocast need the switch, the scale and the dtype separately.",
         why="What a GradScaler needs of a mapping is read from it by name, once, where the scaler is created; its other "
-        "entries have no effect any more. Models or optimizers hidden in *args or **kwargs cannot be told.",
+        "entries have no effect any more. Of *things, the lists have to be in sight that they may be; models or optimizers hidden "
+        "in **kwargs cannot be told.",
         links=(APEX,),
         examples=(
             Example(
@@ -262,6 +271,9 @@ def _remove(m: Migration, init: Init) -> None:
         if keyword.arg is None and isinstance(keyword.value, ast.Name) and init.spread is None:
             for filling in fills(module, keyword.value):
                 edits.delete(filling)
+    if init.held is not None and not drop_list(m, module, init.held) and not isinstance(parent, ast.Expr):
+        give_back(m, init, init.held)
+        return
     if isinstance(parent, ast.Expr):
         edits.delete(stmt)
         return

@@ -11,10 +11,12 @@ import ast
 
 from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.spelled_out import other_uses
 from amp_migrate.reading.program.tree import identifiers, spelled, walk
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.values.unpacked import Listed
 from amp_migrate.rules.migration import Migration
 
 
@@ -124,3 +126,46 @@ def _declares(module: Module, target: ast.expr) -> bool:
     return any(
         target.id in inner.outer and scope in inner.chain() for inner in module.scopes.values() if inner is not scope
     )
+
+
+def drop_list(m: Migration, module: Module, held: Listed) -> bool:
+    """Take out a list that serves the set-up alone and is made right above it: its items are what they are called, then;
+    whether it is that."""
+    stmt, first = module.statement(held.name), held.made[0]
+    block = module.block(stmt)
+    if (
+        not held.always
+        or len({id(s) for s in held.made}) != 1
+        or first not in block
+        or [*other_uses(module, held.name)]
+    ):
+        return False
+    if isinstance(module.parents.get(module.parents[module.parents[held.name]]), ast.Call):
+        return False  # `list(initialize(*things))`
+    names = {n for item in held.items for n in identifiers(item)}
+    between = [n for s in block[block.index(first) + 1 : block.index(stmt)] for n in walk(s)]
+    written = (n for n in between if isinstance(getattr(n, "ctx", None), (ast.Store, ast.Del)))
+    fields = not all(isinstance(item, ast.Name) for item in held.items)  # which a method may set
+    if any(names & identifiers(n) for n in written) or (fields and any(isinstance(n, ast.Call) for n in between)):
+        return False
+    m.edit(module).delete(first)
+    return True
+
+
+def give_back(m: Migration, init: Init, held: Listed) -> None:
+    """What `initialize(*things)` gave back, which was the models alone of a list without optimizers: the things themselves."""
+    module, edits, name = init.module, m.edit(init.module), held.name.id
+    parent, stmt = module.parents.get(init.call), init.site.stmt
+    listing = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("list", "tuple")
+    if listing and isinstance(stmt, ast.Assign) and stmt.value is parent:
+        if len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name) and stmt.targets[0].id == name:
+            edits.delete(stmt)
+            return
+    taken_apart = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], (ast.Tuple, ast.List))
+    if listing or (taken_apart and len(held.items) > 1):
+        edits.replace(init.call, name)
+    elif held.always:
+        edits.replace(init.call, f"tuple({name})" if len(held.items) > 1 else f"{name}[0]")
+    else:
+        text = f"tuple({name}) if len({name}) > 1 else {name}[0]"
+        edits.replace(init.call, text if isinstance(parent, (ast.Assign, ast.Return)) else f"({text})")
