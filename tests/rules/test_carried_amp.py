@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, rewrite, run_files
 
 SOLVER = """
     import json
@@ -114,3 +114,54 @@ def test_an_attribute_of_that_name_that_holds_something_else_is_handed_on_as_it_
     }
     texts = check_files(files)
     assert "scaler" not in texts["measure.py"]
+
+
+ON_MODEL = """
+import torch
+{top}
+
+class Runner:
+    def __init__(self, args):
+        self.args = args
+        self.model = torch.nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        {first}
+        if self.args.level is not None:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level=self.args.level)
+        {then}self.model.amp = amp
+
+    def step(self, x, y):
+        loss = (self.model(x) - y).pow(2).mean()
+        self.optimizer.zero_grad()
+        if {asked}:
+            loss.backward()
+        else:
+            with self.model.amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        self.optimizer.step()
+
+
+def main(args, loader):
+    runner = Runner(args)
+    for x, y in loader:
+        runner.step(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "first", "then", "asked"),
+    [
+        ("", "from apex import amp", "else:\n            amp = None\n        ", "self.model.amp is None"),
+        ("from apex import amp\n", "pass", "    ", "self.args.level is None"),
+        ("from apex import amp\n", "pass", "", "self.args.level is None"),
+    ],
+    ids=["none beside", "in the branch", "below it"],
+)
+def test_where_amp_is_kept_on_a_model_the_test_around_the_set_up_is_the_switch(
+    top: str, first: str, then: str, asked: str
+) -> None:
+    result = rewrite(ON_MODEL.format(top=top, first=first, then=then, asked=asked))
+    assert not [f for f in result.findings if f.status == "manual" or f.code == "AMP531"], result.findings
+    assert result.after is not None
+    kept = result.after.partition("self.model.scaler = ")[2].partition("def step")[0]
+    assert 'enabled=self.args.level is not None and self.args.level != "O0"' in kept

@@ -114,7 +114,12 @@ class Homes:
             if of_self(site.scope, target):
                 continue
             base = site.module.source(target.value)
-            home = Home(init, "local", site.scope, stmt, init_flag(self.project, init), carrier=base)
+            flag = init_flag(self.project, init)
+            beside = guard_parts(self.project, init.module, init.stmt) if site.scope is init.site.scope else ()
+            around = {*init.module.ancestors(stmt)}
+            for parts in (parts for test, parts in beside if test not in around):  # amp is None where it does not hold
+                flag = flag.joined(parts) if parts is not None else Flag(site.scope, None)
+            home = Home(init, "local", site.scope, stmt, flag, carrier=base)
             self._climb(home, [], outside=True)
             self.homes.append(home)
             self.keepers |= self._keepers(site.module, target)
