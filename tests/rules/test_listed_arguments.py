@@ -88,3 +88,50 @@ def test_a_list_in_sight_says_what_initialize_is_given(lists: str, after: str) -
 def test_a_list_that_may_be_another_is_not_in_sight(lists: str) -> None:
     (told,) = found(check_manual(SOURCE.format(lists=lists.replace("\n", "\n    ")), "AMP111"), "AMP111")
     assert "come from *things, whose items are not in sight" in told.message
+
+
+KEPT = """
+import torch
+from apex import amp
+
+
+class Runner:
+    def __init__(self, args):
+        self.args, self.model = args, torch.nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1) if args.train else None
+        things = [self.model] if self.optimizer is None else [self.model, self.optimizer]
+        if args.level is not None:
+            things = list(amp.initialize(*things, opt_level=args.level))
+            things[0].amp = amp
+        self.model = things[0]
+
+    def step(self, x, y):
+        loss = (self.model(x) - y).pow(2).mean()
+        self.optimizer.zero_grad()
+        if self.args.level is None:
+            loss.backward()
+        else:
+            with self.model.amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                scaled_loss.backward()
+        self.optimizer.step()
+
+    def save(self, path):
+        state = dict(model=self.model.state_dict(), amp=self.model.amp.state_dict() if self.args.level else None)
+        torch.save(state, path)
+
+
+def main(args, loader):
+    runner = Runner(args)
+    for x, y in loader:
+        runner.step(x, y)
+    runner.save(args.path)
+"""
+
+
+def test_amp_that_is_kept_on_an_item_of_the_list_is_kept_on_what_that_is() -> None:
+    result = rewrite(KEPT)
+    assert not [f for f in result.findings if f.status == "manual"], result.findings
+    assert result.after is not None
+    assert "self.model.scaler = torch.amp.GradScaler(" in result.after
+    assert "things[0].amp" not in result.after
+    assert "scaler=self.model.scaler.state_dict() if" in result.after  # the key of a choice, too

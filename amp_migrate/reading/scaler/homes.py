@@ -113,7 +113,7 @@ class Homes:
                 continue
             if of_self(site.scope, target):
                 continue
-            base = site.module.source(target.value)
+            base = site.module.source(init.item(target.value))
             flag = init_flag(self.project, init)
             beside = guard_parts(self.project, init.module, init.stmt) if site.scope is init.site.scope else ()
             around = {*init.module.ancestors(stmt)}

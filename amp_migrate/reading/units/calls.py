@@ -93,6 +93,17 @@ class Init:
             return []
         return elements(found)
 
+    def item(self, node: ast.expr) -> ast.expr:
+        """What an item of the list is that it is given, `things[0]`; any other expression stands for itself."""
+        held = self.held
+        if held is None or not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+            return node
+        place = node.slice.value
+        if not isinstance(place, int) or not 0 <= place < len(held.items):
+            return node
+        named = isinstance(node.value, ast.Name) and node.value.id == held.name.id
+        return held.items[place] if named and self.module.scope_of(node) is self.site.scope else node
+
     def stands_below(self, module: Module, call: ast.Call) -> bool:
         """Whether a call of its scope stands above it, and no loop that holds both comes to that again."""
         loops = {a for a in self.module.ancestors(self.call) if isinstance(a, LOOP_NODES)}

@@ -129,12 +129,15 @@ def _save(m: Migration, site: Site) -> list[Key]:
     states = [f"{plan.at(module, call)}.state_dict()" for plan in m.scalers] if m.scales else ["{}"]
     state = states[0] if len(states) == 1 else f"[{', '.join(states)}]"
     keys, parent = saved_keys(module, call), module.parents.get(call)
+    while isinstance(parent, ast.IfExp):
+        parent = module.parents.get(parent)
     named: list[Key] = [*keys]
     message = "the scaler's state in place of Apex's: see that what loads it finds it where this puts it"
     if not m.scales:
         message = "an empty state: there is no scaler"
     if m.scales and isinstance(parent, ast.keyword) and parent.arg is not None and _makes_dict(module, parent):
-        edits.replace(parent, f"{new_key(m, parent.arg)}={state}")
+        edits.replace(call, state)
+        edits.replace(parent, (f"{new_key(m, parent.arg)}=", parent.value))
         message = f"the scaler's state, under the key {new_key(m, parent.arg)!r}"
         named.append(parent)
     else:
