@@ -475,3 +475,72 @@ def test_networks_that_one_function_makes(again: str, verdicts: list[str]) -> No
     """
     body = f"with torch.no_grad():\n    y = {again}(x)\nloss = (model(x) - y).sum()"
     assert migrated(program, body) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("later", "verdicts"),
+    [("{}", ["review"]), ("if two:\n        {}\n    else:\n        out = x", [])],
+    ids=["after either branch", "under the same switch"],
+)
+def test_a_run_with_gradients_after_a_switch_between_gradients_and_none(later: str, verdicts: list[str]) -> None:
+    program = """
+        def sample(x, ask, net, two=False):
+            if two:
+                first = ask(x, net)
+            else:
+                with torch.no_grad():
+                    first = ask(x, net)
+            {later}
+            return out
+
+        def render(x, **settings):
+            return sample(x, **settings)
+
+        model = Net().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        settings = {{"ask": lambda x, net: net(x), "net": model, "two": options.two}}
+    """
+    given = textwrap.dedent(program).format(later=later.format("out = ask(first, net)"))
+    assert migrated(given, "loss = render(x, **settings).sum()", level="O1") == verdicts
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "ask = functools.partial(query, net=model)",
+        "ask = functools.partial(query, model)",
+        "ask = bind(model)",
+        "ask = {'fine': lambda x: query(model, x)}['fine']",
+        "ask = in_parts(model, options.size)",
+    ],
+)
+def test_what_calling_a_value_runs(held: str) -> None:
+    program = """
+        import functools
+
+        def query(net, x):
+            return net(x)
+
+        def bind(net):
+            def bound(x):
+                return query(net, x)
+            return bound
+
+        def in_parts(net, size):
+            if size is None:
+                return net
+            def parts(x):
+                return torch.cat([net(p) for p in x.split(size)])
+            return parts
+
+        def score(x):
+            with torch.no_grad():
+                return ask(x)
+
+        model = Net().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    if held.endswith("net=model)"):
+        program = program.replace("def query(net, x)", "def query(x, net)")
+    given = textwrap.dedent(program) + held + "\n"
+    assert migrated(given, "y = score(x)\nloss = (model(x) - y).sum()") == ["review"]

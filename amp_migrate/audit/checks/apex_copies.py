@@ -9,7 +9,7 @@ backward where nothing scales a loss, with the functions and networks it calls (
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
@@ -17,7 +17,8 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.effects import Effects
-from amp_migrate.audit.sites.passes import MOST, Passes, Stale, State, _Call
+from amp_migrate.audit.sites.happened import Blind, Stale, State
+from amp_migrate.audit.sites.passes import MOST, Called, Passes, _Call
 from amp_migrate.audit.sites.weights import Frame, Place, Value, covers
 from amp_migrate.findings import Code
 
@@ -136,12 +137,12 @@ class Copies(Passes):
     def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
         return
 
-    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
+    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: Sequence[Called]) -> None:
         places = network.places if network is not None else frozenset[Place]()
         for place in places:
             if self.gradless:
                 if place not in self.state.ran:
-                    self.state.blind[place] = at.frame.scope.module, call, ""
+                    self.state.blind[place] = Blind(at.frame.scope.module, call)
                 continue
             for blind in [b for b in self.state.blind if covers(b, place) or covers(place, b)]:
                 del self.state.blind[blind]  # it has no history: O1 made another

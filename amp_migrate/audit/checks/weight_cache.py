@@ -19,7 +19,8 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.passes import MOST, Passes, Stale
+from amp_migrate.audit.sites.happened import Stale
+from amp_migrate.audit.sites.passes import MOST, Passes
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.writers import GRADLESS, gradients_off, gradless, may_write, writers
 from amp_migrate.findings import Code

@@ -7,22 +7,26 @@ from typing import NamedTuple
 
 from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights
 from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR
+from amp_migrate.audit.values.origins import in_order
 
 NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 
 
 class Effect(NamedTuple):
-    """What a call does: it runs a network, writes into weights, or calls functions (with `network` as `self`)."""
+    """What a call does: it runs a network, writes into weights, or calls functions (with `network` as `self`) and lambdas.
+    `bound`: the `functools.partial` through which it does."""
 
     functions: list[Function]
     network: Value | None = None
     runs: bool = False
     writes: frozenset[Place] = frozenset()
+    lambdas: tuple[tuple[Module, ast.Lambda], ...] = ()
+    bound: tuple[Module, ast.Call] | None = None
 
 
 class Effects:
@@ -40,13 +44,46 @@ class Effects:
         forward = self.forwards.at(frame.scope.module, call) if not _of_base(func) else None
         if owner is not None:
             return Effect(self.program.methods(owner, "forward"), self.weights.of(frame, func), runs=True)
-        if forward is None and self._is_layer(frame, func):
-            return Effect([], self.weights.of(frame, func), runs=True)
+        if (forward is None or forward.method is not None) and self._is_layer(
+            frame, func
+        ):  # `self.head(x)` is no method
+            parts = self.forwards.values.methods(frame.scope, func, "forward") if forward is not None else []
+            return Effect(parts, self.weights.of(frame, func), runs=True)
         if isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
             return Effect(self.forwards.runs(forward) if forward is not None else [], frame.names[func.id], runs=True)
+        if (held := self._held(frame, func)) is not None:
+            return held
         if forward is not None and (network := self.weights.of(frame, forward.model)) is not None:
             return Effect(self.forwards.runs(forward), network, runs=True) if network.kind == "network" else Effect([])
         return self._function(frame, call, last)
+
+    def _held(self, frame: Frame, func: ast.expr) -> Effect | None:
+        """What is called by a value: a lambda, a function that another returns or a mapping holds, one with some arguments
+        bound; None where it is no such value. What may also be a network runs that, too."""
+        if self.program.definitions(frame.scope, func, guess=False):
+            return None
+        functions: list[Function] = []
+        lambdas: list[tuple[Module, ast.Lambda]] = []
+        for origin in in_order(self.forwards.values.origins(frame.scope, func)):
+            if origin.path:
+                continue
+            if origin.kind == "function":
+                functions.append(self.program.function_of(origin.module, origin.node))
+            elif isinstance(origin.node, ast.Lambda):
+                lambdas.append((origin.module, origin.node))
+            elif isinstance(origin.node, ast.Call) and self.forwards.values.maker(origin) == "functools.partial":
+                scope, wrapped = origin.module.scope_of(origin.node), origin.node.args[:1]
+                found = [d for w in wrapped for d in self.program.definitions(scope, w, guess=False)]
+                of_it = [d for d in found if isinstance(d, Function)]
+                if of_it and not functions and not lambdas:
+                    return Effect(of_it, self.weights.of(frame, func), bound=(origin.module, origin.node))
+        if not functions and not lambdas:
+            return None
+        network = self.weights.of(frame, func)
+        if network is not None and network.kind == "network":
+            functions += self.forwards.values.methods(frame.scope, func, "forward")
+            return Effect(functions, network, runs=True, lambdas=tuple(lambdas))
+        return Effect(functions, lambdas=tuple(lambdas))
 
     def _is_layer(self, frame: Frame, func: ast.expr) -> bool:
         """Whether `self.x(...)` calls a part of a network, not a method of it."""

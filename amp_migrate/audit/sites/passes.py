@@ -7,13 +7,14 @@ counts, a loop's body twice. Not followed: code out of sight, and functions deep
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.sites.effects import Effect, Effects
 from amp_migrate.audit.sites.forwards import Forwards
+from amp_migrate.audit.sites.happened import Blind, Stale, State, switched_apart
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
@@ -28,49 +29,7 @@ DEPTH = 9
 MOST = 300  # functions gone through for one region
 
 
-@dataclass(frozen=True)
-class Stale:
-    """A network that runs again after its weights were written to, in one region; or, `blind`, after a run without
-    gradients."""
-
-    module: Module
-    node: ast.Call  # the run
-    wrote: tuple[Module, ast.AST]
-    blind: bool = False
-
-    @property
-    def written(self) -> str:
-        """What wrote into the weights, cut short; "" for a whole block."""
-        node = self.wrote[1]
-        text = syntax.text(node) if not hasattr(node, "body") else ""
-        return text if len(text) < 60 else f"{text[:57]}..."
-
-
-@dataclass
-class State:
-    """What may have happened on the way to a statement. `ran`: with which backward passes since; `stale`: what wrote;
-    `blind`: what ran first without gradients, and how what the region called was named."""
-
-    ran: dict[Place, bool] = field(default_factory=dict)
-    stale: dict[Place, tuple[Module, ast.AST]] = field(default_factory=dict)
-    blind: dict[Place, tuple[Module, ast.AST, str]] = field(default_factory=dict)
-    over: bool = False  # no way comes here: it returned
-
-    def copy(self) -> State:
-        return State(dict(self.ran), dict(self.stale), dict(self.blind), self.over)
-
-    def join(self, other: State) -> None:
-        if other.over:
-            return
-        if self.over:
-            self.ran, self.stale, self.over = dict(other.ran), dict(other.stale), False
-            self.blind = dict(other.blind)
-            return
-        for place, backed in other.ran.items():
-            if backed or place not in self.ran:
-                self.ran[place] = backed
-        self.stale |= other.stale
-        self.blind |= other.blind
+Called = Function | tuple[Module, ast.Lambda]
 
 
 @dataclass
@@ -107,7 +66,8 @@ class Passes:
         self.found: dict[ast.AST, Stale] = {}
         self.blind: Stale | None = None
         self.budget = most
-        self.stack: list[Function] = []
+        self.stack: list[Function | ast.Lambda] = []
+        self.trail: list[tuple[Module, ast.Call]] = []
         self.uncached = 0
         self.running: list[str] = []  # how the networks are called that run
         self.gradless = int(gradients_off(self.program, module, body[0]))
@@ -164,19 +124,13 @@ class Passes:
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
         start, end = self.state, State(over=True)
         idle = False
-        graphs: set[Place] = set()  # what ran with gradients on one of the ways: a switch says whether it does
         for body in bodies:
-            happened = self.happened
             self.state = start.copy() if body else start
             self._block(at, body)
-            if self.happened != happened:
-                graphs |= self.state.ran.keys() - self.state.blind.keys() - start.ran.keys()
             unchanged = self.state == start
             if not (unchanged and idle):  # what has changed nothing is joined once
                 end.join(self.state)
             idle = unchanged
-        if graphs:
-            end.blind = {p: f for p, f in end.blind.items() if p in start.blind or p not in graphs}
         self.state = end
 
     def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
@@ -227,26 +181,60 @@ class Passes:
         if call not in at.does:
             at.does[call] = self.effects.of(at.frame, call, last)
         what = at.does[call]
+        functions: list[Called] = [*what.functions, *what.lambdas]
         if what.runs:
-            self._run(at, call, what.network, what.functions)
+            self._run(at, call, what.network, functions)
         elif what.writes:
             self._write(at, call, what.writes)
-        elif what.functions:
-            self._inline(at, call, what.functions, what.network)
+        elif functions:
+            self._inline(at, call, functions, what.network, bound=what.bound)
 
     def _inline(
-        self, at: _Call, call: ast.Call, functions: list[Function], itself: Value | None, *, plain: bool = False
+        self,
+        at: _Call,
+        call: ast.Call,
+        functions: Sequence[Called],
+        itself: Value | None,
+        *,
+        plain: bool = False,
+        bound: tuple[Module, ast.Call] | None = None,
     ) -> None:
         if not functions:
             return
         start, end = self.state, State(over=True)
         for function in functions:
             self.state = start.copy()
-            self._enter(at, call, function, itself, plain)
+            if isinstance(function, Function):
+                self._enter(at, call, function, itself, plain, bound)
+            else:
+                self._evaluate(at, call, *function)
             end.join(self.state)
         self.state = end if not end.over else start
 
-    def _enter(self, at: _Call, call: ast.Call, function: Function, itself: Value | None, plain: bool) -> None:
+    def _evaluate(self, at: _Call, call: ast.Call, module: Module, function: ast.Lambda) -> None:
+        """What a lambda calls."""
+        if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:
+            self.happened += 1
+            return
+        given = dict(zip((p.arg for p in function.args.args), call.args, strict=False))
+        given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
+        names = {name: v for name, expr in given.items() if (v := self.weights.of(at.frame, expr)) is not None}
+        self.budget -= 1
+        self.stack.append(function)
+        self.trail.append((at.frame.scope.module, call))
+        self._expression(_Call(Frame(module.scope_for(function), names), None, State(over=True)), function.body)
+        self.stack.pop()
+        self.trail.pop()
+
+    def _enter(
+        self,
+        at: _Call,
+        call: ast.Call,
+        function: Function,
+        itself: Value | None,
+        plain: bool,
+        partial: tuple[Module, ast.Call] | None,
+    ) -> None:
         if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:
             self.happened += 1
             return
@@ -254,9 +242,15 @@ class Passes:
         bound = function.bound and isinstance(call.func, (ast.Attribute, ast.Name))
         if bound and function.parameters and itself is not None:
             names[function.parameters[0].arg] = itself
-        given = {} if plain else self.program.arguments(function, call, bound=bound) or {}
+        whole = call
+        if partial is not None:  # what it binds comes first
+            held = partial[1]
+            whole = ast.Call(held.args[0], [*held.args[1:], *call.args], [*held.keywords, *call.keywords])
+        given = {} if plain else self.program.arguments(function, whole, bound=bound) or {}
         for name, expr in given.items():
-            value = self.weights.of(at.frame, expr)
+            inside = partial is not None and expr in partial[0].parents and expr not in syntax.given(call)
+            frame = Frame(partial[0].scope_of(expr)) if inside and partial is not None else at.frame
+            value = self.weights.of(frame, expr)
             if value is not None:
                 names[name] = value
         key = function, frozenset(names.items())
@@ -268,6 +262,7 @@ class Passes:
         uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
         gradless = any(stops_gradients(self.program, function.module, d) for d in function.node.decorator_list)
         self.stack.append(function)
+        self.trail.append((at.frame.scope.module, call))
         self.uncached += uncached
         self.gradless += gradless
         inner = _Call(Frame(function.scope, names), function, State(over=True))
@@ -276,12 +271,13 @@ class Passes:
         self.uncached -= uncached
         self.gradless -= gradless
         self.stack.pop()
+        self.trail.pop()
         if self.happened == happened and not self.state.over:
             self._idle.add(key)
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
-    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: list[Function]) -> None:
+    def _run(self, at: _Call, call: ast.Call, network: Value | None, functions: Sequence[Called]) -> None:
         self.happened += 1
         places = network.places if network is not None else frozenset[Place]()
         places -= {p for p in places if self.weights.frozen(p)}
@@ -299,18 +295,19 @@ class Passes:
     def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
         """A run without gradients, or one with them of what ran without: its half copies have no history."""
         module, blind_before = at.frame.scope.module, self.state.blind
+        trail = (*self.trail, (module, call))
         if self.gradless:
             seeing: dict[Identity, list[Place]] = {}  # what ran with gradients, by the network that it is of
             for ran in self.state.ran.keys() - blind_before.keys() if places else ():
                 seeing.setdefault(ran[0], []).append(ran)
             for place in places:
                 if not any(covers(ran, place) for ran in seeing.get(place[0], ()) if ran not in blind_before):
-                    blind_before.setdefault(place, (module, call, self.running[0]))
+                    blind_before.setdefault(place, Blind(module, call, self.running[0], trail))
             return
         for place in places:
-            for blind, (where, first, named) in blind_before.items():
+            for blind, (where, first, named, led) in blind_before.items():
                 if covers(blind, place) or (not followed and overlap(blind, place)):
-                    if chosen_apart(where, first, module, call):
+                    if chosen_apart(where, first, module, call) or switched_apart(led, trail):
                         continue
                     if named == self.running[0] or not self._of_factory(place):
                         self.blind = self.blind or Stale(module, call, (where, first), blind=True)
