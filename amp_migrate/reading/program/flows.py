@@ -8,17 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
-from amp_migrate.reading.program.callees import Callees
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.partials import Partials
 from amp_migrate.reading.program.tree import reached
 
 T = TypeVar("T")
 Way = tuple[Module, Function | None]  # a function, or with None the own code of a file
 
 
-class Flows(Callees):
+class Flows(Partials):
     """The calls and flows of a program; `Project` reads them."""
 
     def __init__(self, modules: Iterable[Module]) -> None:

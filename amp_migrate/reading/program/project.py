@@ -52,9 +52,6 @@ class Project(Flows):
         self.follows = follow
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
         self.resolved: dict[ast.Call, list[Function]] = {}
-        self.bound: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)  # `partial(function, ...)`
-        self.through: dict[ast.Call, ast.Call] = {}  # calls of a variable that holds one, and the one it holds
-        self._spelled: dict[ast.Call, ast.Call] = {}  # calls with what they unpack in its place
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
         self._settled = False  # whether it is known where values flow
@@ -64,7 +61,7 @@ class Project(Flows):
             for node in nodes:
                 if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
                     self._back.read(function, node)
-        self._partials = self._find_partials()
+        self._partials = self.find_partials(self._statements)
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
             self._spread_instances()
@@ -74,55 +71,6 @@ class Project(Flows):
         self.passed_modules = {**passed.held, **dict(functions_held(self))}
         self.module_calls = passed.calls
         self.module_targets = passed.targets
-
-    def _find_partials(self) -> dict[Slot, ast.Call]:
-        """Names that are bound once, to a function with its first arguments: `backward = partial(run_backward, fp16)`."""
-        found: dict[Slot, ast.Call] = {}
-        for module, nodes in self._statements.items():
-            if "partial" not in module.text:
-                continue
-            for node in nodes:
-                functions = self.partial_of(module, node)
-                if not functions or not isinstance(node, ast.Call):
-                    continue
-                for function in functions:
-                    self.bound[function].append((module, node))
-                stmt = module.parents[node]
-                target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
-                owner = module.scope_of(node).lookup(target.id) if isinstance(target, ast.Name) else None
-                if isinstance(target, ast.Name) and owner is not None and len(owner.bindings[target.id]) == 1:
-                    found[Slot(owner, target.id)] = node
-        return found
-
-    def partial_of(self, module: Module, node: ast.AST) -> list[Function]:
-        """The functions that a call of `functools.partial` may bind arguments of."""
-        if not isinstance(node, ast.Call) or not node.args or module.qualify(node.func) != "functools.partial":
-            return []
-        return [self.functions[d] for d in self.definitions(module, node.args[0]) if d in self.functions]
-
-    def callees(self, module: Module, call: ast.Call) -> list[Function]:
-        found = super().callees(module, call)
-        if found:
-            return found
-        bound: ast.AST | None = call.func  # `partial(train, model)(loader)`
-        if isinstance(call.func, ast.Name):
-            bound = self._partials.get(Slot(module.scope_of(call).lookup(call.func.id), call.func.id))
-        functions = self.partial_of(module, bound) if isinstance(bound, ast.Call) else []
-        if not isinstance(bound, ast.Call) or not functions:
-            return []
-        self.through[call] = bound
-        return functions
-
-    def arguments(self, function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-        bound = self.through.get(call)
-        call = self._spelled.get(call, call)
-        if bound is None:
-            yield from super().arguments(function, call)
-            return
-        whole = ast.Call(call.func, [*bound.args[1:], *call.args], [])
-        yield from super().arguments(function, whole)
-        keywords = {k.arg: k.value for k in (*bound.keywords, *call.keywords) if k.arg is not None}
-        yield from keywords.items()
 
     def is_option(self, module: Module, node: ast.Attribute) -> bool:
         if not self._settled:
