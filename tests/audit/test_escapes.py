@@ -155,6 +155,17 @@ def test_resampled_in_the_wider_dtype_in_a_region() -> None:
     assert "grid_sample is computed in it" in doubt.message
 
 
+@pytest.mark.parametrize("called", ["torch.sigmoid", "torch.nn.Sigmoid()", "torch.nn.Sequential(torch.nn.Sigmoid())"])
+def test_a_sigmoid_in_a_region_is_told_of_as_a_function_and_as_a_layer(called: str) -> None:
+    for written in ("p = CALLED(GIVEN)", "act = CALLED\n        p = act(GIVEN)", "p = GIVEN if y else CALLED(GIVEN)"):
+        written = written.replace("CALLED", called)
+        before = written.replace("GIVEN", "out").replace("\n        ", "\n    ")
+        now = f"with torch.autocast('cuda', dtype=torch.float16):\n        {written}"
+        (doubt,) = found("O2", before, now.replace("GIVEN", "out"))
+        assert "sigmoid is computed in it" in doubt.message
+        assert not found("O2", before, now.replace("GIVEN", "out.float()"))
+
+
 def test_through_a_list_of_lambdas() -> None:
     flips = "for flip in (lambda v: v, lambda v: torch.rot90(v, 1, (2, 3))):\n        "
     (doubt,) = found("O1", flips + "p = F.interpolate(flip(out), scale_factor=2, mode='bilinear')")

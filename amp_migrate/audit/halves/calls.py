@@ -344,8 +344,8 @@ class Calls(Library):
                 weights_were_half = self.halves.floats(self.module) and not self.halves.patches(self.module)
                 was_half = weights_were_half and (layer in known.WEIGHTED or first.was in HALVES)
                 return FLOAT._replace(was="half") if was_half and layer not in known.LOSSES else FLOAT
-            if layer == "GELU":
-                return self.operation(expr, "gelu", [first.entry()], True)
+            if layer in ("GELU", "Sigmoid"):
+                return self.operation(expr, functional_of(layer), [first.entry()], True)
             return first.holding(None) if first.now != "?" else UNKNOWN
         if layer in known.HALF_LAYERS and first.half:
             self.tell("module", expr, first, syntax.text(expr.func))

@@ -286,6 +286,7 @@ def functional_of(layer: str) -> str:
     return {
         "Softmax": "softmax",
         "LogSoftmax": "log_softmax",
+        "GELU": "gelu",
         "Sigmoid": "sigmoid",
         "LogSigmoid": "logsigmoid",
         "CosineSimilarity": "cosine_similarity",
