@@ -53,9 +53,9 @@ STEP = "with amp.scale_loss(loss, optimizer) as scaled:\n        scaled.backward
 STEP_NOW = "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
 
 
-def found(body: str, now: str = STEP_NOW) -> list[tuple[int, str]]:
+def found(body: str, now: str = STEP_NOW, program: str = PROGRAM) -> list[tuple[int, str]]:
     """The lines and verdicts told of a program that runs `step` as `body` says."""
-    whole = PROGRAM.replace("BODY", textwrap.dedent(body).strip())
+    whole = program.replace("BODY", textwrap.dedent(body).strip())
     before = whole.replace("HEAD", "from apex import amp").replace("STEP", STEP).replace("GIVEN", "optimizer")
     before = before.replace("INITIALIZE", "model, optimizer = amp.initialize(model, optimizer)")
     after = whole.replace("HEAD\n", "").replace("STEP", now).replace("GIVEN", "optimizer, scaler")
@@ -103,6 +103,14 @@ def test_a_program_that_goes_on(body: str) -> None:
 )
 def test_a_program_that_does_not_or_that_catches_nothing_of_a_step(body: str) -> None:
     assert not found(body)
+
+
+@pytest.mark.parametrize(("given", "told"), [("False", 0), ("True", 1), ("x is not None", 1)])
+def test_a_call_that_keeps_from_the_step_raises_nothing_there(given: str, told: int) -> None:
+    body = "for x in loader:\n    try:\n        step(GIVEN, x, go=FLAG)\n    except RuntimeError:\n        continue"
+    now = "scaler.scale(loss).backward()\n    if go:\n        scaler.step(optimizer)\n        scaler.update()"
+    program = PROGRAM.replace("def step(GIVEN, x)", "def step(GIVEN, x, go=True)")
+    assert len(found(body.replace("FLAG", given), now, program)) == told
 
 
 def test_an_update_that_no_exception_leaves_out() -> None:

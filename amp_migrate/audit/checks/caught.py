@@ -18,6 +18,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.ways.within import tests_around
 from amp_migrate.findings import Code
 
 CODES = (
@@ -178,10 +179,23 @@ def _survived(
     if function is None or function in seen or len(seen) > DEPTH:
         return None
     for other, call in [*program.callers(function), *_handed_on(program, function)]:
+        if _kept_from(program, module, node, function, call):
+            continue
         found = _survived(program, other, call, update, seen | {function}, caught)
         if found is not None:
             return (where, caught) if caught is not None else found
     return None
+
+
+def _kept_from(program: Program, module: Module, node: ast.AST, function: Function, call: ast.Call) -> bool:
+    """Whether what a call gives a function keeps it from a place in it: `run(batch, update=False)`."""
+    given = program.arguments(function, call) or {}
+    for test, came in tests_around(module, node):
+        value = given.get(test.id) if isinstance(test, ast.Name) else None
+        once = isinstance(test, ast.Name) and len(function.scope.bindings.get(test.id, ())) == 1
+        if once and isinstance(value, ast.Constant) and bool(value.value) is not came:
+            return True
+    return False
 
 
 def _handed_on(program: Program, function: Function) -> Iterator[tuple[Module, ast.Call]]:
