@@ -179,6 +179,23 @@ class TestLightning:
         assert [(f.line, f.column, f.code, f.status) for f in result.findings] == [(3, 7, "AMP801", "note")]
 
     @pytest.mark.parametrize(
+        ("imported", "reads", "told"),
+        [
+            ("from apex import amp", "", [1]),
+            ("from apex import amp", "print(amp.state_dict())", []),
+            ("try:\n    from apex import amp\nexcept ImportError:\n    amp = None", "", []),
+        ],
+    )
+    def test_an_import_of_apex_that_nothing_reads_in_a_file_that_is_left(
+        self, imported: str, reads: str, told: list[int]
+    ) -> None:
+        text = f"{imported}\nfrom pytorch_lightning import Trainer\n\n{reads}\n"
+        text += "given = dict(gpus=1, amp_level=args.level)\nshow(given)\ntrainer = Trainer(**given)\n"
+        result = rewrite(text)
+        assert any(f.status == "manual" for f in result.findings)
+        assert [f.line for f in result.findings if f.code == "AMP101" and f.review == "review"] == told
+
+    @pytest.mark.parametrize(
         "value",
         [
             "[ApexMixedPrecisionPlugin('O2'), other]",

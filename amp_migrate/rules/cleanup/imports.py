@@ -85,6 +85,8 @@ class Cleaner:
         for nodes in told.values():  # once for a guard, however many imports it holds
             message = "nothing uses it any more" if len(nodes) == 1 else "nothing uses these imports any more"
             self.output.note(self.module, nodes[0], "AMP101", "import apex", message, "as-is")
+        if kept:
+            self._tell_unread(imports)
         for name in candidates:
             self._assignments(name)
         for node in imports:
@@ -94,6 +96,16 @@ class Cleaner:
             if not self.edits.gone(node):
                 under_its_test(self.edits, self.available, guard or node)
         self._orphans()
+
+    def _tell_unread(self, imports: list[ast.Import | ast.ImportFrom]) -> None:
+        """Imports of Apex that nothing read before, in a file that is left to its owner: it still does not load without."""
+        for node in imports:
+            bound = [a.asname or a.name.split(".")[0] for a in node.names]
+            loads = imports_apex(node) and not self.module.scope_of(node).is_function
+            always = self.module.parents.get(node) is self.module.tree and not self._marked(node)
+            if loads and always and not self.edits.gone(node) and not any(map(self._used, bound)) and "*" not in bound:
+                message = "nothing reads this, and the file cannot be loaded without Apex: delete it once nothing else here needs it"
+                self.output.note(self.module, node, "AMP101", "import apex", message, "review")
 
     def _probes(self, candidates: set[str]) -> set[ast.Try | None]:
         """Guards that something still asks whether Apex is installed, as a value: `return HAS_APEX`. One that keeps an
