@@ -566,3 +566,36 @@ def test_a_misspelt_backward_is_told_where_it_stands() -> None:
     (finding,) = found(result, "AMP202")
     assert "a tensor has no backwward" in finding.message
     assert result.before.splitlines()[finding.line - 1].strip() == "scaled_loss.backwward()"
+
+
+@pytest.mark.parametrize(
+    ("given", "read", "told"),
+    [("loss / n", "print(loss.item())", True), ("loss", "print(loss.item())", False), ("loss / n", "pass", False)],
+    ids=["divided", "itself", "read no more"],
+)
+def test_a_name_that_has_another_value_than_without_apex_is_told_of(given: str, read: str, told: bool) -> None:
+    source = f"""
+import torch
+from apex import amp
+
+class Runner:
+    def __init__(self, args):
+        self.args, self.model = args, torch.nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if args.fp16:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def step(self, x, y, n):
+        loss = (self.model(x) - y).pow(2).mean()
+        self.optimizer.zero_grad()
+        if self.args.fp16:
+            with amp.scale_loss({given}, self.optimizer) as loss:
+                loss.backward()
+        else:
+            ({given}).backward()
+        self.optimizer.step()
+        {read}
+"""
+    result = rewrite(source)
+    assert result.after is not None, result.findings
+    assert any("in all runs now" in f.message for f in found(result, "AMP201")) is told

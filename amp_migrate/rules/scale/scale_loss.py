@@ -148,7 +148,24 @@ def _migrate(m: Migration, loss: Loss) -> None:
     edits.splice(loss.with_stmt)
     message = "the scaled backward" if m.scales else m.plain
     m.output.done(module, loss.call, "AMP201", "amp.scale_loss", message, "as-is" if alone else "look")
+    if (read := _left_before(m, loss, uses)) is not None:
+        was = f"{loss.alias} is {module.source(loss.loss)} at line {read.lineno} in all runs now: it was left as it was without"
+        m.output.note(module, loss.call, "AMP201", "amp.scale_loss", f"{was} mixed precision", "review")
     _explain(m, loss)
+
+
+def _left_before(m: Migration, loss: Loss, uses: Sequence[ast.Name]) -> ast.Name | None:
+    """A read below a folded pair whose plain branch left the name alone that the scaled loss has, which is another value:
+    `scale_loss(loss / n, optimizer) as loss`."""
+    if isinstance(loss.loss, ast.Name) and loss.loss.id == loss.alias:
+        return None
+    around = loss.module.ancestors(loss.with_stmt)
+    pair = next((a for a in around if isinstance(a, ast.If) and a in m.pairs), None)
+    bound = (n for s in pair.body + pair.orelse for n in walk(s)) if pair is not None else ()
+    stored = [n for n in bound if isinstance(n, ast.Name) and n.id == loss.alias and isinstance(n.ctx, ast.Store)]
+    if pair is None or len(stored) != 1:
+        return None
+    return next((use for use in uses if pair not in set(loss.module.ancestors(use))), None)
 
 
 def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast.expr | ast.stmt, ...]:
