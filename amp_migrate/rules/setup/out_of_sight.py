@@ -6,11 +6,11 @@ No codes of its own: `initialize.py` and `step.py` refuse with these reasons.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.processes import in_process
+from amp_migrate.reading.program.processes import importing, in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -113,7 +113,7 @@ def no_loss(m: Migration) -> str:
             f"{unknown} scales a loss, and that what it is called on holds amp could not be followed: call amp.scale_loss by "
             "the name that an import gives it there, and rewrite again"
         )
-    found = _listed(s for s in _sites(m, "scale_loss") if s.module in m.unit.tied)
+    found = _listed(s for s in _sites(m, "scale_loss") if s.module in _near(m))
     if plain:
         place = f"{plain[0].module.display}:{plain[0].call.lineno}"
         stepped = f"no loss is scaled for this optimizer, which {place} steps after a plain backward"
@@ -150,6 +150,12 @@ def _without_import(m: Migration, steps: Iterable[Step]) -> str | None:
     return None
 
 
+def _near(m: Migration) -> Collection[Module]:
+    """The files that may be of one run with the unit: all, where nothing in sight imports what it lies in."""
+    seen = any(len(importing(m.project, module)) > 1 for module in m.unit.modules)
+    return m.unit.tied if seen else m.project.modules
+
+
 def _entered_elsewhere(m: Migration) -> str | None:
     """Where the context of a scaled loss is made that something else enters: `return amp.scale_loss(loss, optimizer)`."""
     scaled = (s for s in m.unit.sites if s.name == "apex.amp.scale_loss" and s.call is not None)
@@ -159,7 +165,7 @@ def _entered_elsewhere(m: Migration) -> str | None:
 def _by_unknown(m: Migration) -> str | None:
     """Where a loss is scaled by what may be amp, handed here as a value: `self.amp.scale_loss`, `config["amp"].scale_loss`."""
     for module in m.unit.reach:
-        for call, func in module.method_calls.get("scale_loss", ()) if module in m.unit.tied else ():
+        for call, func in module.method_calls.get("scale_loss", ()) if module in _near(m) else ():
             if module.qualify(func) is None and not m.project.resolved.get(call):
                 return f"{module.source(func)} ({module.display}:{call.lineno})"
     return None
