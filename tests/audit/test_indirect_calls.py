@@ -9,7 +9,7 @@ import pytest
 
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.unset.passing import directly
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, told
 
 DIRECT = {
     "written out": ("self.prepare(1)", "self.prepare(1)"),
@@ -149,3 +149,71 @@ def test_what_a_partial_binds_is_called_with_all_that_is_needed(arguments: str, 
     )
     found = [d for d in doubts(old + more, new + more) if d.code == "AMP132"]
     assert (not found) is fits, found
+
+
+LAMBDA = """
+    import argparse
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    def query(x, fn):
+        return fn(x)
+
+    def build(args):
+        net = Net().cuda()
+        ask = lambda x, network: query(x, network)
+        opt = torch.optim.Adam(net.parameters())
+        {setup}
+        return dict(net=net), {{"ask": ask, "network": net}}, opt
+
+    def points(x, ask, network):
+        return ask(x, network)
+
+    def render(x, **settings):
+        return points(x, **settings)
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--half", action="store_true")
+        args = parser.parse_args()
+        _, settings, opt = build(args)
+        {scaler}
+        for i in range(10):
+            x = torch.randn(4, 8).cuda()
+            {train}
+            opt.step()
+            {evaluate}
+
+    main()
+    """
+APEX = LAMBDA.format(
+    setup='if args.half:\n            from apex import amp\n            net, opt = amp.initialize(net, opt, opt_level="O1")',
+    scaler="from apex import amp",
+    train="loss = render(x, **settings).mean()\n"
+    "            with amp.scale_loss(loss, opt) as scaled:\n                scaled.backward()",
+    evaluate="EVALUATE",
+)
+NATIVE = LAMBDA.format(
+    setup="pass",
+    scaler='scaler = torch.amp.GradScaler("cuda", enabled=args.half)',
+    train='with torch.autocast("cuda", dtype=torch.float16, enabled=args.half):\n'
+    "                loss = render(x, **settings).mean()\n            scaler.scale(loss).backward()\n"
+    "            scaler.step(opt)\n            scaler.update()",
+    evaluate="EVALUATE",
+).replace("            opt.step()\n", "")
+
+
+def test_a_network_that_a_lambda_in_unpacked_settings_is_given() -> None:
+    """What is called in a lambda runs where that is called: not where it stands, before the set-up."""
+    evaluate = "print(render(x, **settings).sum())"
+    outside = doubts(APEX.replace("EVALUATE", evaluate), NATIVE.replace("EVALUATE", evaluate))
+    assert [verdict for _, verdict in told(outside, "AMP531")] == ["review"]
+    assert not told(doubts(APEX.replace("EVALUATE", "pass"), NATIVE.replace("EVALUATE", "pass")), "AMP531")

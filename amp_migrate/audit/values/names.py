@@ -53,6 +53,10 @@ class Names:
                 if called == "__init__" and function.owner is not None:
                     called = function.owner.name
             found.setdefault(called, []).append(names)
+        for module in self.modules:
+            for node in syntax.every(module.tree, ast.Lambda):
+                for name in kept_under(module, node):
+                    found.setdefault(name, []).append([p.arg for p in node.args.args])
         return found
 
     def reached(self, start: Iterable[str]) -> Reached:
@@ -143,6 +147,11 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
             if keyword.arg is not None:
                 for source in handed_on(keyword.value):
                     edges.setdefault(source, set()).add(keyword.arg)
+    for mapping in syntax.every(module.tree, ast.Dict):  # which is unpacked, or asked for its items by name
+        for key, value in zip(mapping.keys, mapping.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                for source in handed_on(value):
+                    edges.setdefault(source, set()).add(key.value)
     for function in module.functions:
         given_back = [n.value for n in own(function.node, ast.Return)]
         for result in (*given_back, *(n.value for n in own(function.node, ast.Yield))):
@@ -150,6 +159,17 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
                 for source in handed_on(result):
                     edges.setdefault(source, set()).add(function.name)
     return edges, given
+
+
+def kept_under(module: Module, held: ast.Lambda) -> set[str]:
+    """The names that a lambda is given where it stands: of a variable, of an argument, of an item."""
+    at = module.parents.get(held)
+    if isinstance(at, ast.keyword):
+        return {at.arg} if at.arg is not None else set()
+    if isinstance(at, ast.Dict):
+        keys = [key for key, value in zip(at.keys, at.values, strict=True) if value is held]
+        return {k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+    return {n for t in at.targets if (n := last_name(t)) is not None} if isinstance(at, ast.Assign) else set()
 
 
 def last_name(expr: ast.expr) -> str | None:

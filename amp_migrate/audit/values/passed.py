@@ -9,6 +9,7 @@ from functools import cached_property
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
+from amp_migrate.audit.values.names import kept_under
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.same import itself
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
@@ -19,6 +20,7 @@ HANDED = 2
 # Places of `*args` that are followed: a function that hands them on behind an argument of its own moves each by one, and in a
 # circle of such functions there is no last.
 ITEMS = 16
+MOST_GIVEN = 24  # what calls of one name give a lambda
 
 
 class Passed:
@@ -34,6 +36,9 @@ class Passed:
         if len(path) > HANDED:
             return Step([Origin(scope.module, node, "unknown", path)])
         itself = Origin(scope.module, node, "parameter", path)
+        if isinstance(scope.node, ast.Lambda):
+            given = [self.value(module.scope_of(e), e, path) for module, e in self._to_lambda(scope, scope.node, node)]
+            return Step(given or [itself], itself)
         if not isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return Step([itself])
         function = self.program.function_of(scope.module, scope.node)
@@ -64,6 +69,20 @@ class Passed:
         if missing:
             return Step([*parts, *hidden, *usual], itself)
         return Step([*parts, *hidden], itself, hidden, lambda answers: usual if any(map(_nothing, answers)) else [])
+
+    def _to_lambda(self, scope: Scope, held: ast.Lambda, node: ast.arg) -> list[tuple[Module, ast.expr]]:
+        """What a parameter of a lambda is given by the calls of a name that it is kept under."""
+        found: list[tuple[Module, ast.expr]] = []
+        place = held.args.args.index(node) if node in held.args.args else MOST_GIVEN
+        for name in sorted(kept_under(scope.module, held)):
+            for module in self.program.having(name):
+                for call in module.calls_named.get(name, ()):
+                    if self.program.definitions(module.scope_of(call), call.func, guess=False):
+                        continue
+                    given = call.args[: place + 1][place:]
+                    given += [k.value for k in call.keywords if k.arg == node.arg]
+                    found += [(module, e) for e in given if not isinstance(e, ast.Starred)]
+        return found[:MOST_GIVEN]
 
     def given_back(self, function: Function, own: Origin) -> list[Part]:
         """What a function gives back to the call of an origin: a parameter that it returns, as it came or as what behaves as it

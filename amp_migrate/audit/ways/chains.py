@@ -15,7 +15,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by, run_there
 from amp_migrate.audit.program.stopping import stops_at
 from amp_migrate.audit.sites.forwards import Forwards
-from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.names import kept_under, last_name
 from amp_migrate.audit.ways.receivers import Receiver, Receivers
 from amp_migrate.audit.ways.texts import start_of_method
 from amp_migrate.audit.ways.within import Tests, may_follow, tests_around
@@ -32,6 +32,13 @@ class Step:
     function: Function | None  # None: code of the module itself
     node: ast.AST
     value: bool = False
+
+    @property
+    def in_lambda(self) -> ast.Lambda | None:
+        """The lambda of its function that it stands in: what is called there runs where that is called."""
+        around = self.module.ancestors(self.node)
+        opened = next((n for n in around if isinstance(n, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef))), None)
+        return opened if isinstance(opened, ast.Lambda) else None
 
     @property
     def begins_process(self) -> bool:
@@ -110,6 +117,12 @@ class Chains:
             return
         if len(steps) > DEEPEST or any(s.function is function for s in below):
             return
+        held = steps[0].in_lambda
+        calling = self._calling(module, held) if held is not None else []
+        for caller, call in calling:
+            self._up(caller, call, steps, found, False, None)
+        if calling:
+            return
         callers = [*self.program.callers(function), *self.forwards.callers(function)]
         callers = callers or self.on_objects(function) or self._by_name(function)
         callers = [(m, call) for m, call in callers if stops_at(self.program, m) is None]
@@ -127,6 +140,17 @@ class Chains:
                 self._up(caller, runs or expr, steps, found, runs is None, None)
             if not mentions:
                 found.append(Chain(steps))
+
+    @kept
+    def _calling(self, module: Module, held: ast.Lambda) -> list[tuple[Module, ast.Call]]:
+        """The calls of a lambda, by a name that it is kept under where it is made."""
+        return [
+            (where, call)
+            for name in sorted(kept_under(module, held))
+            for where in self.program.having(name)
+            for call in where.calls_named.get(name, ())
+            if any(o.node is held for o in self.forwards.values.origins(where.scope_of(call), call.func))
+        ]
 
     @kept
     def called_on(self, chain: Chain) -> tuple[Receiver | None, ...]:
@@ -171,7 +195,7 @@ class Chains:
     def certain(self, chain: Chain) -> bool:
         """Whether each call of a way surely runs the function that comes next, not only one of that name."""
         for step, after in zip(chain.steps, chain.steps[1:], strict=False):
-            if step.value or not isinstance(step.node, ast.Call) or after.function is None:
+            if step.value or not isinstance(step.node, ast.Call) or after.function is None or after.in_lambda:
                 continue
             scope = step.module.scope_of(step.node)
             called = run_by(self.program, scope, step.node) or step.node.func
