@@ -943,3 +943,52 @@ def test_a_closure_runs_where_it_is_defined(test: str, lost: int) -> None:
     main, after_main = (text.replace("print(evaluate(model, loader))\n", "") for text in (MAIN, AFTER_MAIN))
     found = doubts(HEAD + before + main, AFTER_HEAD + after + after_main)
     assert len([d for d in found if d.code == "AMP531"]) == lost
+
+
+@pytest.mark.parametrize(("region", "expected"), [(True, 0), (False, 1)])
+def test_a_network_whose_own_forward_opens_the_region(region: bool, expected: int) -> None:
+    program = """
+        import torch
+        from torch import nn
+        {head}
+        class Part(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 2)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        class Whole(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = Part()
+                self.opt = torch.optim.SGD(self.part.parameters(), 0.1)
+                {setup}
+
+            def forward(self, x):
+                {run}
+
+            def process(self, x):
+                {loss}
+
+        model = Whole().cuda()
+        for x in data:
+            model.process(x)
+        print(model(x))
+        """
+    before = program.format(
+        head="from apex import amp",
+        setup='self.part, self.opt = amp.initialize(self.part, self.opt, opt_level="O1")',
+        run="return self.part(x)",
+        loss="with amp.scale_loss(self.forward(x).sum(), self.opt) as loss:\n                    loss.backward()",
+    )
+    opened = 'with torch.autocast("cuda", dtype=torch.float16):\n                    return self.part(x)'
+    after = program.format(
+        head="",
+        setup='self.scaler = torch.amp.GradScaler("cuda")',
+        run=opened if region else "return self.part(x)",
+        loss="loss = self.forward(x).sum()\n                self.scaler.scale(loss).backward()",
+    )
+    found = [line for line, _ in told(doubts(before, after), "AMP531")]
+    assert (len(found) > 0) is bool(expected)
