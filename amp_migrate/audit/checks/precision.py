@@ -21,7 +21,6 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.float_methods import casts_apart, float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.inner_regions import opens_regions
 from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
@@ -69,8 +68,6 @@ def check(review: Review) -> Iterable[Doubt]:
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
         for kind, doubt in _compared(both, forward, model):
-            if kind == "lost" and opens_regions(both, forward):
-                continue
             if doubt is not None and not (float_layer(both, forward) or float_method(both, forward)):
                 told.setdefault(_told(kind, forward), []).append(doubt)
             break
@@ -118,8 +115,6 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
                 continue
         sought = "gained" if weights_only else "lost"
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
-            continue
-        if sought == "lost" and opens_regions(both, forward):
             continue
         for kind, doubt in _compared(both, forward, model):
             if kind == sought and doubt is not None and not float_method(both, forward):
@@ -327,12 +322,10 @@ def _when(
 
 
 def _has_own_region(both: Mixed, forward: Forward) -> bool:
-    """Whether a method of the network has regions itself (`model.fit(loader)`), or its forward has them around all that it
-    computes in half: what it runs is compared there."""
-    if forward.method is None:
-        return casts_apart(both, forward)
-    runs = both.after.forwards.runs(forward)
-    return bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)
+    """Whether a method of the network has regions itself (`model.fit(loader)`), or what it runs has them around all that it
+    computes in half: what is in these is compared there."""
+    runs = both.after.forwards.runs(forward) if forward.method is not None else []
+    return casts_apart(both, forward) or (bool(runs) and all("autocast" in f.module.source(f.node) for f in runs))
 
 
 def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:

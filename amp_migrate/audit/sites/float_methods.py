@@ -24,6 +24,8 @@ PLAIN = FLOAT_BOTH | INTEGERS | KEEPING | MAKING | SHAPES | {"float", "double", 
 
 NETWORK = re.compile(r"(?:model|net|encoder|decoder|backbone|bert|head|generator|discriminator)\d*$", re.IGNORECASE)
 
+# Of losses, optimizers and scalers: no forward of anything.
+STEPPING = frozenset("scale unscale_ backward step update zero_grad".split())
 # Functions of torch's that compute products by themselves.
 INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell")
 
@@ -35,12 +37,12 @@ def float_method(both: Mixed, forward: Forward) -> bool:
 
 
 def casts_apart(both: Mixed, forward: Forward) -> bool:
-    """Whether a call, after, is seen to run methods of the program's networks that have regions of their own around all that
-    they compute in half: what is in these is compared by itself."""
-    side = both.after
-    runs = side.forwards.runs(forward)
-    own = bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)
-    return own and all(_floats(side, function, {*runs}) for function in runs)
+    """Whether a call, after, is seen to run methods of the program's networks that have regions of their own, by what they
+    call, too, around all that they compute in half: what is in these is compared by itself."""
+    runs = both.after.forwards.runs(forward)
+    seen = {*runs}
+    floats = bool(runs) and all(_floats(both.after, function, seen) for function in runs)
+    return floats and any("autocast" in f.module.source(f.node) for f in seen)
 
 
 def runs_products(both: Mixed, forward: Forward) -> bool:
@@ -123,7 +125,7 @@ def _call_floats(side: Side, function: Function, call: ast.Call, seen: set[Funct
     made = [values.maker(o) for o in held]
     if any(made):
         return all(m is not None and m.startswith("torch.nn.") and m.rpartition(".")[2] in FLOAT_LAYERS for m in made)
-    return isinstance(func, ast.Attribute) and func.attr in PLAIN and not _is_field(side, func)
+    return isinstance(func, ast.Attribute) and func.attr in PLAIN | STEPPING and not _is_field(side, func)
 
 
 def _name_floats(name: str) -> bool:
