@@ -371,3 +371,41 @@ def test_a_handle_that_is_off_beside_initialize_sets_nothing_up(reset: str) -> N
 def test_a_handle_that_may_be_on_beside_initialize_is_another_set_up() -> None:
     result = rewrite(RESET.replace("RESET", "amp.init(args.old)"))
     assert not any("it is off" in f.message for f in result.findings)
+
+
+BESIDE = """
+import torch
+from apex import amp
+from project import build, criterion, loader
+
+class Scheduler:
+    def __call__(self, optimizer, settings):
+        return settings.make(optimizer)
+
+def build_optimizer(model, settings):
+    return settings.kind(model.parameters())
+
+if __name__ == "__main__":
+    model, settings = build()
+    optimizer = build_optimizer(model, settings)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="LEVEL")
+    scheduler = Scheduler()(optimizer, settings)
+    handle = amp.init(enabled=True)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("level", "units"), [("O1", 1), ("O2", 2)])
+def test_a_handle_beside_a_set_up_that_patches_torch_adds_nothing(level: str, units: int) -> None:
+    """It was a set-up of its own, with regions and a switch that its callers had to tell."""
+    result = rewrite(BESIDE.replace("LEVEL", level))
+    assert result.after is not None, result.findings
+    assert "amp.init" not in result.after
+    assert len(result.units) == units
+    (told,) = found(result, "AMP710")
+    assert (told.status, told.review) == ("done", "look")

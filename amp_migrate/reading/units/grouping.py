@@ -14,7 +14,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.calls import read_init, read_loss
-from amp_migrate.reading.units.legacy import legacy_units, never_on
+from amp_migrate.reading.units.legacy import adds_nothing, legacy_units
 from amp_migrate.reading.units.legacy_models import is_halved_for_inference
 from amp_migrate.reading.units.static_scale import settle_branches
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit, only_asks
@@ -28,8 +28,9 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     rest: list[Site] = []
     failures: dict[Site, Blocked] = {}
     older = legacy_units(project, sites)
-    if any(s.name == "apex.amp.initialize" for s in sites):  # whose units take it along
-        older = [u for u in older if not never_on(project, u)]
+    set_up = [s for s in sites if s.name == "apex.amp.initialize"]
+    if set_up:  # whose units take it along
+        older = [u for u in older if not adds_nothing(project, u, set_up)]
     taken = {s for u in older for s in u.sites} | {i.site for u in older for i in u.inits}
     for site in sites:
         if site in taken:

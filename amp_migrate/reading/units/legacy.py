@@ -7,12 +7,12 @@ site of it, named `apex.amp.handle.X` or `apex.fp16_utils.FP16_Optimizer.X`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.conditions.tests import availability
-from amp_migrate.reading.program.definitions import argument
+from amp_migrate.reading.program.definitions import argument, literal
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import in_process
@@ -143,14 +143,20 @@ def _without_idle(project: Project, units: list[Unit]) -> list[Unit]:
     return units
 
 
-def never_on(project: Project, unit: Unit) -> bool:
-    """Whether a unit is a handle that is off, and asked for nothing: `amp.init(False)`, to reset what another run set up."""
+def adds_nothing(project: Project, unit: Unit, set_up: Iterable[Site]) -> bool:
+    """Whether a unit is a handle that is asked for nothing, and is off (`amp.init(False)`, to reset what another run set up) or
+    stands in one block with a set-up that patches torch all the same."""
     init = unit.inits[0] if len(unit.inits) == 1 else None
     if not isinstance(init, LegacyInit) or init.wraps or unit.losses or unit.sites or unit.unreadable:
         return False
     enabled = init.arguments.get("enabled")
     off = isinstance(enabled, ast.Constant) and not enabled.value
-    return off and not isinstance(init.stmt, ast.Return) and not any(_reads(project, unit.handle_slots))
+    module = init.site.module
+    block = module.block(init.stmt)
+    beside = [s for s in set_up if s.module is module and module.block(s.stmt) is block]
+    patched = any(literal(s.argument(3, "opt_level")) == "O1" for s in beside)
+    alone = not isinstance(init.stmt, ast.Return) and not any(_reads(project, unit.handle_slots))
+    return (off or patched) and alone
 
 
 def _reads(project: Project, slots: set[Slot]) -> Iterator[ast.Name]:
