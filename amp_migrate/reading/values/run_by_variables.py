@@ -35,17 +35,19 @@ class Variables:
         """The functions that a variable may hold: those that are named where it comes from."""
         if called not in self._held:
             names = self.project.once(_named)
-            self._held[called] = [names[s] for s in self.project.reached_from({called}) if s != called and s in names]
+            came = (s for s in self.project.reached_from({called}) if s != called)
+            self._held[called] = [function for slot in came for function in names.get(slot, ())]
         return self._held[called]
 
 
-def _named(project: Project) -> dict[Slot, Function]:
+def _named(project: Project) -> dict[Slot, list[Function]]:
     """The functions that are values somewhere, by the variable that they are defined as."""
-    sources = project.once(Sources)
-    named = ((f.scope.parent, f) for f in project.functions.values())
-    return {
-        Slot(scope, f.name): f for scope, f in named if scope is not None and not scope.is_class and sources.is_value(f)
-    }
+    found: dict[Slot, list[Function]] = {}
+    for function in project.functions.values():
+        scope = function.scope.parent
+        if scope is not None and not scope.is_class and project.once(Sources).is_value(function):
+            found.setdefault(Slot(scope, function.name), []).append(function)
+    return found
 
 
 def values_of(project: Project, parameter: Slot) -> list[Slot | None]:
@@ -54,7 +56,7 @@ def values_of(project: Project, parameter: Slot) -> list[Slot | None]:
     if function is None or function.scope.parent is None:
         return []
     own = Slot(function.scope.parent, function.name)
-    if project.once(_named).get(own) is not function:
+    if function not in project.once(_named).get(own, ()):
         return []
     slots = project.reaches({own}) - {own}
     return [
