@@ -409,6 +409,54 @@ def test_weights_of_layers_that_autocast_does_not_cast(layer: str, verdicts: lis
 
 
 @pytest.mark.parametrize(
+    ("used", "verdicts"),
+    [
+        ("(self.head(x) + self.bias) * torch.exp(-self.bias[0])", []),
+        ("torch.add(self.head(x), self.bias.view(-1))", []),
+        ("self.head(x) @ self.bias", ["review"]),
+        ("torch.matmul(self.head(x), self.bias)", ["review"]),
+        ("self.bias.mul(2).sum() + blend(self.head(x), self.bias)", ["review"]),
+        ("shifted(self, self.head(x))", ["review"]),
+    ],
+)
+def test_a_parameter_that_is_only_computed_with_has_no_copies(used: str, verdicts: list[str]) -> None:
+    """Copies are of what goes to an operation on the half list; who else is handed a parameter may do that."""
+    program = f"""
+        from library import blend
+
+        def shifted(net, x):
+            return nn.functional.linear(x, net.bias)
+
+        class Shifted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(4, 4)
+                self.bias = nn.Parameter(torch.zeros(4, 4))
+
+            def reset(self):
+                self.bias.data.fill_(0)
+
+            def forward(self, x):
+                return {used}
+
+        class Whole(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = Shifted()
+
+            def forward(self, x):
+                self.part.reset()
+                return self.part(x)
+
+        model = Whole().cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+    """
+    if "shifted" not in used:
+        program = program.replace("nn.functional.linear(x, net.bias)", "x")
+    assert migrated(program, "loss = (model(x) + model(y)).sum()") == verdicts
+
+
+@pytest.mark.parametrize(
     ("making", "verdicts"), [("Net.load(2)", ["review"]), ("Net()", ["review"]), ("copy.copy(0)", [])]
 )
 def test_an_object_that_a_class_method_makes(making: str, verdicts: list[str]) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from amp_migrate.audit.dtypes import FLOAT_LAYERS
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.uncopied import uncopied
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights
 from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR
 from amp_migrate.audit.values.origins import in_order
-
-NO_COPIES = FLOAT_LAYERS | {"Embedding", "EmbeddingBag", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}
 
 
 class Effect(NamedTuple):
@@ -126,18 +124,9 @@ class Effects:
         if last in SWAPS:
             return self.weights.held_by(frame, func.value)
         if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
-            return frozenset() if self._of_float_layer(frame, func.value) else self.weights.weights(frame, func.value)
+            plain = uncopied(self.forwards.values, frame.scope, func.value)
+            return frozenset() if plain else self.weights.weights(frame, func.value)
         return frozenset()
-
-    def _of_float_layer(self, frame: Frame, expr: ast.expr) -> bool:
-        """Whether a weight is that of a layer of which autocast makes no copies: `self.embedding.weight.data[0]`."""
-        while isinstance(expr, ast.Subscript) or (
-            isinstance(expr, ast.Attribute) and expr.attr in ("data", "weight", "bias")
-        ):
-            expr = expr.value
-        makers = {self.forwards.values.maker(o) or "" for o in self.forwards.values.origins(frame.scope, expr)}
-        names = {m.rpartition(".")[2] for m in makers if m.startswith("torch.nn.")}
-        return bool(makers) and len(names) == len(makers) and names <= NO_COPIES
 
 
 def _of_base(func: ast.expr) -> bool:
