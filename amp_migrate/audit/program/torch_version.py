@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from amp_migrate.audit.kept import kept_meanwhile
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
@@ -24,9 +25,7 @@ def by_version(module: Module, test: ast.expr) -> bool | None:
         parts = [by_version(module, value) for value in test.values]
         return decides if decides in parts else None if None in parts else not decides
     if isinstance(test, ast.Name):
-        bound = module.top.bindings.get(test.id, ())
-        once = bound[0] if len(bound) == 1 else None
-        return by_version(module, once.value) if isinstance(once, ast.Assign) else _flag(module, test)
+        return _by_name(module, test.id)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
     op = type(test.ops[0])
@@ -45,18 +44,21 @@ def by_version(module: Module, test: ast.expr) -> bool | None:
     return {ast.Lt: False, ast.LtE: False, ast.Eq: False, ast.Gt: True, ast.GtE: True, ast.NotEq: True}.get(op)
 
 
-def _flag(module: Module, name: ast.Name) -> bool | None:
-    """What a flag holds that only a branch for older torches sets to something else."""
-    if any(name.id in (*scope.bindings, *scope.outer) for scope in module.scopes if scope is not module.top):
+@kept_meanwhile(lambda: None)  # `new = new and torch.__version__ >= "1.6"`, `if new: new = False`
+def _by_name(module: Module, name: str) -> bool | None:
+    """The same of a name that the file gives a value once, and of a flag that only a branch for older torches sets to
+    something else."""
+    bound = module.top.bindings.get(name, ())
+    if len(bound) == 1:
+        return by_version(module, bound[0].value) if isinstance(bound[0], ast.Assign) else None
+    if any(name in (*scope.bindings, *scope.outer) for scope in module.scopes if scope is not module.top):
         return None
     given: dict[ast.AST, object] = {}
-    for stmt in module.top.bindings.get(name.id, ()):
+    for stmt in bound:
         value = stmt.value if isinstance(stmt, ast.Assign) else None
         given[stmt] = value.value if isinstance(value, ast.Constant) else None
     met = {value for stmt, value in given.items() if not never_met(module, stmt)}
-    if not met < {True, False} or set(given.values()) != {True, False} or len(met) != 1:
-        return None
-    return met == {True}
+    return met == {True} if set(given.values()) == {True, False} and len(met) == 1 else None
 
 
 def never_met(module: Module, node: ast.AST) -> bool:
