@@ -30,7 +30,7 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     older = legacy_units(project, sites)
     set_up = [s for s in sites if s.name == "apex.amp.initialize"]
     if set_up:  # whose units take it along
-        older = [u for u in older if not adds_nothing(project, u, set_up)]
+        older = [u for u in older if not adds_nothing(u, set_up)]
     taken = {s for u in older for s in u.sites} | {i.site for u in older for i in u.inits}
     for site in sites:
         if site in taken:

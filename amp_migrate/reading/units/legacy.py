@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.reading.conditions.tests import availability
-from amp_migrate.reading.program.definitions import argument, literal
+from amp_migrate.reading.program.definitions import argument, is_off, literal
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import in_process
@@ -133,37 +133,33 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
 def _without_idle(project: Project, units: list[Unit]) -> list[Unit]:
     """The units, where a handle that nothing is asked of is a site of the FP16_Optimizer that trains in the same process."""
     wrapping = [u for u in units if u.inits[0].optimizers]
-    for unit in [u for u in units if u not in wrapping and not (u.losses or u.sites or u.unreadable)]:
+    for unit in [u for u in units if _is_idle(u)]:
         beside = in_process(project, [i.module for i in unit.inits])
         home = next((u for u in wrapping if any(i.module in beside for i in u.inits)), None)
-        if home is not None and not any(_reads(project, unit.handle_slots)):
+        if home is not None:
             home.sites += [i.site for i in unit.inits]
             home.forget()
             units = [u for u in units if u is not unit]
     return units
 
 
-def adds_nothing(project: Project, unit: Unit, set_up: Iterable[Site]) -> bool:
+def adds_nothing(unit: Unit, set_up: Iterable[Site]) -> bool:
     """Whether a unit is a handle that is asked for nothing, and is off (`amp.init(False)`, to reset what another run set up) or
     stands in one block with a set-up that patches torch all the same."""
     init = unit.inits[0] if len(unit.inits) == 1 else None
-    if not isinstance(init, LegacyInit) or init.wraps or unit.losses or unit.sites or unit.unreadable:
+    if init is None or isinstance(init.stmt, ast.Return) or not _is_idle(unit):
         return False
-    enabled = init.arguments.get("enabled")
-    off = isinstance(enabled, ast.Constant) and not enabled.value
     module = init.site.module
     block = module.block(init.stmt)
-    beside = [s for s in set_up if s.module is module and module.block(s.stmt) is block]
-    patched = any(literal(s.argument(3, "opt_level")) == "O1" for s in beside)
-    alone = not isinstance(init.stmt, ast.Return) and not any(_reads(project, unit.handle_slots))
-    return (off or patched) and alone
+    beside = (s for s in set_up if s.module is module and module.block(s.stmt) is block)
+    return is_off(init.arguments.get("enabled")) or any(literal(s.argument(3, "opt_level")) == "O1" for s in beside)
 
 
-def _reads(project: Project, slots: set[Slot]) -> Iterator[ast.Name]:
-    """The reads of variables."""
-    for slot in slots:
-        if isinstance(slot.holder, Scope):
-            yield from slot.holder.reads(slot.name)
+def _is_idle(unit: Unit) -> bool:
+    """Whether a unit is a handle that nothing is asked of, in a variable that nothing reads."""
+    if unit.losses or unit.sites or unit.unreadable or any(i.optimizers for i in unit.inits):
+        return False
+    return not any(isinstance(s.holder, Scope) and any(s.holder.reads(s.name)) for s in unit.handle_slots)
 
 
 def only_asked(sites: Sequence[Site]) -> list[Site]:
