@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -71,30 +71,22 @@ class Flows(Partials):
         """The same one after the other, the nearest first."""
 
         def further(source: Slot) -> Iterator[Slot]:
-            for target in self._targets(source):
+            for target in self._along(self.flows, source):
                 if not (besides and self.read_by.get((source, target), {None}) <= {*besides}):
                     yield target
 
         return reached(seeds, further)
 
-    def _targets(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
-        """Where a value goes that lives in a slot; what an object holds goes where the object goes."""
-        yield from self.flows.get(slot, ())
-        yield from self.alike.get(slot, ())
-        if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
-            for holder in self._targets(slot.holder, depth - 1):
-                yield Slot(holder, slot.name)
-
     def reached_from(self, slots: Iterable[Slot]) -> Iterator[Slot]:
         """The slots given, and all that `reaches` leads to one of them from, the nearest first."""
-        return reached(slots, self._sources_of)
+        return reached(slots, lambda slot: self._along(self._reverse, slot))
 
-    def _sources_of(self, slot: Slot, depth: int = 3) -> Iterator[Slot]:
-        """`_targets`, the other way round."""
-        yield from self._reverse.get(slot, ())
+    def _along(self, flows: Mapping[Slot, set[Slot]], slot: Slot, depth: int = 3) -> Iterator[Slot]:
+        """Where values go from a slot, or come from by the flows in reverse; what an object holds goes where the object goes."""
+        yield from flows.get(slot, ())
         yield from self.alike.get(slot, ())
         if isinstance(slot.holder, Slot) and depth and not slot.name.startswith("#"):
-            for holder in self._sources_of(slot.holder, depth - 1):
+            for holder in self._along(flows, slot.holder, depth - 1):
                 yield Slot(holder, slot.name)
 
     def holding(self, word: str, gives: Callable[[Module, ast.Assign], bool]) -> set[Slot]:
