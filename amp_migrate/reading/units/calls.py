@@ -14,7 +14,8 @@ from amp_migrate.reading.program.stand_ins import TAKEN
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.values.analysis import Values
-from amp_migrate.reading.values.unpacked import Listed, Unpacked, listed, unpacked
+from amp_migrate.reading.values.listed import Listed, listed
+from amp_migrate.reading.values.unpacked import Unpacked, unpacked
 
 LEVELS = frozenset(("O0", "O1", "O2", "O3"))
 

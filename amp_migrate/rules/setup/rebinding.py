@@ -15,8 +15,8 @@ from amp_migrate.reading.program.spelled_out import other_uses
 from amp_migrate.reading.program.tree import identifiers, spelled, walk
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.unit import Init
+from amp_migrate.reading.values.listed import Listed
 from amp_migrate.reading.values.reaching import reaching
-from amp_migrate.reading.values.unpacked import Listed
 from amp_migrate.rules.migration import Migration
 
 
