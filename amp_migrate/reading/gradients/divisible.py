@@ -82,12 +82,13 @@ def _collect(
 ) -> bool:
     for node in (n for top in nodes for n in walk(top)):
         if isinstance(node, ast.Attribute) and reader.uses.reads(module, node):
-            more = added(module, whole_gradient(module, node))
-            if more is not None and any(reader.uses.reads(module, n) for n in walk(more)):
-                return False
-            if more is None and not _only_looked_at(reader, module, whole_gradient(module, node)):
-                return False
-            if more is None and _decides(reader, module, node):
+            whole = whole_gradient(module, node)
+            more = added(module, whole)
+            if more is None:
+                fits = _only_looked_at(reader, module, whole) and not _decides(reader, module, node)
+            else:
+                fits = not any(reader.uses.reads(module, n) for n in walk(more))
+            if not fits:
                 return False
             found[node] = module
         if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
