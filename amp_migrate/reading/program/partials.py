@@ -22,9 +22,9 @@ class Partials(Callees):
         self._partials: dict[Slot, ast.Call] = {}  # variables that hold one
         self._spelled: dict[ast.Call, ast.Call] = {}  # calls with what they unpack in its place
 
-    def find_partials(self, nodes_of: Mapping[Module, Iterable[ast.AST]]) -> dict[Slot, ast.Call]:
-        """Names that are bound once, to a function with its first arguments: `backward = partial(run_backward, fp16)`."""
-        found: dict[Slot, ast.Call] = {}
+    def find_partials(self, nodes_of: Mapping[Module, Iterable[ast.AST]]) -> None:
+        """Note what is bound, and names that are bound once, to a function with its first arguments: `backward =
+        partial(run_backward, fp16)`."""
         for module, nodes in nodes_of.items():
             if "partial" not in module.text:
                 continue
@@ -38,8 +38,7 @@ class Partials(Callees):
                 target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
                 owner = module.scope_of(node).lookup(target.id) if isinstance(target, ast.Name) else None
                 if isinstance(target, ast.Name) and owner is not None and len(owner.bindings[target.id]) == 1:
-                    found[Slot(owner, target.id)] = node
-        return found
+                    self._partials[Slot(owner, target.id)] = node
 
     def partial_of(self, module: Module, node: ast.AST) -> list[Function]:
         """The functions that a call of `functools.partial` may bind arguments of."""

@@ -61,7 +61,7 @@ class Project(Flows):
             for node in nodes:
                 if isinstance(node, ast.Return) and (function := self.functions.get(module.scope_of(node).node)):
                     self._back.read(function, node)
-        self._partials = self.find_partials(self._statements)
+        self.find_partials(self._statements)
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
             self._spread_instances()
