@@ -69,9 +69,8 @@ class ScalerPlan(Keepers):
     def _carrier(self, module: Module, optimizer: ast.expr | None) -> str | None:
         """`trainer.scaler` for an optimizer written `trainer.optimizer`, where Trainer keeps the scaler."""
         if isinstance(optimizer, ast.Attribute) and not isinstance(optimizer.value, ast.Call):
-            classes = self.project.classes_of(module, optimizer.value)
-            stepped = [c for c in classes if c in self.unit.wrapped_steps.values()]  # itself, by the scaler
-            classes = [c for c in classes if c not in stepped]
+            stepped = self.unit.wrapped_steps.values()  # themselves, by the scaler
+            classes = [c for c in self.project.classes_of(module, optimizer.value) if c not in stepped]
             carrying = [c for c in classes if self.kept_by(c)]
             if carrying and len(carrying) < len(classes):
                 raise Blocked(
