@@ -33,7 +33,9 @@ STARRED = {
     ),
 }
 _CASTING = frozenset("autocast GradScaler custom_fwd custom_bwd".split())
-OF_TORCH = {"torch.amp": _CASTING, "torch.cuda.amp": _CASTING}  # what torch has under a name that Apex has too
+# What tells packages apart that are imported under one name.
+_HAVING = {**STARRED, "torch.amp": _CASTING, "torch.cuda.amp": _CASTING}
+_TELLING = frozenset[str]().union(*_HAVING.values())
 
 
 class Imports:
@@ -149,7 +151,8 @@ class Imports:
         if type(root) is ast.Name:
             attribute = scope.module.parents.get(root) if root is not expr else None
             asked = attribute.attr if isinstance(attribute, ast.Attribute) else ""
-            name = self._having(scope, root.id, asked) or self._named_in_full(scope, root.id)
+            name = self._having(scope, root.id, asked) if asked in _TELLING else None
+            name = name or self._named_in_full(scope, root.id)
         elif type(root) is ast.Call:
             name = self._by_call(scope, root)
         else:
@@ -186,9 +189,9 @@ class Imports:
         """Which of the packages that a name is imported from under conditions has what is asked of it; None where it is
         imported from one, or where that does not tell: `amp.initialize` is Apex's, `amp.autocast` torch's."""
         found = scope.binder(name) or scope.module.top
-        nodes = _below_anew(found, found.bindings.get(name, ())) if asked else ()
+        nodes = _below_anew(found, found.bindings.get(name, ()))
         full = dict.fromkeys(f for n in nodes if (f := self._imported(scope.module, name, n)) is not None)
-        having = [f for f in full if asked in STARRED.get(f, ()) or asked in OF_TORCH.get(f, ())]
+        having = [f for f in full if asked in _HAVING.get(f, ())]
         return having[0] if len(full) > 1 and len(having) == 1 else None
 
     def _given(self, scope: Scope, name: str, nodes: Sequence[ast.AST]) -> str | None:
