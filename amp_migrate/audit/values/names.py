@@ -172,6 +172,14 @@ def kept_under(module: Module, held: ast.Lambda) -> set[str]:
     return {n for t in at.targets if (n := last_name(t)) is not None} if isinstance(at, ast.Assign) else set()
 
 
+def calls_by_name(program: Program, module: Module, held: ast.Lambda) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls of the names that a lambda is kept under; these may be other things' names, too."""
+    for name in sorted(kept_under(module, held)):
+        for where in program.having(name):
+            for call in where.calls_named.get(name, ()):
+                yield where, call
+
+
 def last_name(expr: ast.expr) -> str | None:
     """`b` of `a.b`, of `a["b"]`, of `b[0]`."""
     if type(expr) is ast.Name:

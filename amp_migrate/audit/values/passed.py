@@ -9,7 +9,7 @@ from functools import cached_property
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
-from amp_migrate.audit.values.names import kept_under
+from amp_migrate.audit.values.names import calls_by_name
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.same import itself
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
@@ -73,15 +73,13 @@ class Passed:
     def _to_lambda(self, scope: Scope, held: ast.Lambda, node: ast.arg) -> list[tuple[Module, ast.expr]]:
         """What a parameter of a lambda is given by the calls of a name that it is kept under."""
         found: list[tuple[Module, ast.expr]] = []
-        place = held.args.args.index(node) if node in held.args.args else MOST_GIVEN
-        for name in sorted(kept_under(scope.module, held)):
-            for module in self.program.having(name):
-                for call in module.calls_named.get(name, ()):
-                    if self.program.definitions(module.scope_of(call), call.func, guess=False):
-                        continue
-                    given = call.args[: place + 1][place:]
-                    given += [k.value for k in call.keywords if k.arg == node.arg]
-                    found += [(module, e) for e in given if not isinstance(e, ast.Starred)]
+        place = held.args.args.index(node) if node in held.args.args else None
+        for module, call in calls_by_name(self.program, scope.module, held):
+            if self.program.definitions(module.scope_of(call), call.func, guess=False):
+                continue
+            given = call.args[place : place + 1] if place is not None else []
+            given += [k.value for k in call.keywords if k.arg == node.arg]
+            found += [(module, e) for e in given if not isinstance(e, ast.Starred)]
         return found[:MOST_GIVEN]
 
     def given_back(self, function: Function, own: Origin) -> list[Part]:

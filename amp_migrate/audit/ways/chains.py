@@ -15,7 +15,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by, run_there
 from amp_migrate.audit.program.stopping import stops_at
 from amp_migrate.audit.sites.forwards import Forwards
-from amp_migrate.audit.values.names import kept_under, last_name
+from amp_migrate.audit.values.names import calls_by_name, last_name
 from amp_migrate.audit.ways.receivers import Receiver, Receivers
 from amp_migrate.audit.ways.texts import start_of_method
 from amp_migrate.audit.ways.within import Tests, may_follow, tests_around
@@ -146,9 +146,7 @@ class Chains:
         """The calls of a lambda, by a name that it is kept under where it is made."""
         return [
             (where, call)
-            for name in sorted(kept_under(module, held))
-            for where in self.program.having(name)
-            for call in where.calls_named.get(name, ())
+            for where, call in calls_by_name(self.program, module, held)
             if any(o.node is held for o in self.forwards.values.origins(where.scope_of(call), call.func))
         ]
 
