@@ -43,9 +43,8 @@ class Receivers:
             built = frozenset(c for c in made if function in self.program.constructors(c))
             return Receiver(classes & built if built else classes, False)
         chosen = frozenset(c for c in classes if function in self.program._method(c, func.attr))
-        if (
-            not chosen and func.attr != function.name
-        ):  # `self.head(x)`: what an object keeps is called, and no method of it
+        # `self.head(x)`: what an object keeps is called, and no method of it.
+        if not chosen and func.attr != function.name:
             held = self.made(scope, func)
             return Receiver(classes & held if held is not None else classes, False)
         if isinstance(func.value, ast.Call) and isinstance(func.value.func, ast.Name) and func.value.func.id == "super":
