@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
@@ -16,7 +16,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.side import Side
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
 from amp_migrate.audit.values.names import handed_on
-from amp_migrate.audit.ways.chains import Chain, Step
+from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula
 from amp_migrate.audit.ways.within import may_follow
 
@@ -266,7 +266,7 @@ class Prepared:
             if found is None:
                 return None
             module, node = found
-            steps.append(Step(module, module.function_around(node), node, step.value))
+            steps.append(replace(step, module=module, function=module.function_around(node), node=node))
         return Chain(tuple(steps))
 
     def counterpart_in(self, stmt: ast.stmt, call: ast.Call) -> ast.Call | None:

@@ -217,3 +217,59 @@ def test_a_network_that_a_lambda_in_unpacked_settings_is_given() -> None:
     outside = doubts(APEX.replace("EVALUATE", evaluate), NATIVE.replace("EVALUATE", evaluate))
     assert [verdict for _, verdict in told(outside, "AMP531")] == ["review"]
     assert not told(doubts(APEX.replace("EVALUATE", "pass"), NATIVE.replace("EVALUATE", "pass")), "AMP531")
+
+
+def called_in_a_lambda(lambda_: str, call: str) -> tuple[str, str]:
+    """A program that evaluates by a lambda, with Apex and without, where --loud is off."""
+    text = f"""
+        import argparse
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(8, 8)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        def query(x, network):
+            return network(x)
+
+        {lambda_}
+
+        def main():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--quick", action="store_true")
+            parser.add_argument("--loud", action="store_true")
+            args = parser.parse_args()
+            net = Net().cuda()
+            opt = torch.optim.Adam(net.parameters())
+            SETUP
+            for i in range(10):
+                x = torch.randn(4, 8).cuda()
+                TRAIN
+                {call}
+
+        main()
+        """
+    setup = "from apex import amp\n            if not args.loud:\n                "
+    setup += 'net, opt = amp.initialize(net, opt, opt_level="O1")'
+    train = "loss = net(x).mean()\n                with amp.scale_loss(loss, opt) as scaled:\n"
+    train += "                    scaled.backward()\n                opt.step()"
+    scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=not args.loud)'
+    region = 'with torch.autocast("cuda", dtype=torch.float16, enabled=not args.loud):\n'
+    region += "                    loss = net(x).mean()\n                scaler.scale(loss).backward()\n"
+    region += "                scaler.step(opt)\n                scaler.update()"
+    return text.replace("SETUP", setup).replace("TRAIN", train), text.replace("SETUP", scaler).replace("TRAIN", region)
+
+
+def test_what_a_lambda_is_given_is_none_of_what_the_function_around_it_is() -> None:
+    """`quick` is what build was given, not the second thing that ask is: this comes to the evaluation without --loud, too."""
+    build = (
+        "def build(net, quick):\n            ask = lambda x, loud: query(x, net) if {} else 0\n            return ask"
+    )
+    kept = "ask = build(net, args.quick)\n                print(ask(x, args.loud))"
+    assert told(doubts(*called_in_a_lambda(build.format("quick"), kept)), "AMP531")
+    assert not told(doubts(*called_in_a_lambda(build.format("loud"), kept)), "AMP531")

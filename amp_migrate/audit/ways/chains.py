@@ -26,19 +26,19 @@ DEEPEST = 9
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One place on a way: a call, and at last the place itself. `value`: the function is only handed on here."""
+    """One place on a way: a call, and at last the place itself. `value`: the function is only handed on here. `in_lambda`: it
+    stands in a lambda of its function, which the call before it runs."""
 
     module: Module
     function: Function | None  # None: code of the module itself
     node: ast.AST
     value: bool = False
+    in_lambda: bool = False
 
     @property
-    def in_lambda(self) -> ast.Lambda | None:
-        """The lambda of its function that it stands in: what is called there runs where that is called."""
-        around = self.module.ancestors(self.node)
-        opened = next((n for n in around if isinstance(n, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef))), None)
-        return opened if isinstance(opened, ast.Lambda) else None
+    def called(self) -> Function | None:
+        """The function that the call before it runs, and fills the parameters of."""
+        return self.function if not self.in_lambda else None
 
     @property
     def begins_process(self) -> bool:
@@ -110,15 +110,15 @@ class Chains:
         if len(found) >= MOST:
             return
         function = module.function_around(node)
-        steps = (Step(module, function, node, value), *below)
+        held = _lambda_around(module, node)
+        calling = self._calling(module, held) if held is not None else []
+        steps = (Step(module, function, node, value, bool(calling)), *below)
         if function is None:
             if self._one_process(steps):
                 found.append(Chain(steps))
             return
         if len(steps) > DEEPEST or any(s.function is function for s in below):
             return
-        held = steps[0].in_lambda
-        calling = self._calling(module, held) if held is not None else []
         for caller, call in calling:
             self._up(caller, call, steps, found, False, None)
         if calling:
@@ -193,17 +193,15 @@ class Chains:
     def certain(self, chain: Chain) -> bool:
         """Whether each call of a way surely runs the function that comes next, not only one of that name."""
         for step, after in zip(chain.steps, chain.steps[1:], strict=False):
-            if step.value or not isinstance(step.node, ast.Call) or after.function is None or after.in_lambda:
+            if step.value or not isinstance(step.node, ast.Call) or after.called is None:
                 continue
             scope = step.module.scope_of(step.node)
             called = run_by(self.program, scope, step.node) or step.node.func
             found = self.program.definitions(scope, called, guess=False)
             functions = {d for d in found if isinstance(d, Function)}
             functions |= {f for d in found if not isinstance(d, Function) for f in self.program._method(d, "__init__")}
-            if after.function not in functions and step.node not in {
-                c for _, c in self.forwards.callers(after.function)
-            }:
-                if not self._of_class(step.module, step.node, after.function):
+            if after.called not in functions and step.node not in {c for _, c in self.forwards.callers(after.called)}:
+                if not self._of_class(step.module, step.node, after.called):
                     return False
         return True
 
@@ -277,6 +275,13 @@ class Chains:
         if not isinstance(one, ast.Assign) or module.scope_of(one) is not scope:
             return []
         return self.tests(module, one)
+
+
+def _lambda_around(module: Module, node: ast.AST) -> ast.Lambda | None:
+    """The lambda of its function that a place stands in: what is called there runs where that is called."""
+    opening = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
+    opened = next((n for n in module.ancestors(node) if isinstance(n, opening)), None)
+    return opened if isinstance(opened, ast.Lambda) else None
 
 
 def as_written(chain: Chain) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -12,7 +13,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.lookalikes import RUNNING
 from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
-from amp_migrate.audit.ways.chains import Chain, Step
+from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.within import may_follow
 
 # What gives the object that it is called on:
@@ -152,14 +153,14 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
             if own is not None:
                 return [(own, name)]
             continue
-        if step.function is None or i == 0 or chain.steps[i - 1].value:
+        if step.called is None or i == 0 or chain.steps[i - 1].value:
             return []
-        if name.id not in {p.arg for p in step.function.parameters}:
+        if name.id not in {p.arg for p in step.called.parameters}:
             return []
         call_ = chain.steps[i - 1].node
-        given = program.arguments(step.function, call_) if isinstance(call_, ast.Call) else None
+        given = program.arguments(step.called, call_) if isinstance(call_, ast.Call) else None
         found = given.get(name.id) if given is not None else None
-        if found is None or given is None or not _complete(step.function, given):
+        if found is None or given is None or not _complete(step.called, given):
             return []
         name, place = found, call_
         i -= 1
@@ -182,7 +183,7 @@ def _perhaps_held(
         if own is not None:
             yield own, value
         else:
-            at = Step(step.module, step.function, there)
+            at = replace(step, node=there)
             yield from latest(program, Chain((*chain.steps[:i], at)), value, perhaps=True)
 
 

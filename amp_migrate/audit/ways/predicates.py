@@ -50,11 +50,11 @@ class Predicates:
         for step in chain.steps:
             scope = step.module.scope_of(step.node)
             filled: dict[str, tuple[ast.expr, Place]] = {}
-            if before is not None and step.function is not None and isinstance(before[0].node, ast.Call):
-                arguments = self.program.arguments(step.function, before[0].node)
+            if before is not None and step.called is not None and isinstance(before[0].node, ast.Call):
+                arguments = self.program.arguments(step.called, before[0].node)
                 if arguments is not None:
-                    outside = self.trails.anywhere(step.function.scope.parent or scope)
-                    filled = {name: (default, outside) for name, default in step.function.defaults.items()}
+                    outside = self.trails.anywhere(step.called.scope.parent or scope)
+                    filled = {name: (default, outside) for name, default in step.called.defaults.items()}
                     filled |= {name: (expr, before[1]) for name, expr in arguments.items()}
             place = Place(scope, filled, chain)
             found.append(place)
