@@ -273,3 +273,15 @@ def test_what_a_lambda_is_given_is_none_of_what_the_function_around_it_is() -> N
     kept = "ask = build(net, args.quick)\n                print(ask(x, args.loud))"
     assert told(doubts(*called_in_a_lambda(build.format("quick"), kept)), "AMP531")
     assert not told(doubts(*called_in_a_lambda(build.format("loud"), kept)), "AMP531")
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "ask = lambda: query(x, net)\n                print(ask())",
+        "ask = lambda x, network: query(x, network)\n                print(ask(x, net))",
+        "ask = lambda x: query(x, net)\n                twice = lambda x: ask(ask(x))\n                print(twice(x))",
+    ],
+)
+def test_a_lambda_that_the_function_it_stands_in_calls(calls: str) -> None:
+    assert told(doubts(*called_in_a_lambda("", calls)), "AMP531")

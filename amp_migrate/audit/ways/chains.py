@@ -117,7 +117,8 @@ class Chains:
             if self._one_process(steps):
                 found.append(Chain(steps))
             return
-        if len(steps) > DEEPEST or any(s.function is function for s in below):
+        mine = steps[0].called  # one that calls itself ends; a lambda may be called by the function that it stands in
+        if len(steps) > DEEPEST or any(s.node is node or (mine is not None and s.called is mine) for s in below):
             return
         for caller, call in calling:
             self._up(caller, call, steps, found, False, None)
