@@ -275,6 +275,15 @@ def test_what_a_lambda_is_given_is_none_of_what_the_function_around_it_is() -> N
     assert not told(doubts(*called_in_a_lambda(build.format("loud"), kept)), "AMP531")
 
 
+def test_a_lambda_of_a_file_runs_where_it_is_called() -> None:
+    """Not as the file is loaded, before the set-up."""
+    kept = "ask = lambda x, network: query(x, network)"
+    assert told(doubts(*called_in_a_lambda(kept, "print(ask(x, net))")), "AMP531")
+    assert not told(doubts(*called_in_a_lambda(kept, "pass")), "AMP531")
+    again = kept.replace("query(x, network)", "ask(x, network) if x.sum() else query(x, network)")
+    assert told(doubts(*called_in_a_lambda(again, "print(ask(x, net))")), "AMP531")
+
+
 @pytest.mark.parametrize(
     "calls",
     [

@@ -113,7 +113,7 @@ class Chains:
         held = _lambda_around(module, node)
         calling = self._calling(module, held) if held is not None else []
         steps = (Step(module, function, node, value, bool(calling)), *below)
-        if function is None:
+        if function is None and not calling:
             if self._one_process(steps):
                 found.append(Chain(steps))
             return
@@ -122,7 +122,7 @@ class Chains:
             return
         for caller, call in calling:
             self._up(caller, call, steps, found, False, None)
-        if calling:
+        if calling or function is None:
             return
         callers = [*self.program.callers(function), *self.forwards.callers(function)]
         callers = callers or self.on_objects(function) or self._by_name(function)
