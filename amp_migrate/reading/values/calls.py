@@ -34,9 +34,7 @@ class Calls:
         return [self.value(module, node, path) for node in nodes]
 
     def call(self, module: Module, node: ast.Call, path: Path) -> Sequence[Part]:
-        func, own = node.func, Value("call", module, node)
-        if path:
-            own = Value("item", module, node, "".join(map(str, path)), path)
+        func, own = node.func, Value("item" if path else "call", module, node, path=path)
         name = module.qualify(func)
         if name in COPIES and node.args:
             return [self.value(module, node.args[0], path)]

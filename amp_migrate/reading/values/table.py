@@ -36,13 +36,12 @@ MOST = 150  # values of one answer; of more, nothing is said
 
 
 class Value(NamedTuple):
-    """What an expression may be. `node` is: the constant; the call that made it, or what it is an item of at
-    the place `name`; the definition of the class (also of an
-    instance) or function; what a dotted name outside of the program was written as (`name`); the `add_argument` of a
-    command line's option; a parameter that no call in sight gives; an expression that computes; an annotation or default
-    that tells of a `bool` which is not seen; of what is unknown, where that shows, with `name` saying why: `BESIDE` is
-    what may be besides all that the program says. A constant is a `SETTING` by name where it stands in a mapping or a
-    class, or is what a parameter is given: for people to change."""
+    """What an expression may be. `node` is: the constant; the call that made it, or what it is an item of; the
+    definition of the class (also of an instance) or function; what a dotted name outside of the program was written as
+    (`name`); the `add_argument` of a command line's option; a parameter that no call in sight gives; an expression that
+    computes; an annotation or default that tells of a `bool` which is not seen; of what is unknown, where that shows,
+    with `name` saying why: `BESIDE` is what may be besides all that the program says. A constant is a `SETTING` by name
+    where it stands in a mapping or a class, or is what a parameter is given: for people to change."""
 
     kind: Kind
     module: Module
