@@ -115,10 +115,11 @@ class Homes:
                 continue
             base = site.module.source(init.item(target.value))
             flag = init_flag(self.project, init)
-            beside = guard_parts(self.project, init.module, init.stmt) if site.scope is init.site.scope else ()
-            around = {*init.module.ancestors(stmt)}
-            for parts in (parts for test, parts in beside if test not in around):  # amp is None where it does not hold
-                flag = flag.joined(parts) if parts is not None else Flag(site.scope, None)
+            if site.scope is init.site.scope:  # amp is None where a test does not hold that is around the set-up alone
+                around = {*init.module.ancestors(stmt)}
+                for test, parts in guard_parts(self.project, init.module, init.stmt):
+                    if test not in around:
+                        flag = flag.joined(parts) if parts is not None else Flag(site.scope, None)
             home = Home(init, "local", site.scope, stmt, flag, carrier=base)
             self._climb(home, [], outside=True)
             self.homes.append(home)
