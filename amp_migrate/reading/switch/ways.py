@@ -7,6 +7,7 @@ several files; an option is asked for where every program that comes to the eval
 from __future__ import annotations
 
 import ast
+import itertools
 
 from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.command_line import declared
@@ -77,12 +78,11 @@ def _asked(project: Project, module: Module, call: ast.Call) -> list[str]:
 
 def _without_choices(ways: list[list[str]]) -> list[list[str]]:
     """Ways of which two that differ in one test alone, and go its two ways, are one: `if chunks > 1:` and its `else:`."""
-    for way in ways:
-        for other in ways:
-            mine, theirs = ([p for p in w if p not in o] for w, o in ((way, other), (other, way)))
-            if len(mine) == len(theirs) == 1 and opposite(mine[0], theirs[0]):
-                one = [p for p in way if p in other]
-                return _without_choices([one, *(w for w in ways if w not in (way, other))])
+    for way, other in itertools.combinations(ways, 2):
+        mine, theirs = [p for p in way if p not in other], [p for p in other if p not in way]
+        if len(mine) == len(theirs) == 1 and opposite(mine[0], theirs[0]):
+            one = [p for p in way if p in other]
+            return _without_choices([one, *(w for w in ways if w not in (way, other))])
     return ways
 
 
