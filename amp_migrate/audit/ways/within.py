@@ -95,7 +95,8 @@ def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
         if common is second:
             return True
         if common is first:
-            return any(isinstance(a, (ast.Lambda, ast.GeneratorExp)) for a in _below(module, second, first))
+            within = itertools.takewhile(lambda at: at is not first, module.ancestors(second))
+            return any(isinstance(a, (ast.Lambda, ast.GeneratorExp)) for a in within)
     if isinstance(common, ast.If):
         mine = next((b for b in ("body", "orelse") if any(child is s for s in getattr(common, b))), None)
         other = next(
@@ -105,11 +106,6 @@ def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
         if mine is not None and other is not None and mine != other:
             return False
     return _at(second) >= _at(first)
-
-
-def _below(module: Module, node: ast.AST, outer: ast.AST) -> list[ast.AST]:
-    """Ancestors within another one."""
-    return list(itertools.takewhile(lambda at: at is not outer, module.ancestors(node)))
 
 
 def _within(module: Module, node: ast.AST) -> list[ast.AST]:
