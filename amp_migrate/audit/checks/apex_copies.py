@@ -16,9 +16,9 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.effects import Effects
+from amp_migrate.audit.sites.effects import Called, Effects
 from amp_migrate.audit.sites.happened import Blind, Stale, State
-from amp_migrate.audit.sites.passes import MOST, Called, Passes, _Call
+from amp_migrate.audit.sites.passes import MOST, Passes, _Call
 from amp_migrate.audit.sites.weights import Frame, Place, Value, covers
 from amp_migrate.findings import Code
 

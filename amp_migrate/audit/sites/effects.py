@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from amp_migrate.audit.program import syntax
@@ -15,16 +16,18 @@ from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR
 from amp_migrate.audit.values.origins import in_order
 
 
+Called = Function | tuple[Module, ast.Lambda]
+
+
 class Effect(NamedTuple):
     """What a call does: it runs a network, writes into weights, or calls functions (with `network` as `self`) and lambdas.
-    `bound`: the `functools.partial` through which it does."""
+    `partial`: the `functools.partial` through which it does."""
 
-    functions: list[Function]
+    functions: Sequence[Called]
     network: Value | None = None
     runs: bool = False
     writes: frozenset[Place] = frozenset()
-    lambdas: tuple[tuple[Module, ast.Lambda], ...] = ()
-    bound: tuple[Module, ast.Call] | None = None
+    partial: tuple[Module, ast.Call] | None = None
 
 
 class Effects:
@@ -74,14 +77,14 @@ class Effects:
                 found = [d for w in wrapped for d in self.program.definitions(scope, w, guess=False)]
                 of_it = [d for d in found if isinstance(d, Function)]
                 if of_it and not functions and not lambdas:
-                    return Effect(of_it, self.weights.of(frame, func), bound=(origin.module, origin.node))
+                    return Effect(of_it, self.weights.of(frame, func), partial=(origin.module, origin.node))
         if not functions and not lambdas:
             return None
         network = self.weights.of(frame, func)
         if network is not None and network.kind == "network":
             functions += self.forwards.values.methods(frame.scope, func, "forward")
-            return Effect(functions, network, runs=True, lambdas=tuple(lambdas))
-        return Effect(functions, lambdas=tuple(lambdas))
+            return Effect([*functions, *lambdas], network, runs=True)
+        return Effect([*functions, *lambdas])
 
     def _is_layer(self, frame: Frame, func: ast.expr) -> bool:
         """Whether `self.x(...)` calls a part of a network, not a method of it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
-from amp_migrate.audit.sites.effects import Effect, Effects
+from amp_migrate.audit.sites.effects import Called, Effect, Effects
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.happened import Blind, Stale, State, switched_apart
 from amp_migrate.audit.sites.regions import Regions
@@ -27,9 +27,6 @@ from amp_migrate.audit.sites.writers import (
 _SIMPLE = frozenset({ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.Import, ast.ImportFrom})
 DEPTH = 9
 MOST = 300  # functions gone through for one region
-
-
-Called = Function | tuple[Module, ast.Lambda]
 
 
 @dataclass
@@ -66,8 +63,7 @@ class Passes:
         self.found: dict[ast.AST, Stale] = {}
         self.blind: Stale | None = None
         self.budget = most
-        self.stack: list[Function | ast.Lambda] = []
-        self.trail: list[tuple[Module, ast.Call]] = []
+        self.stack: dict[Function | ast.Lambda, tuple[Module, ast.Call]] = {}  # what is gone through, by which calls
         self.uncached = 0
         self.running: list[str] = []  # how the networks are called that run
         self.gradless = int(gradients_off(self.program, module, body[0]))
@@ -181,13 +177,12 @@ class Passes:
         if call not in at.does:
             at.does[call] = self.effects.of(at.frame, call, last)
         what = at.does[call]
-        functions: list[Called] = [*what.functions, *what.lambdas]
         if what.runs:
-            self._run(at, call, what.network, functions)
+            self._run(at, call, what.network, what.functions)
         elif what.writes:
             self._write(at, call, what.writes)
-        elif functions:
-            self._inline(at, call, functions, what.network, bound=what.bound)
+        elif what.functions:
+            self._inline(at, call, what.functions, what.network, partial=what.partial)
 
     def _inline(
         self,
@@ -197,7 +192,7 @@ class Passes:
         itself: Value | None,
         *,
         plain: bool = False,
-        bound: tuple[Module, ast.Call] | None = None,
+        partial: tuple[Module, ast.Call] | None = None,
     ) -> None:
         if not functions:
             return
@@ -205,26 +200,29 @@ class Passes:
         for function in functions:
             self.state = start.copy()
             if isinstance(function, Function):
-                self._enter(at, call, function, itself, plain, bound)
+                self._enter(at, call, function, itself, plain, partial)
             else:
                 self._evaluate(at, call, *function)
             end.join(self.state)
         self.state = end if not end.over else start
 
+    def _cut_short(self, function: Function | ast.Lambda) -> bool:
+        """Whether a function is not gone through: one that runs already, or too deep."""
+        cut = function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0
+        self.happened += cut
+        return cut
+
     def _evaluate(self, at: _Call, call: ast.Call, module: Module, function: ast.Lambda) -> None:
         """What a lambda calls."""
-        if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:
-            self.happened += 1
+        if self._cut_short(function):
             return
         given = dict(zip((p.arg for p in function.args.args), call.args, strict=False))
         given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
         names = {name: v for name, expr in given.items() if (v := self.weights.of(at.frame, expr)) is not None}
         self.budget -= 1
-        self.stack.append(function)
-        self.trail.append((at.frame.scope.module, call))
+        self.stack[function] = at.frame.scope.module, call
         self._expression(_Call(Frame(module.scope_for(function), names), None, State(over=True)), function.body)
-        self.stack.pop()
-        self.trail.pop()
+        del self.stack[function]
 
     def _enter(
         self,
@@ -235,22 +233,20 @@ class Passes:
         plain: bool,
         partial: tuple[Module, ast.Call] | None,
     ) -> None:
-        if function in self.stack or len(self.stack) >= DEPTH or self.budget <= 0:
-            self.happened += 1
+        if self._cut_short(function):
             return
         names: dict[str, Value] = {}
         bound = function.bound and isinstance(call.func, (ast.Attribute, ast.Name))
         if bound and function.parameters and itself is not None:
             names[function.parameters[0].arg] = itself
-        whole = call
+        whole, own, there = call, syntax.given(call), at.frame
         if partial is not None:  # what it binds comes first
-            held = partial[1]
+            module, held = partial
             whole = ast.Call(held.args[0], [*held.args[1:], *call.args], [*held.keywords, *call.keywords])
+            there = Frame(module.scope_of(held))
         given = {} if plain else self.program.arguments(function, whole, bound=bound) or {}
         for name, expr in given.items():
-            inside = partial is not None and expr in partial[0].parents and expr not in syntax.given(call)
-            frame = Frame(partial[0].scope_of(expr)) if inside and partial is not None else at.frame
-            value = self.weights.of(frame, expr)
+            value = self.weights.of(at.frame if expr in own else there, expr)
             if value is not None:
                 names[name] = value
         key = function, frozenset(names.items())
@@ -261,8 +257,7 @@ class Passes:
         regions = [self.regions.opened(function.module, d) for d in function.node.decorator_list]
         uncached = any(r is not None and (r.off or _cache_off(r.call)) for r in regions)
         gradless = any(stops_gradients(self.program, function.module, d) for d in function.node.decorator_list)
-        self.stack.append(function)
-        self.trail.append((at.frame.scope.module, call))
+        self.stack[function] = at.frame.scope.module, call
         self.uncached += uncached
         self.gradless += gradless
         inner = _Call(Frame(function.scope, names), function, State(over=True))
@@ -270,8 +265,7 @@ class Passes:
         self.state.join(inner.returned)
         self.uncached -= uncached
         self.gradless -= gradless
-        self.stack.pop()
-        self.trail.pop()
+        del self.stack[function]
         if self.happened == happened and not self.state.over:
             self._idle.add(key)
 
@@ -295,7 +289,7 @@ class Passes:
     def _ran_blind(self, at: _Call, call: ast.Call, places: frozenset[Place], followed: bool) -> None:
         """A run without gradients, or one with them of what ran without: its half copies have no history."""
         module, blind_before = at.frame.scope.module, self.state.blind
-        trail = (*self.trail, (module, call))
+        trail = (*self.stack.values(), (module, call))
         if self.gradless:
             seeing: dict[Identity, list[Place]] = {}  # what ran with gradients, by the network that it is of
             for ran in self.state.ran.keys() - blind_before.keys() if places else ():
