@@ -45,11 +45,8 @@ class Effects:
         forward = self.forwards.at(frame.scope.module, call) if not _of_base(func) else None
         if owner is not None:
             return Effect(self.program.methods(owner, "forward"), self.weights.of(frame, func), runs=True)
-        if (forward is None or forward.method is not None) and self._is_layer(
-            frame, func
-        ):  # `self.head(x)` is no method
-            parts = self.forwards.values.methods(frame.scope, func, "forward") if forward is not None else []
-            return Effect(parts, self.weights.of(frame, func), runs=True)
+        if forward is None and self._is_layer(frame, func):
+            return Effect([], self.weights.of(frame, func), runs=True)
         if isinstance(func, ast.Name) and func.id in frame.names and frame.names[func.id].kind == "network":
             return Effect(self.forwards.runs(forward) if forward is not None else [], frame.names[func.id], runs=True)
         if (held := self._held(frame, func)) is not None:
@@ -93,10 +90,7 @@ class Effects:
         owner = self.program.is_self(frame.scope, func.value)
         if owner is None or not self.program.is_network(owner) or self.program.methods(owner, func.attr):
             return False
-        return any(
-            self.program.is_self(m.scope_of(t), t.value) is owner
-            for m, t, _, _ in self.forwards.values.fields(func.attr)
-        )
+        return owner in self.forwards.holders(func.attr)
 
     def _function(self, frame: Frame, call: ast.Call, last: str) -> Effect:
         func = call.func

@@ -131,10 +131,12 @@ class Forwards:
     def _own_part(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.head` is what the class itself keeps in a field, and no method of it."""
         owner = self.program.is_self(scope, func.value)
-        if owner is None or self.program._method(owner, func.attr):
-            return False
-        holders = (self.program.is_self(m.scope_of(t), t.value) for m, t, _, _ in self.values.fields(func.attr))
-        return owner in holders
+        return owner is not None and not self.program._method(owner, func.attr) and owner in self.holders(func.attr)
+
+    @kept
+    def holders(self, name: str) -> frozenset[Class | None]:
+        """The classes whose objects keep something in a field of a name; None: what is not `self` does."""
+        return frozenset(self.program.is_self(m.scope_of(t), t.value) for m, t, _, _ in self.values.fields(name))
 
     def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""
@@ -175,9 +177,7 @@ class Forwards:
         ]
         if not methods or any(self.computes(f) for f in methods):
             return False
-        fields = self.values.fields(name)
-        holders = [self.program.is_self(module.scope_of(target), target.value) for module, target, _, _ in fields]
-        return all(cls is not None and not self.program.is_network(cls) for cls in holders)
+        return all(cls is not None and not self.program.is_network(cls) for cls in self.holders(name))
 
     def no_network(self, forward: Forward) -> bool:
         """Whether what is called is seen to be made and is no network: an object whose method is read where it stands, a
