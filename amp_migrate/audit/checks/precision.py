@@ -239,12 +239,11 @@ def _taken_in(both: Mixed) -> Iterator[Doubt]:
 def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iterator[tuple[str, Doubt | None]]:
     """What is to be said of a forward, the ways that are sure first; nothing where a forward that runs it says the same."""
     ways = both.ways(forward)
-    certain = [w for w in ways if both.after.chains.certain(w[0])]
+    certain = {chain for chain, _ in ways if both.after.chains.certain(chain)}
     wrapped: bool | None = None
     anew: tuple[Chain, str] | None = None
-    others = [w for w in ways if w not in certain]
-    for chain, old in sorted(ways, key=lambda w: (w in others, is_test(w[0].start.function))):
-        sure = (chain, old) in certain
+    for chain, old in sorted(ways, key=lambda w: (w[0] not in certain, is_test(w[0].start.function))):
+        sure = chain in certain
         was = both.under_apex(old, model)
         now = both.in_region(chain)
         if was.anew and sure and now is not False and both.own_region(old) is False:
@@ -282,7 +281,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 when = _when(both, chain, old, given, now, was.going)
                 when = matter(minimal(gained, found), was.going, now) if when is None else when
                 doubt = _doubt(both, forward, chain, "gained", when)
-                if any(both.under_apex(o, model).anew for _, o in certain):
+                if any(both.under_apex(o, model).anew for c, o in ways if c in certain):
                     also = "; what is made anew after amp.initialize was float32 under O2 and O3, too"
                     doubt = replace(doubt, message=doubt.message + also)
                 if was.usual is not None and example(conjunction([given, now, negation(was.usual)])) is None:
@@ -325,7 +324,7 @@ def _has_own_region(both: Mixed, forward: Forward) -> bool:
     """Whether a method of the network has regions itself (`model.fit(loader)`), or what it runs has them around all that it
     computes in half: what is in these is compared there."""
     runs = both.after.forwards.runs(forward) if forward.method is not None else []
-    return casts_apart(both, forward) or (bool(runs) and all("autocast" in f.module.source(f.node) for f in runs))
+    return (bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)) or casts_apart(both, forward)
 
 
 def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:

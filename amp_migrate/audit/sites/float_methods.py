@@ -103,9 +103,9 @@ def _outside(side: Side, function: Function) -> Iterator[ast.AST]:
         node = waiting.pop()
         items = node.items if isinstance(node, (ast.With, ast.AsyncWith)) else []
         regions = [r for i in items if (r := side.regions.opened(function.module, i.context_expr)) is not None]
-        if not any(not r.off for r in regions):
+        if all(r.off for r in regions):
             yield node
-            waiting += ast.iter_child_nodes(node)
+            waiting += syntax.children(node)
 
 
 def _call_floats(side: Side, function: Function, call: ast.Call, seen: set[Function]) -> bool:
