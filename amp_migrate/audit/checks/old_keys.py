@@ -2,9 +2,9 @@
 
 Proves: no test asks a checkpoint for a key of Apex's that nothing saves any more (around a load of the scaler's state, around
 what a set-up needs, for a switch), unless it asks for the new one, too; none is read or taken out unasked; a loop over the
-entries that tells one by the old name knows the new one; none is asked for by a variable that holds the old key.
-Nor is the mapping that a scaler's state is put into asked for
-the old key anywhere that it is handed, nor one with Apex's, which another program may still fill, for the new one.
+entries that tells one by the old name knows the new one; none is asked for by a variable that holds the old key. Nor is the
+mapping that a scaler's state is put into asked for the old key anywhere that it is handed, nor one with Apex's, which another
+program may still fill, for the new one.
 
 Cannot prove: what is asked of a mapping that is not seen to be one of these, keys made at run time.
 """
@@ -209,23 +209,24 @@ def _passed_over(review: Review, gone: set[str], saved: set[str]) -> Iterator[Do
 def _spoken_of(review: Review, gone: set[str], saved: set[str]) -> Iterator[Doubt]:
     """A checkpoint that is asked for an entry by a name which is spoken of elsewhere: `for name in ["model", "amp"]:`."""
     told: set[ast.AST] = set()
-    named = any(True for _ in _naming(review, gone))
-    for module in review.after.having("load") if named else ():
+    for module in review.after.having("load") if any(_naming(review, gone)) else ():
         for node in syntax.walk(module.tree):
             key, holder = _asked_by_name(node)
             if key is None or holder is None or not _is_file(review, module, holder):
                 continue
-            said = [o for o in review.values_after.of(module, key) if isinstance(o.node, ast.Constant) and not o.path]
-            names = {o.node.value for o in said if isinstance(o.node, ast.Constant)}
-            for origin in said if names.isdisjoint(saved) else ():
-                if isinstance(origin.node, ast.Constant) and origin.node.value in gone and origin.node not in told:
-                    told.add(origin.node)
+            held = (o for o in review.values_after.of(module, key) if not o.path)
+            said = [(o.module, o.node) for o in held if isinstance(o.node, ast.Constant)]
+            if any(name.value in saved for _, name in said):
+                continue
+            for where, name in said:
+                if name.value in gone and name not in told:
+                    told.add(name)
                     message = (
-                        f'"{origin.node.value}" is what {module.path}:{review.line(module, node)} asks a checkpoint for, which has '
+                        f'"{name.value}" is what {module.path}:{review.line(module, node)} asks a checkpoint for, which has '
                         f"the scaler's state under {listed(saved)} now: it never finds it"
                     )
-                    level: Verdict = "refuse" if origin.module.path in review.changes else "review"
-                    yield review.doubt(origin.module, origin.node, "AMP431", "amp.state_dict", message, level)
+                    level: Verdict = "refuse" if where.path in review.changes else "review"
+                    yield review.doubt(where, name, "AMP431", "amp.state_dict", message, level)
 
 
 def _asked_by_name(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:

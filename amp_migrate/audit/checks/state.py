@@ -198,10 +198,8 @@ def key_saved(program: Program, module: Module, value: ast.expr, depth: int = 0)
     child: ast.AST = value
     for node in module.ancestors(value):
         if isinstance(node, ast.Dict):
-            for key, entry in zip(node.keys, node.values, strict=True):
-                if entry is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    return key.value
-            return None
+            keys = (_text(k) for k, entry in zip(node.keys, node.values, strict=True) if entry is child)
+            return next(keys, None)
         if isinstance(node, (ast.Tuple, ast.List)):
             return _key_beside(module, node, child)
         if isinstance(node, ast.Assign):
@@ -226,13 +224,14 @@ def _key_beside(module: Module, items: ast.Tuple | ast.List, value: ast.AST) -> 
     around = module.parents.get(items)
     if isinstance(around, ast.Call) and syntax.last(around.func) == "zip":
         names, at = around.args[0], next((i for i, v in enumerate(items.elts) if v is value), 0)
-        zipped = isinstance(names, (ast.Tuple, ast.List)) and len(names.elts) > at and around.args[1:] == [items]
-        return _text(names.elts[at]) if zipped and isinstance(names, (ast.Tuple, ast.List)) else None
+        if not isinstance(names, (ast.Tuple, ast.List)) or around.args[1:] != [items]:
+            return None
+        return _text(names.elts[at]) if len(names.elts) > at else None
     paired = isinstance(items, ast.Tuple) and len(items.elts) == 2 and items.elts[1] is value
     return _text(items.elts[0]) if paired and isinstance(around, (ast.expr, ast.comprehension)) else None
 
 
-def _text(key: ast.expr) -> str | None:
+def _text(key: ast.expr | None) -> str | None:
     return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
@@ -286,11 +285,10 @@ def _key_loaded(module: Module, call: ast.Call) -> str | None:
     if not call.args:
         return None
     arg = call.args[0]
-    if isinstance(arg, ast.Subscript) and isinstance(arg.slice, ast.Constant) and isinstance(arg.slice.value, str):
-        return arg.slice.value
+    if isinstance(arg, ast.Subscript):
+        return _text(arg.slice)
     if isinstance(arg, ast.Call) and isinstance(arg.func, ast.Attribute) and arg.func.attr in ("get", "pop"):
-        if arg.args and isinstance(arg.args[0], ast.Constant) and isinstance(arg.args[0].value, str):
-            return arg.args[0].value
+        return _text(arg.args[0]) if arg.args else None
     return None
 
 
