@@ -14,7 +14,7 @@ from amp_migrate.audit.sites.regions import Region, Regions
 from amp_migrate.audit.sites.setups import identities
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains
-from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
 from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.predicates import Predicates
 from amp_migrate.audit.ways.trails import Place
@@ -33,6 +33,10 @@ class Side:
         self.regions = Regions(program, values)
         self.predicates = Predicates(program, values, self.chains)
         self.installed = Installed(program)
+
+    def possible(self, chain: Chain, condition: Formula) -> bool:
+        """Whether some run may go a way in which a condition holds."""
+        return example(conjunction([self.predicates.given(chain), condition])) is not None
 
     def in_region(self, chain: Chain) -> Formula:
         """Under which condition a way runs under autocast."""

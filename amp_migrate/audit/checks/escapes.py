@@ -33,7 +33,6 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.never_mixed import never_mixed
-from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
 CODES = (
@@ -183,10 +182,8 @@ class _Found(Said):
         """Whether no run that comes to a place had come by a set-up: what the program makes half met float32 weights there."""
         both = self.both
         ways = [old for chain in both.after.chains.to(module, node) if (old := both.chain_before(chain)) is not None]
-        return bool(ways) and all(
-            example(conjunction([both.before.predicates.given(old), both.under_apex(old, both.initialized).half]))
-            is None
-            for old in ways
+        return bool(ways) and not any(
+            both.before.possible(old, both.under_apex(old, both.initialized).half) for old in ways
         )
 
     def off(self, module: Module, node: ast.AST) -> bool:

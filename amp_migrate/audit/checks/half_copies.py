@@ -20,7 +20,6 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.made_half import made_half
 from amp_migrate.audit.sites.tracers import Traced, traced
-from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
@@ -70,10 +69,7 @@ def _came_by_apex(both: Mixed, run: Traced) -> bool:
     """Whether a run that set Apex up may come here: in others nothing cast, and nothing is different."""
     ways = [both.chain_before(chain) for chain in both.after.chains.to(run.module, run.call)]
     for old in ways:
-        if old is None:
-            return True
-        reached = both.under_apex(old, both.initialized).reached
-        if example(conjunction([both.before.predicates.given(old), reached])) is not None:
+        if old is None or both.before.possible(old, both.under_apex(old, both.initialized).reached):
             return True
     return not ways
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.ways.chains import Chain
-from amp_migrate.audit.ways.formulas import conjunction, disjunction, example
+from amp_migrate.audit.ways.formulas import disjunction
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -45,6 +45,6 @@ def _never_set_up(both: Mixed, chain: Chain) -> bool:
         if setup in near and (None in told or not ways):
             return False
         on = [both.on(setup, way) for way, follows in zip(ways, told, strict=True) if follows]
-        if example(conjunction([both.before.predicates.given(chain), disjunction(on)])) is not None:
+        if both.before.possible(chain, disjunction(on)):
             return False
     return True
