@@ -15,7 +15,6 @@ from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights
 from amp_migrate.audit.sites.writers import IN_PLACE, SWAPS, TO_VECTOR
 from amp_migrate.audit.values.origins import in_order
 
-
 Called = Function | tuple[Module, ast.Lambda]
 
 
