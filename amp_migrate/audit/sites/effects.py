@@ -68,12 +68,9 @@ class Effects:
                 functions.append(self.program.function_of(origin.module, origin.node))
             elif isinstance(origin.node, ast.Lambda):
                 lambdas.append((origin.module, origin.node))
-            elif isinstance(origin.node, ast.Call) and self.forwards.values.maker(origin) == "functools.partial":
-                scope, wrapped = origin.module.scope_of(origin.node), origin.node.args[:1]
-                found = [d for w in wrapped for d in self.program.definitions(scope, w, guess=False)]
-                of_it = [d for d in found if isinstance(d, Function)]
-                if of_it and not functions and not lambdas:
-                    return Effect(of_it, self.weights.of(frame, func), partial=(origin.module, origin.node))
+            elif isinstance(origin.node, ast.Call) and not functions and not lambdas:
+                if bound := [d for d in self.forwards.bound_by(origin) if isinstance(d, Function)]:
+                    return Effect(bound, self.weights.of(frame, func), partial=(origin.module, origin.node))
         if not functions and not lambdas:
             return None
         network = self.weights.of(frame, func)

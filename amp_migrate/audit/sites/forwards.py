@@ -196,10 +196,7 @@ class Forwards:
         held = self.values.origins(forward.scope, forward.model)
         makers = ((o, self.values.maker(o) or "") for o in held)  # the first that is another tells
         return bool(held) and all(
-            m.startswith("torch.optim.")
-            or m.endswith(".GradScaler")
-            or self._binds_function(o, m)
-            or self._is_torchs(o)
+            m.startswith("torch.optim.") or m.endswith(".GradScaler") or self._binds_function(o) or self._is_torchs(o)
             for o, m in makers
         )
 
@@ -210,12 +207,17 @@ class Forwards:
         name = self.program.dotted(held.module.scope_of(held.node), held.node) or ""
         return name.startswith("torch.") and name.rpartition(".")[2].islower()
 
-    def _binds_function(self, made: Origin, maker: str) -> bool:
+    def _binds_function(self, made: Origin) -> bool:
         """`bound = partial(run, model)`: what calls it runs a function, which is looked at where it stands."""
-        if maker != "functools.partial" or not isinstance(made.node, ast.Call) or not made.node.args:
-            return False
-        bound = self.program.definitions(made.module.scope_of(made.node), made.node.args[0], guess=False)
+        bound = self.bound_by(made)
         return bool(bound) and all(isinstance(d, Function) for d in bound)
+
+    def bound_by(self, made: Origin) -> Sequence[Function | Class]:
+        """What of the program a `functools.partial` runs; empty where a value is none."""
+        call = made.node
+        if not isinstance(call, ast.Call) or not call.args or self.values.maker(made) != "functools.partial":
+            return []
+        return self.program.definitions(made.module.scope_of(call), call.args[0], guess=False)
 
     def chosen(self, forward: Forward) -> bool:
         """Whether it is a class that was chosen."""
