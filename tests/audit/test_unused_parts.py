@@ -68,6 +68,7 @@ def test_a_list_of_which_some_parts_alone_are_run(inner: str, forward: str, mode
         (LISTED, "x = sum(layer(x) for layer in self.inner)", NET),
         (LISTED, f"{TWO}\n            x = self.inner[self.at](x)", NET),
         (LISTED, f"{TWO}\n            x = self.inner[1:](x)", NET),
+        (LISTED, f"{TWO} + self.inner[~0](x)", NET),
         (LISTED, TWO, f"{NET}\n    model.inner[2](1)"),
         (LISTED.replace("nn.Linear(2, 2)]", "nn.ReLU()]"), TWO, NET),
         (APPENDED, TWO, "model = Net((4, 8))"),

@@ -65,10 +65,10 @@ def _note(values: Values, cls: Class, module: Module, node: ast.Attribute, parts
 
 
 def _place(item: ast.Subscript) -> int | None:
-    at = item.slice.operand if isinstance(item.slice, ast.UnaryOp) else item.slice
-    if not isinstance(at, ast.Constant) or not isinstance(at.value, int):
-        return None
-    return at.value if at is item.slice else -at.value
+    at, sign = item.slice, 1
+    if isinstance(at, ast.UnaryOp) and isinstance(at.op, ast.USub):
+        at, sign = at.operand, -1
+    return sign * at.value if isinstance(at, ast.Constant) and isinstance(at.value, int) else None
 
 
 def _is_list(values: Values, module: Module, call: ast.Call) -> bool:
