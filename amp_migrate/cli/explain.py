@@ -10,7 +10,8 @@ import click
 
 from amp_migrate import registry
 from amp_migrate.cli.completion import codes
-from amp_migrate.cli.session import emit, style_for
+from amp_migrate.cli.printing import emit
+from amp_migrate.cli.session import style_for
 from amp_migrate.findings import Code
 from amp_migrate.reports.style import Style
 

@@ -32,6 +32,15 @@ def echo(text: str = "", *, nl: bool = True, err: bool = False, color: bool | No
         click.echo(text, nl=nl, err=err, color=color)
 
 
+def emit(text: str, *, err: bool = False) -> None:
+    """Print without ever failing over a character the stream cannot show."""
+    to = sys.stderr if err else sys.stdout
+    if to is None:  # closed by whoever started us
+        return
+    encoding = to.encoding or "utf-8"
+    echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err, color=True)
+
+
 @contextlib.contextmanager
 def stream(*, err: bool = False) -> Iterator[None]:
     """An error inside is one of the stream."""
@@ -65,9 +74,9 @@ def one_line(error: Exception) -> str:
 
 def silence() -> None:
     """What is still buffered would be tried once more as Python ends, and end it with a code of its own."""
-    for stream in (sys.stdout, sys.stderr):
+    for each in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError), open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), stream.fileno())
+            os.dup2(nothing.fileno(), each.fileno())
 
 
 def _leading_to(descriptor: int) -> str:

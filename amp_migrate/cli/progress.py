@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from amp_migrate.cli.printing import echo
+from amp_migrate.cli.printing import emit
 from amp_migrate.cli.settings import Settings
 from amp_migrate.sources.project import Progress
 
@@ -60,11 +60,9 @@ class _Line:
     def clear(self) -> None:
         with self._lock:
             self._text = None
-            echo("\r\x1b[K", nl=False, err=True, color=True)
+            emit("\r\x1b[K", err=True)
 
     def _paint(self, seconds: str) -> None:
         room = shutil.get_terminal_size().columns - len(seconds) - 2  # a line that wraps is not overwritten
         text = f"{self._within}{self._text}"[: max(room, 20)]
-        encoding = sys.stderr.encoding or "utf-8"
-        shown = f"\r\x1b[K{text}{seconds}…".encode(encoding, "backslashreplace").decode(encoding)
-        echo(shown, nl=False, err=True, color=True)
+        emit(f"\r\x1b[K{text}{seconds}…", err=True)

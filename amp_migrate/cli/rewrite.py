@@ -195,7 +195,7 @@ def _print(done: Done, settings: Settings, *, many: bool = False) -> None:
         from amp_migrate.reports import diff
 
         diff_to_stderr = machine and not settings.stdin
-        session.emit(diff.render(found, session.style_for(err=diff_to_stderr)), err=diff_to_stderr)
+        printing.emit(diff.render(found, session.style_for(err=diff_to_stderr)), err=diff_to_stderr)
         session.show(
             found, settings, "dry", err=not diff_to_stderr, steps=several or steps.after_dry(found, settings.paths)
         )
@@ -247,5 +247,5 @@ def _summarized(done: Done, settings: Settings) -> bool:
         return True
     kept = ["the summary that was there is as it was"] if earlier else []
     kept += [told] if (told := _kept(done.report, settings)) else []
-    session.emit(f"amp-migrate: --summary {quoting.path(path)}: {'; '.join([problem, *kept])}\n", err=True)
+    printing.emit(f"amp-migrate: --summary {quoting.path(path)}: {'; '.join([problem, *kept])}\n", err=True)
     return False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from amp_migrate import reports
-from amp_migrate.cli.printing import echo
+from amp_migrate.cli.printing import emit
 from amp_migrate.cli.progress import progress
 from amp_migrate.cli.settings import Settings
 from amp_migrate.cli.signals import unwinding
@@ -342,15 +342,6 @@ def together(targets: Sequence[SourceFile], results: Sequence[FileResult]) -> li
                 apart.append(group)
         groups = [*apart, (ties, members)]
     return [members for _, members in groups]
-
-
-def emit(text: str, *, err: bool = False) -> None:
-    """Print without ever failing over a character the stream cannot show."""
-    stream = sys.stderr if err else sys.stdout
-    if stream is None:  # closed by whoever started us
-        return
-    encoding = stream.encoding or "utf-8"
-    echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err, color=True)
 
 
 def report(project: sources.Project, results: list[FileResult]) -> Report:
