@@ -55,10 +55,7 @@ def carry_out(
     users: Blocked | None = None  # why a library's unit has no set-up
     early: Blocked | None = None  # why gradients are read divided by the scale
     divided: Divided = {}
-    adds, moves = (
-        False,
-        False,
-    )  # whether what adds to each micro-batch's gradients is multiplied there, or goes to the step
+    adds = moves = False  # whether what adds to each micro-batch's gradients is multiplied there, or goes to the step
     helpers = frozenset(output.gathered)
     plain: Migration | None = None  # what came of it with a switch for each helper
     while True:

@@ -35,9 +35,9 @@ class Switch:
         self._used = False
 
     @property
-    def plan(self) -> ScalerPlan | None:
-        """The variable that holds it, and how that is handed along; None where nothing reads one."""
-        return self._plan if self._used else None
+    def plans(self) -> list[ScalerPlan]:
+        """How the variable that holds it is handed along; none where nothing reads one."""
+        return [self._plan] if self._plan is not None and self._used else []
 
     def at(self, module: Module, node: ast.AST) -> str | None:
         """The switch as it can be written at a node; None where mixed precision is always on."""

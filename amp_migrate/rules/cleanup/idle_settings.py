@@ -58,10 +58,8 @@ def _words(project: Project, edited: dict[Module, Edits]) -> dict[str, Place]:
             word = _word(node)
             plain = word is not None and word not in options and not word.startswith("_")
             parent = module.parents.get(node)
-            plain = plain and not (
-                isinstance(parent, ast.Call) and parent.func is node
-            )  # a method: `checkpoint.keys()`
-            if word is not None and plain and edits.gone(node):
+            called = isinstance(parent, ast.Call) and parent.func is node  # a method: `checkpoint.keys()`
+            if word is not None and plain and not called and edits.gone(node):
                 found.setdefault(word, (module, node))
     return found
 

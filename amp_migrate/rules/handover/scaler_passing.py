@@ -40,8 +40,8 @@ NAMED = 10**6  # the position of a parameter that is passed by name
 
 def apply(m: Migration) -> None:
     """Emit what reaching the scaler asked for; runs after every rule that asks."""
-    if m.switch.plan is not None:
-        create_switch(m, m.switch.plan)
+    for plan in m.switch.plans:
+        create_switch(m, plan)
     asked_before(m)
     inherited_readers.apply(m)
     for held in m.held.values():
@@ -50,7 +50,7 @@ def apply(m: Migration) -> None:
         for scope, reads in plan.reads.items():
             _assigned_on_every_path(m, plan, scope, reads)
     plans: list[ScalerPlan] = [*m.scalers, *m.held.values()] if m.scales else []
-    for plan in [*plans, *([m.switch.plan] if m.switch.plan is not None else ())]:
+    for plan in [*plans, *m.switch.plans]:
         done: set[Function] = set()
         while len(done) < len(plan.threads):
             for function, thread in list(plan.threads.items()):

@@ -44,7 +44,7 @@ def _out_of_reach(m: Migration) -> int:
 def handed(m: Migration) -> dict[Function, list[Thread]]:
     """The functions that a migration hands the scaler or the switch."""
     found: dict[Function, list[Thread]] = {}
-    for plan in [*m.scalers, *([m.switch.plan] if m.switch.plan is not None else [])]:
+    for plan in [*m.scalers, *m.switch.plans]:
         for function, thread in plan.threads.items():
             found.setdefault(function, []).append(thread)
     return found

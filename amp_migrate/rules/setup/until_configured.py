@@ -104,8 +104,7 @@ def _class_default(m: Migration, cls: ClassInfo, plan: ScalerPlan) -> None:
 def asked_before(m: Migration) -> None:
     """A method that may run before the one that creates the scaler, as nothing orders them, finds a disabled one: it did
     without Apex. The same with a switch that tells methods without a scaler."""
-    switches = [m.switch.plan] if m.switch.plan is not None else []
-    for plan in [*(m.scalers if m.scales else ()), *switches]:
+    for plan in [*(m.scalers if m.scales else ()), *m.switch.plans]:
         homes: dict[Function, list[tuple[Home, Function]]] = {}  # by the constructor that may give the object one first
         for home in plan.created:
             function = m.project.functions.get(home.scope.node)

@@ -15,9 +15,8 @@ MAPPINGS = ("dict", "OrderedDict", "collections.OrderedDict", "copy.copy", "copy
 ASKING = ("get", "pop", "setdefault")
 # What hands on the pairs that are in it.
 PASSING = (
-    *(ast.List, ast.Tuple, ast.Set, ast.BinOp, ast.IfExp, ast.BoolOp, ast.Starred),
-    ast.ListComp,
-    ast.GeneratorExp,
+    *(ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.GeneratorExp),
+    *(ast.BinOp, ast.IfExp, ast.BoolOp, ast.Starred),
 )
 Key = ast.Constant | ast.keyword
 
