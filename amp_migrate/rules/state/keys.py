@@ -37,12 +37,8 @@ def saved_keys(module: Module, call: ast.expr) -> list[ast.Constant]:
     parent: ast.AST | None = module.parents.get(call)
     if isinstance(parent, ast.IfExp):
         child, parent = parent, module.parents.get(parent)
-    key: ast.expr | None = None
-    if isinstance(parent, ast.Dict):
-        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is child), None)
-    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
-        key = parent.targets[0].slice
-    elif isinstance(parent, ast.Tuple) and len(parent.elts) == 2 and parent.elts[1] is child:
+    key = key_beside(module, child)
+    if isinstance(parent, ast.Tuple) and len(parent.elts) == 2 and parent.elts[1] is child:
         key = parent.elts[0] if of_pairs(module, parent) is not None else None
     elif isinstance(parent, ast.List) and child in parent.elts:
         key = _zipped(module, parent, parent.elts.index(child))
@@ -53,6 +49,16 @@ def saved_keys(module: Module, call: ast.expr) -> list[ast.Constant]:
         reads = [n for n in module.loads.get(name.id, ()) if module.scope_of(n) is scope]
         return [k for n in reads if not isinstance(module.parents.get(n), ast.IfExp) for k in saved_keys(module, n)]
     return [key] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
+
+
+def key_beside(module: Module, value: ast.expr) -> ast.expr | None:
+    """The key that a value is put under where it stands: `{"amp": value}`, `state["amp"] = value`."""
+    parent = module.parents.get(value)
+    if isinstance(parent, ast.Dict):
+        return next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is value), None)
+    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+        return parent.targets[0].slice
+    return None
 
 
 def _zipped(module: Module, values: ast.List, index: int) -> ast.expr | None:

@@ -16,7 +16,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state import readers, stripped
-from amp_migrate.rules.state.keys import new_key, renamed, saved_keys
+from amp_migrate.rules.state.keys import key_beside, new_key, renamed, saved_keys
 from amp_migrate.rules.state.load import load
 from amp_migrate.rules.state.mappings import Key
 
@@ -106,14 +106,10 @@ def _as_object(m: Migration, site: Site) -> list[Key]:
 
 
 def _key_of(module: Module, value: ast.expr) -> ast.Constant | None:
-    """The key that a value is put under where it stands, a text."""
-    parent = module.parents.get(value)
-    key: ast.expr | None = None
-    if isinstance(parent, ast.Dict):
-        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is value), None)
-    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Subscript):
-        key = parent.targets[0].slice
-    return key if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    """The key that a value is put under where it stands, and nowhere else; a text."""
+    parent, key = module.parents.get(value), key_beside(module, value)
+    apart = isinstance(parent, ast.Assign) and len(parent.targets) > 1
+    return key if not apart and isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 
 
 def _scale_read(site: Site) -> bool:
