@@ -221,6 +221,68 @@ def test_what_one_factory_makes_for_all_is_not_all_a_model() -> None:
     assert "self.dataset.evaluate(results)" in texts["train.py"]
 
 
+def test_what_the_factory_of_models_makes_for_other_factories_is_no_model() -> None:
+    registry = """
+        def make(cfg, registry):
+            chosen = registry.get(cfg.pop("type"))
+            return chosen(**cfg)
+        """
+    train = """
+        from apex import amp
+        from transforms import Chain
+        from registry import make
+        from kinds import NETWORKS, SCHEDULES
+
+
+        def build_network(cfg):
+            return make(cfg, NETWORKS)
+
+
+        def build_schedule(cfg):
+            schedule = make(cfg, SCHEDULES)
+            return schedule
+
+
+        def train(cfg, optimizer, batches, criterion):
+            model = build_network(cfg.model)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            Schedule = build_schedule(cfg.schedule)
+            schedule = Schedule(optimizer, cfg)
+            teacher = build_network(cfg.teacher)
+            for batch in batches:
+                loss = criterion(model(batch), teacher(batch))
+                optimizer.zero_grad()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+                schedule.step()
+        """
+    transforms = """
+        from registry import make
+        from kinds import TRANSFORMS
+
+
+        class Chain:
+            def __init__(self, wanted):
+                self.steps = []
+                for cfg in wanted:
+                    step = make(cfg, TRANSFORMS)
+                    self.steps.append(step)
+
+            def __call__(self, data):
+                for step in self.steps:
+                    data = step(data)
+                return data
+        """
+    kinds = "NETWORKS, SCHEDULES, TRANSFORMS = {}, {}, {}\n"
+    texts = check_files({"train.py": train, "registry.py": registry, "transforms.py": transforms, "kinds.py": kinds})
+    assert "autocast" not in texts["transforms.py"]
+    assert "\n    schedule = Schedule(optimizer, cfg)\n" in texts["train.py"]
+    assert "autocast('cuda', dtype=torch.float16):\n            loss = criterion(model(batch), teacher(batch))" in (
+        texts["train.py"].replace('"', "'")
+    )
+
+
 TOKENIZED = """
     import torch
     from apex import amp

@@ -10,7 +10,7 @@ from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_fil
 from tests.rules.programs import apex, found, native
 
 IMPORTS = "from apex.optimizers import FP16_Optimizer, FusedAdam"
-ADAMW = "optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)"
+ADAM = "optimizer = torch.optim.Adam(model.parameters(), lr=0.1)"
 WRAP = "optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)"
 SCALER = 'scaler = torch.amp.GradScaler("cuda", growth_interval=1000)'
 LOOP = """
@@ -36,7 +36,7 @@ def after(
         f"scaler.scale(loss).backward()\n{between or 'scaler.unscale_(optimizer)' + chr(10)}{clip}"
         f"scaler.step(optimizer)\nscaler.update({value})\noptimizer.zero_grad()\n"
     )
-    return native(loop, scaler, **{"model": f"model = build()\n{ADAMW}", **parts})
+    return native(loop, scaler, **{"model": f"model = build()\n{ADAM}", **parts})
 
 
 def test_the_clip_stands_before_the_step() -> None:

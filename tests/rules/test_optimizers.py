@@ -21,11 +21,11 @@ def program(call: str, imports: str = "") -> str:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("FusedAdam(model.parameters())", "torch.optim.AdamW(model.parameters(), weight_decay=0.0)"),
-        ("FusedAdam(model.parameters(), 1e-4)", "torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.0)"),
+        ("FusedAdam(model.parameters())", "torch.optim.Adam(model.parameters())"),
+        ("FusedAdam(model.parameters(), 1e-4)", "torch.optim.Adam(model.parameters(), 1e-4)"),
         (
             "FusedAdam(model.parameters(), 1e-4, True, (0.9, 0.95), 1e-6)",
-            "torch.optim.AdamW(model.parameters(), 1e-4, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.0)",
+            "torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.95), eps=1e-6)",
         ),
         (
             "FusedAdam(params=model.parameters(), lr=1e-4, weight_decay=0.1, adam_w_mode=True)",
@@ -37,11 +37,11 @@ def program(call: str, imports: str = "") -> str:
         ),
         (
             "FusedAdam(model.parameters(), bias_correction=True, eps_inside_sqrt=False, max_grad_norm=0.0)",
-            "torch.optim.AdamW(model.parameters(), weight_decay=0.0)",
+            "torch.optim.Adam(model.parameters())",
         ),
         (
             "FusedAdam(model.parameters(), set_grad_none=True, capturable=False, master_weights=False)",
-            "torch.optim.AdamW(model.parameters(), capturable=False, weight_decay=0.0)",
+            "torch.optim.Adam(model.parameters(), capturable=False)",
         ),
         (
             "FusedAdam([{'params': model.parameters(), 'weight_decay': 0.1}], lr=1e-4)",
@@ -332,8 +332,8 @@ def test_the_layout_of_a_call_stays() -> None:
         import torch
         from apex.optimizers import FusedAdam
 
-        def build(model, args):
-            a = FusedAdam(model.parameters(),  # all of them
+        def build(model, groups, args):
+            a = FusedAdam(groups,  # all of them
                           lr=args.lr,  # see the paper
                           bias_correction=True,  # as Adam does
                           betas=(0.9, 0.98))
@@ -349,8 +349,8 @@ def test_the_layout_of_a_call_stays() -> None:
         """
         import torch
 
-        def build(model, args):
-            a = torch.optim.AdamW(model.parameters(),  # all of them
+        def build(model, groups, args):
+            a = torch.optim.AdamW(groups,  # all of them
                                   lr=args.lr,  # see the paper
                                   betas=(0.9, 0.98),
                                   weight_decay=0.0)
@@ -363,6 +363,45 @@ def test_the_layout_of_a_call_stays() -> None:
             return a, b, torch.pi
         """,
     )
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        "net.parameters()",
+        "list(net.parameters())",
+        "filter(lambda p: p.requires_grad, net.parameters())",
+        "[p for p in net.parameters() if p.requires_grad]",
+        "trained",
+    ],
+)
+def test_without_weight_decay_it_is_adam(params: str) -> None:
+    program = (
+        "import torch\n{}\n\n\ndef build(net):\n    trained = [p for p in net.parameters() if p.requires_grad]\n"
+        "    return {}\n"
+    )
+    before = program.format("from apex.optimizers import FusedAdam", f"FusedAdam({params}, lr=0.1)")
+    check_rewrite(
+        before, program.format("", f"torch.optim.Adam({params}, lr=0.1)").replace("torch\n\n\n\n", "torch\n\n\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "later"),
+    [
+        ("groups", ""),
+        ("[{'params': net.parameters()}]", ""),
+        ("[{'params': p} for p in net.parameters()]", ""),
+        ("net.parameters()", "for group in optimizer.param_groups:\n    group['weight_decay'] = 0.1\n"),
+        ("net.parameters()", "print(isinstance(optimizer, FusedAdam))\n"),
+        ("net.parameters()", "print(type(optimizer) is FusedAdam)\n"),
+    ],
+)
+def test_where_a_decay_may_be_set_or_the_class_is_asked_for_it_is_adamw(params: str, later: str) -> None:
+    source = f"import torch\nfrom apex.optimizers import FusedAdam\n\noptimizer = FusedAdam({params}, lr=0.1)\n{later}"
+    after = rewrite(source).after or ""
+    assert f"torch.optim.AdamW({params}, lr=0.1, weight_decay=0.0)" in after
+    assert "Adam(" not in after and "Adam)" not in after
 
 
 @pytest.mark.parametrize("value", ["True", "args.masters"])

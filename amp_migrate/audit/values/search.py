@@ -11,6 +11,7 @@ from amp_migrate.audit.program.common import COMMON
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function, Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later
+from amp_migrate.audit.values.asked import Asked
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.passed import HANDED, Passed
@@ -32,6 +33,7 @@ class Search:
         self.program = sources.program
         passed = self.passed = Passed(sources, self.value)
         fields = self.fields = Fields(sources, self.value, self._exported)
+        self.asked = Asked(sources)
         self._made: dict[tuple[ast.Call, str], ast.Attribute] = {}
         self._rules: dict[str, Callable[..., Step]] = {
             "expression": self._expression,
@@ -263,19 +265,25 @@ class Search:
         return parts if callees is not None and len(parts) == len(callees) else [*parts, own]
 
     def _given_back(self, functions: Sequence[Function], own: Origin) -> Step:
-        """What functions give back; a class method that makes an object with `cls(...)` makes one where it is called."""
+        """What functions give back; a class method that makes an object with `cls(...)` makes one where it is called, and so
+        does a factory that makes what it is asked for."""
         given = [part for f in functions for part in self.passed.given_back(f, own)]
         making = [f for f in functions if f.class_method and f.parameters]
-        if not making:
+        factories = [f for f in functions if self.asked.makes(f)]
+        if not making and not factories:
             return Step(given)
 
         def then(answers: list[Answer | None]) -> list[Part]:
-            own_class = any(
-                _of_own_class(f, o) for f, answer in zip(making, answers, strict=True) for o in answer or ()
-            )
-            return [own] if own_class else [*given]
+            returned, parts = answers[: len(making)], answers[len(making) :]
+            if any(_of_own_class(f, o) for f, answer in zip(making, returned, strict=True) for o in answer or ()):
+                return [own]
+            if not factories or any(answer is None for answer in parts):
+                return [*given]
+            told = self.asked.from_call(factories, own)
+            return [told(o) for answer in parts for o in answer or ()]
 
-        return Step([], own, [Question("returned", (f, ())) for f in making], then)
+        watched = [Question("returned", (f, ())) for f in making] + (given if factories else [])
+        return Step([], own, watched, then)
 
     def _returned(self, function: Function, path: Path) -> Step:
         """What a function may return."""

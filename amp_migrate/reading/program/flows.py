@@ -94,12 +94,16 @@ class Flows(Partials):
         found = ((m, s) for m in self.modules if word in m.text for s in m.of(ast.Assign) if gives(m, s))
         return self.reaches({slot for module, stmt in found for slot in self.slots(module, stmt.targets)})
 
-    def origins(self, slots: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
-        """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`."""
+    def origins(
+        self, slots: Iterable[Slot], besides: Collection[ClassInfo] = (), but: Callable[[Slot], bool] | None = None
+    ) -> set[Slot]:
+        """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`,
+        nor by slots that are left out with `but`."""
         back = self._reverse
 
         def further(slot: Slot) -> Iterable[Slot]:
-            return (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
+            found = (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
+            return found if but is None else (s for s in found if not but(s))
 
         return set(reached(slots, further))
 

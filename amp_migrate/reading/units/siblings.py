@@ -3,9 +3,10 @@ has is another variable in an object of theirs."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
-from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
@@ -17,7 +18,7 @@ def reached(project: Project, seeds: Iterable[Slot], setting_up: Iterable[Scope]
     seeds = set(seeds)
     besides = _siblings(project, setting_up)
     while True:
-        found = project.reaches(project.origins(seeds, besides), besides)
+        found = project.reaches(project.origins(seeds, besides, lambda slot: _made_for_all(project, slot)), besides)
         fed = besides & {project.class_holding(slot) for slot in found - seeds}
         if not fed:
             return found, besides
@@ -39,3 +40,28 @@ def _siblings(project: Project, setting_up: Iterable[Scope]) -> set[ClassInfo]:
         }
         found = apart if found is None else found & apart
     return found or set()
+
+
+def _made_for_all(project: Project, slot: Slot) -> bool:
+    """Whether a slot has what one function makes for the factories of several kinds of thing, `registry.get(name)(**cfg)`:
+    what one of these gives is none of what the others do."""
+    function = slot.holder
+    if slot.name != "return" or not isinstance(function, Function) or not _makes_chosen(project, function):
+        return False
+    kept = (s for target in project.flows.get(slot, ()) for s in (target, *project.flows.get(target, ())))
+    return len({s.holder for s in kept if s.name == "return" and s.holder is not function}) > 1
+
+
+def _makes_chosen(project: Project, function: Function) -> bool:
+    """Whether a function returns an object of what it looked up: neither a class nor a function that is seen."""
+    module, scope = function.module, function.scope
+    values = [n.value for n in function.inside if isinstance(n, ast.Return)]
+    named = {v.id for v in values if isinstance(v, ast.Name)}
+    assigned = (n for n in function.inside if isinstance(n, ast.Assign))
+    values += [n.value for n in assigned if any(isinstance(t, ast.Name) and t.id in named for t in n.targets)]
+    calls = (v for v in values if isinstance(v, ast.Call) and not project.resolved.get(v))
+    return any(
+        isinstance(c.func, ast.Call | ast.Subscript)
+        or (isinstance(c.func, ast.Name) and c.func.id in scope.bindings and project.find_class(module, c.func) is None)
+        for c in calls
+    )

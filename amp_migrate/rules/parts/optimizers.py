@@ -7,6 +7,7 @@ Native: https://pytorch.org/docs/stable/optim.html
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import STILL_SHIPPED, Code, Example, Review
@@ -36,13 +37,13 @@ ADAGRAD = "https://pytorch.org/docs/stable/generated/torch.optim.Adagrad.html"
 CODES = (
     Code(
         "AMP621",
-        "FusedAdam becomes AdamW, or Adam with adam_w_mode=False",
+        "FusedAdam becomes AdamW, or Adam without weight decay or with adam_w_mode=False",
         "optimizers.FusedAdam",
         apex="Adam with decoupled weight decay, 0.0 by default; adam_w_mode=False adds the decay to the gradient.",
-        native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient. Both are fused or "
-        "batched on CUDA.",
-        why="weight_decay=0.0 is written where nothing else sets it, in a functools.partial where the class is kept to be "
-        "called later. torch has neither bias_correction=False, with "
+        native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient: without weight decay they "
+        "are the same. Both are fused or batched on CUDA.",
+        why="Where nothing sets a weight decay torch.optim.Adam is written; where groups, options or a later line may, "
+        "torch.optim.AdamW with weight_decay=0.0, in a functools.partial where the class is kept to be called later. torch has neither bias_correction=False, with "
         "which the optimizer stays Apex's, nor clipping inside the step, which goes before it where an FP16_Optimizer wraps "
         "the optimizer (AMP704), and is left to a person elsewhere. Where the program itself works with the layout of "
         "FusedAdam's state, its step count in the parameter group, it stays Apex's, too.",
@@ -51,7 +52,11 @@ CODES = (
             Example(
                 "import torch\nfrom apex.optimizers import FusedAdam\n\n"
                 "optimizer = FusedAdam(model.parameters(), lr=1e-4)\n",
-                "import torch\n\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)\n",
+                "import torch\n\noptimizer = torch.optim.Adam(model.parameters(), lr=1e-4)\n",
+            ),
+            Example(
+                "import torch\nfrom apex.optimizers import FusedAdam\n\noptimizer = FusedAdam(groups, lr=1e-4)\n",
+                "import torch\n\noptimizer = torch.optim.AdamW(groups, lr=1e-4, weight_decay=0.0)\n",
             ),
             Example(
                 "import torch\nfrom apex.optimizers import FusedAdam\n\n"
@@ -106,6 +111,7 @@ class Fused:
     dropped: frozenset[str]
     fixed: dict[str, tuple[tuple[object, ...], str]]
     apex_only: frozenset[str]  # of the fixed, those that today's Apex takes with any value: the optimizer may stay
+    undecayed: str = ""  # what is the same without weight decay, where the program sets none later
 
 
 HOME = "apex.optimizers."
@@ -200,6 +206,8 @@ OPTIMIZERS[CONTRIB + "FusedSGD"] = OPTIMIZERS[HOME + "FusedSGD"]
 NAMES = frozenset(OPTIMIZERS)
 KEPT = f"{STILL_SHIPPED} and GradScaler steps it, so Apex stays installed for it"
 ADAM_NAME = "torch.optim.Adam"
+# A weight decay that is set later, a test of the class: both tell AdamW from Adam.
+ASKED_LATER = re.compile(r"""["']weight_decay["']\]|\b(?:is|in|==)\W+(?:\w+\.)*FusedAdam\b|\(.*,.*\bFusedAdam\b\)""")
 
 
 def convert(project: Project, site: Site, clipped: bool = False) -> Native | Manual:
@@ -214,7 +222,8 @@ def convert(project: Project, site: Site, clipped: bool = False) -> Native | Man
 
 def _convert(project: Project, site: Site, fused: Fused, clipped: bool) -> Native | Manual:
     if site.call is not None:
-        return _call(site, site.call, fused, clipped)
+        plain = fused.code == "AMP621" and not any(ASKED_LATER.search(m.text) for m in project.modules)
+        return _call(site, site.call, replace(fused, undecayed=ADAM_NAME) if plain else fused, clipped)
     if is_type_test(site):
         return Native(fused.code, (fused.native,), fused.native, "look")
     own = ", ".join(sorted(fused.dropped | set(fused.fixed)))
@@ -297,6 +306,10 @@ def _call(site: Site, call: ast.Call, fused: Fused, clipped: bool) -> Native | M
         and "weight_decay" not in given
         and not _groups_decay(site, call)
     ):
+        if fused.undecayed and unpacked == Keys() and choose is None and _are_parameters(site, call):
+            names = (fused.undecayed,)
+            message = message.replace(fused.native, f"{fused.undecayed}, the same as AdamW without weight decay", 1)
+            return Native(fused.code, names, message, "as-is", tuple(arguments))
         message += ", which would decay by 0.01 unless told"
         if not unpacked.all:
             arguments = [a if not _double_starred(a) else _with_decay(site, a) for a in arguments]
@@ -328,12 +341,28 @@ def _unpacked(site: Site, named: list[tuple[str | None, ast.expr | ast.keyword]]
     return keys
 
 
-def _groups_decay(site: Site, call: ast.Call) -> bool:
-    """Whether the parameters come as groups, written out in sight, that each say their weight decay."""
+def _are_parameters(site: Site, call: ast.Call) -> bool:
+    """Whether an optimizer is seen to get parameters, not groups of them that may say their weight decay."""
+    params = _given(site, call)
+    if isinstance(params, ast.ListComp | ast.GeneratorExp):
+        params = params.generators[0].iter if isinstance(params.elt, ast.Name) else None
+    if isinstance(params, ast.Call) and getattr(params.func, "id", "") in ("list", "filter") and params.args:
+        params = params.args[-1]
+    return isinstance(params, ast.Call) and isinstance(params.func, ast.Attribute) and params.func.attr == "parameters"
+
+
+def _given(site: Site, call: ast.Call) -> ast.expr | None:
+    """What an optimizer is given to optimize, as it is written in sight."""
     params = next((value_of(a) for name, a in named_arguments(call, ("params",)) if name == "params"), None)
     if isinstance(params, ast.Name):
         values = _assigned(site.scope.lookup(params.id), site, params.id)
         params = values[0] if values is not None and len(values) == 1 else None
+    return params
+
+
+def _groups_decay(site: Site, call: ast.Call) -> bool:
+    """Whether the parameters come as groups, written out in sight, that each say their weight decay."""
+    params = _given(site, call)
     if not isinstance(params, ast.List) or not params.elts:
         return False
     return all(isinstance(group, ast.Dict) and "weight_decay" in keys_of(site, group).known for group in params.elts)

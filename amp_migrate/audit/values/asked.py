@@ -1,0 +1,81 @@
+"""What a factory makes of what it is asked for, `registry.get(name)(**cfg)`: each call that asks it makes a thing of its own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from amp_migrate.audit.kept import kept, kept_meanwhile
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Function, Scope
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.values.origins import Origin, Sources
+
+
+class Asked:
+    """The factories of a program, with the calls in them that make what their callers name."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.program: Program = sources.program
+
+    def from_call(self, functions: list[Function], own: Origin) -> Callable[[Origin], Origin]:
+        """What the call of an origin gets for what a factory gives back: itself, where the factory made what it was asked."""
+        made = {node: f for f in functions for node in self._making(f)}
+        if not made:
+            return lambda origin: origin
+
+        def told(origin: Origin) -> Origin:
+            of_call = origin.kind == "call" and origin.path == own.path and origin.node in made
+            return own if of_call and origin.node not in self.sources.of_held else origin
+
+        return told
+
+    def makes(self, function: Function) -> bool:
+        return bool(self._making(function))
+
+    @kept_meanwhile(frozenset)
+    def _making(self, function: Function) -> frozenset[ast.AST]:
+        """The calls in a function that make what its parameters choose, itself or by a factory that it hands them."""
+        return frozenset(
+            node
+            for node in syntax.own_nodes(function.node)
+            if isinstance(node, ast.Call) and self._chosen(function, node)
+        )
+
+    def _chosen(self, function: Function, call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Attribute) and not self._handed_on(function, call):
+            return False
+        found = self.program.definitions(function.scope, call.func, guess=False)
+        if not found:
+            return self._hangs_on(function, call.func)
+        making = all(isinstance(d, Function) and not d.class_method and self.makes(d) for d in found)
+        return making and self._hangs_on(function, call)
+
+    def _handed_on(self, function: Function, call: ast.Call) -> bool:
+        """Whether a method that is called is seen: that of an object out of sight makes what it likes."""
+        found = self.program.definitions(function.scope, call.func, guess=False)
+        return bool(found) and not any(isinstance(d, Class) for d in found)
+
+    def _hangs_on(self, function: Function, expr: ast.AST) -> bool:
+        """Whether an expression in a function has to do with one of its parameters, through its variables, too."""
+        return bool(_names(expr) & self._chosen_names(function.scope, frozenset(function.parameters[function.bound :])))
+
+    @kept
+    def _chosen_names(self, scope: Scope, parameters: frozenset[ast.arg]) -> frozenset[str]:
+        found = {p.arg for p in parameters}
+        values = {
+            name: [n.value for n in nodes if isinstance(n, ast.Assign)]
+            for name, nodes in scope.bindings.items()
+            if name not in found
+        }
+        more = True
+        while more:
+            new = {n for n, given in values.items() if n not in found and any(_names(v) & found for v in given)}
+            more = bool(new)
+            found |= new
+        return frozenset(found)
+
+
+def _names(expr: ast.AST) -> set[str]:
+    return {n.id for n in syntax.walk(expr) if isinstance(n, ast.Name)}
