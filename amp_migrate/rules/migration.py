@@ -24,7 +24,7 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.switch.folds import guard_folds, pair_folds
-from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.naming import scaler_stem
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
@@ -114,9 +114,9 @@ class Migration:
     @property
     def scales(self) -> bool:
         """Whether the unit needs a GradScaler: not for inference, not where no loss was scaled, not in bfloat16, not where it is
-        off."""
+        off, or the scale is 1 in every run."""
         scaled = not self.unit.only_inference and not self.unit.plain_losses
-        return self.options.dtype == "float16" and scaled and not self.written_off
+        return self.options.dtype == "float16" and scaled and not (self.written_off or self.scaled_by_one)
 
     @cached_property
     def written_off(self) -> bool:
@@ -128,9 +128,22 @@ class Migration:
         casts = any(is_cast(site) for site in self.unit.sites)
         return bool(flags) and all(flag.never for flag in flags) and not (asked or private or casts)
 
+    @cached_property
+    def scaled_by_one(self) -> bool:
+        """Whether Apex multiplied every loss by 1 and skipped no step, and nothing keeps or asks for the state of that."""
+        inits = self.unit.inits
+        if not inits or is_legacy(self.unit) or any("_amp_state" in module.text for module in self.unit.modules):
+            return False
+        states = any(
+            site.short in ("state_dict", "load_state_dict") or site.name == "apex.amp" for site in self.unit.sites
+        )
+        return not states and all(static_scale(init) == 1.0 for init in inits)
+
     @property
     def plain(self) -> str:
         """Why a backward is a plain one where there is no scaler."""
+        if self.options.dtype == "float16" and self.scaled_by_one and not self.written_off:
+            return "a plain backward: the loss scale was always 1"
         return "a plain backward: " + ("it was never scaled" if self.written_off else "bfloat16 needs no scaling")
 
     def style(self, module: Module) -> Style:

@@ -27,6 +27,13 @@ scaler.scale(loss).backward()
 scaler.step(optimizer)
 scaler.update()
 """
+UNSCALED_LOOP = """
+with torch.autocast("cuda", dtype=torch.float16):
+    loss = criterion(model(x), y)
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+"""
 
 # A model that is made half, and set up further down `WHERE` something holds; the audit may name who calls `train`.
 HALVED = """

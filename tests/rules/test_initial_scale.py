@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
-from tests.rules.programs import NATIVE_LOOP, apex, found, initialize, native
+from tests.rules.programs import NATIVE_LOOP, UNSCALED_LOOP, apex, found, initialize, native
 from tests.rules.test_initialize import SWITCH, loop, scaler
 
 
@@ -20,9 +20,25 @@ def test_a_static_scale_stays_static_and_skipping_is_reported(scale: str) -> Non
 
 
 @pytest.mark.parametrize("scale", ["1.0", "1", '"1.0"'])
-def test_a_static_scale_of_one_needs_no_scaling(scale: str) -> None:
-    before = apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}'))
-    check_rewrite(before, native(prepare=scaler("enabled=False")))
+def test_a_static_scale_of_one_is_no_scaling(scale: str) -> None:
+    result = check_rewrite(
+        apex(prepare=initialize(f'opt_level="O1", loss_scale={scale}')), native(UNSCALED_LOOP, prepare="")
+    )
+    (finding,) = found(result, "AMP201")
+    assert finding.message == "a plain backward: the loss scale was always 1"
+
+
+@pytest.mark.parametrize(
+    "kept", ['torch.save({"amp": amp.state_dict()}, "last.pt")', "print(amp._amp_state.loss_scalers)"]
+)
+def test_a_scale_of_one_whose_state_is_kept_has_a_scaler_that_is_off(kept: str) -> None:
+    result = rewrite(apex(prepare=initialize('opt_level="O1", loss_scale=1.0'), tail=kept))
+    assert result.after is None or 'scaler = torch.amp.GradScaler("cuda", enabled=False)' in result.after
+
+
+def test_a_scale_that_is_one_for_some_losses_is_scaled() -> None:
+    before = apex(prepare=initialize('opt_level="O1", loss_scale=1.0 if args.plain else "dynamic"'))
+    assert "scaler.scale(" in (rewrite("args = parse()\n" + before).after or "")
 
 
 @pytest.mark.parametrize("scale", ['"dynamic"', "None", '"dyn" "amic"'])

@@ -16,6 +16,7 @@ from tests.rules.programs import (
     APEX_LOOP,
     NATIVE_LOOP,
     SCALER,
+    UNSCALED_LOOP,
     apex,
     check_refused,
     found,
@@ -187,8 +188,8 @@ def test_o2_becomes_autocast_over_float32_weights_and_the_difference_is_said_onc
     assert "memory and speed" in finding.message
 
 
-def test_o3_has_a_static_scale_of_one_so_its_scaler_is_disabled_but_autocast_is_on() -> None:
-    result = check_rewrite(apex(prepare=initialize('opt_level="O3"')), native(prepare=scaler("enabled=False")))
+def test_o3_has_a_static_scale_of_one_so_it_needs_no_scaler_but_autocast() -> None:
+    result = check_rewrite(apex(prepare=initialize('opt_level="O3"')), native(UNSCALED_LOOP, prepare=""))
     assert found(result, "AMP112")
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from amp_migrate.audit.kept import kept, kept_meanwhile
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class, Function, Scope
+from amp_migrate.audit.program.module import Function, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.origins import Origin, Sources
+
+FACTORIES = 6  # that hand a wish on to each other
 
 
 class Asked:
@@ -21,7 +23,7 @@ class Asked:
 
     def from_call(self, functions: list[Function], own: Origin) -> Callable[[Origin], Origin]:
         """What the call of an origin gets for what a factory gives back: itself, where the factory made what it was asked."""
-        made = {node: f for f in functions for node in self._making(f)}
+        made = {node: f for f in functions for node in self.making(f)}
         if not made:
             return lambda origin: origin
 
@@ -31,31 +33,19 @@ class Asked:
 
         return told
 
-    def makes(self, function: Function) -> bool:
-        return bool(self._making(function))
-
-    @kept_meanwhile(frozenset)
-    def _making(self, function: Function) -> frozenset[ast.AST]:
+    @kept
+    def making(self, function: Function, depth: int = FACTORIES) -> frozenset[ast.AST]:
         """The calls in a function that make what its parameters choose, itself or by a factory that it hands them."""
-        return frozenset(
-            node
-            for node in syntax.own_nodes(function.node)
-            if isinstance(node, ast.Call) and self._chosen(function, node)
-        )
+        calls = (n for n in syntax.own_nodes(function.node) if depth and isinstance(n, ast.Call))
+        return frozenset(call for call in calls if self._chosen(function, call, depth))
 
-    def _chosen(self, function: Function, call: ast.Call) -> bool:
-        if isinstance(call.func, ast.Attribute) and not self._handed_on(function, call):
+    def _chosen(self, function: Function, call: ast.Call, depth: int) -> bool:
+        found = self.program.definitions(function.scope, call.func, guess=False)
+        if not found:  # the method of an object out of sight makes what it likes
+            return not isinstance(call.func, ast.Attribute) and self._hangs_on(function, call.func)
+        if not all(isinstance(d, Function) and not d.class_method and self.making(d, depth - 1) for d in found):
             return False
-        found = self.program.definitions(function.scope, call.func, guess=False)
-        if not found:
-            return self._hangs_on(function, call.func)
-        making = all(isinstance(d, Function) and not d.class_method and self.makes(d) for d in found)
-        return making and self._hangs_on(function, call)
-
-    def _handed_on(self, function: Function, call: ast.Call) -> bool:
-        """Whether a method that is called is seen: that of an object out of sight makes what it likes."""
-        found = self.program.definitions(function.scope, call.func, guess=False)
-        return bool(found) and not any(isinstance(d, Class) for d in found)
+        return self._hangs_on(function, call)
 
     def _hangs_on(self, function: Function, expr: ast.AST) -> bool:
         """Whether an expression in a function has to do with one of its parameters, through its variables, too."""

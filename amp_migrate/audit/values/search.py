@@ -269,7 +269,7 @@ class Search:
         does a factory that makes what it is asked for."""
         given = [part for f in functions for part in self.passed.given_back(f, own)]
         making = [f for f in functions if f.class_method and f.parameters]
-        factories = [f for f in functions if self.asked.makes(f)]
+        factories = [f for f in functions if self.asked.making(f)]
         if not making and not factories:
             return Step(given)
 

@@ -43,10 +43,11 @@ CODES = (
         native="torch.optim.AdamW decays by 0.01 by default, torch.optim.Adam adds to the gradient: without weight decay they "
         "are the same. Both are fused or batched on CUDA.",
         why="Where nothing sets a weight decay torch.optim.Adam is written; where groups, options or a later line may, "
-        "torch.optim.AdamW with weight_decay=0.0, in a functools.partial where the class is kept to be called later. torch has neither bias_correction=False, with "
-        "which the optimizer stays Apex's, nor clipping inside the step, which goes before it where an FP16_Optimizer wraps "
-        "the optimizer (AMP704), and is left to a person elsewhere. Where the program itself works with the layout of "
-        "FusedAdam's state, its step count in the parameter group, it stays Apex's, too.",
+        "torch.optim.AdamW with weight_decay=0.0, in a functools.partial where the class is kept to be called later. torch "
+        "has neither bias_correction=False, with which the optimizer stays Apex's, nor clipping inside the step, which goes "
+        "before it where an FP16_Optimizer wraps the optimizer (AMP704), and is left to a person elsewhere. Where the "
+        "program itself works with the layout of FusedAdam's state, its step count in the parameter group, it stays Apex's, "
+        "too.",
         links=(APEX, ADAMW, ADAM),
         examples=(
             Example(
