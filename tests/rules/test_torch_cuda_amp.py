@@ -612,7 +612,7 @@ def test_torch_that_no_import_in_sight_brings_is_torch_all_the_same() -> None:
         from apex.optimizers import FusedAdam
 
         def train(model, x, kind=AdamW):
-            optimizer = FusedAdam(model.parameters(), lr=0.1)
+            optimizer = FusedAdam(model.parameters(), lr=0.1, weight_decay=0.1)
             with torch.cuda.amp.autocast(enabled=True):
                 loss = model(x).sum()
             loss.backward()

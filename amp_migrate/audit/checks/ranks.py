@@ -269,8 +269,8 @@ def _chosen_by_name(review: Review, module: Module, call: ast.Call) -> str | Non
     """What the program's networks have that gets no gradient, where which of them a call wraps is asked for by name:
     `getattr(networks, args.arch)()`."""
     wrapped = argument(call, "module", 0)
-    made = [o for o in review.values_after.of(module, wrapped) if isinstance(o.node, ast.Call)] if wrapped else []
-    if not any(_by_name(review, o.module, o.node.func) for o in made if isinstance(o.node, ast.Call)):
+    made = review.values_after.makings(module, wrapped) if wrapped else ()
+    if not any(_by_name(review, there, c.func) for there, c in made):
         return None
     networks = (c for m in review.after.modules.values() for c in m.classes if review.after.is_network(c))
     parts = ((c, ", ".join(name for name, _ in unused(review.after, c))) for c in networks)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function, Scope
+from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.origins import Origin, Sources
 
@@ -32,6 +32,16 @@ class Asked:
             return own if of_call and origin.node not in self.sources.of_held else origin
 
         return told
+
+    def inside(self, origin: Origin, depth: int = FACTORIES) -> Iterator[tuple[Module, ast.Call]]:
+        """A call that gives what a factory made, and the calls in that which made it."""
+        if not isinstance(origin.node, ast.Call):
+            return
+        yield origin.module, origin.node
+        scope = origin.module.scope_of(origin.node)
+        for found in self.program.definitions(scope, origin.node.func, guess=False) if depth else ():
+            for node in self.making(found) if isinstance(found, Function) else ():
+                yield from self.inside(Origin(found.module, node, "call"), depth - 1)
 
     @kept
     def making(self, function: Function, depth: int = FACTORIES) -> frozenset[ast.AST]:

@@ -7,6 +7,7 @@ an unknown (`Origin.kind == "unknown"`) is not complete; a check says so instead
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
@@ -51,6 +52,11 @@ class Values(Sources):
                 return None
             found.add(origin.node.value)
         return found or None
+
+    def makings(self, module: Module, expr: ast.expr) -> Iterator[tuple[Module, ast.Call]]:
+        """The calls that may have made a value, in factories, too, that were asked for it."""
+        for origin in in_order(self.of(module, expr)):
+            yield from self._search.asked.inside(origin)
 
     def makers(self, scope: Scope, expr: ast.expr) -> set[str] | None:
         """Full names of what is called to make a value (`torch.amp.GradScaler`); None where that is not known."""

@@ -2,7 +2,8 @@
 
 A rule says what the answer to a question includes: values, and the answers of other questions. Questions that include
 each other share one answer, so that one pass over what is reached (strongly connected components, those first that wait
-for nothing) gives the least answers that fit all of them.
+for nothing) gives the least answers that fit all of them. What hangs on more than can be asked in a few seconds stays
+unknown, and so does what waits for it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SETTING = "a setting"
 UNSEEN = ("unknown", "parameter", "call", "item", "named")
 BESIDE = "beside what is seen"
 MOST = 150  # values of one answer; of more, nothing is said
+ASKED = 50_000  # questions that one answer may hang on: the longest way through a program of 700 files asked 7,000
 
 
 class Value(NamedTuple):
@@ -121,6 +123,9 @@ class Table:
                 if isinstance(part, Value) or part in self._known:
                     continue
                 if part not in low:
+                    if len(low) >= ASKED:
+                        self._give_up(waiting, parts)
+                        return
                     opened(part)
                     break
                 low[at] = min(low[at], low[part])
@@ -131,6 +136,12 @@ class Table:
                     continue
                 self._share(waiting[start:], parts)
                 del waiting[start:]
+
+    def _give_up(self, waiting: Sequence[Question], parts: dict[Question, Sequence[Part]]) -> None:
+        """Leave what is open unknown: asked again, it would come to the same."""
+        one = next(part for asked in parts.values() for part in asked if isinstance(part, Value))
+        unknown = Value("unknown", one.module, one.node, "it hangs on too much of the program")
+        self._known.update(dict.fromkeys(waiting, frozenset((unknown,))))
 
     def _share(self, group: Sequence[Question], parts: dict[Question, Sequence[Part]]) -> None:
         """Give questions that include each other the answer that all of them have."""
