@@ -34,6 +34,9 @@ Code = str | tuple["str | ast.expr | ast.stmt", ...]
 _TEXTS = re.compile(r"""("{3}|'{3})[\s\S]*?\1|(["']).*?\2""")
 
 
+ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
 def joined(parts: Iterable[ast.expr], between: str) -> tuple[str | ast.expr | ast.stmt, ...]:
     """Expressions of the original with a text between them."""
     code: list[str | ast.expr | ast.stmt] = []
@@ -353,9 +356,7 @@ class Edits:
                 spans.append((at, at, self._as_quoted(node, text)))
             if node in self.expressions and node is not skip:
                 text = self._as_quoted(node, self.render(self.expressions[node]))
-                spans.append(
-                    (*(decorator_span(self.module, node) if not text else (self.start(node), end_of(node))), text)
-                )
+                spans.append((*(decorator_span(self.module, node) if not text else self._replaced(node, text)), text))
                 continue
             stack.extend(ast.iter_child_nodes(node))
         lines = self.module.lines
@@ -370,6 +371,16 @@ class Edits:
             at = last
         out.append(sliced(lines, at, end))
         return b"".join(out).decode()
+
+    def _replaced(self, node: ast.AST, text: str) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Where the text of an expression goes; `a or (b and c)` loses its parentheses with one of the two."""
+        (row, column), (last, end) = self.start(node), end_of(node)
+        if isinstance(node, ast.BoolOp) and isinstance(self.module.parents.get(node), (ast.BoolOp, ast.UnaryOp)):
+            lines = self.module.lines
+            before, after = sliced(lines, (row, 0), (row, column))[-2:], sliced(lines, (last, end), (last, end + 1))
+            if before in (b" (", b"((") and after == b")" and type(ast.parse(text, mode="eval").body) in ATOMS:
+                return (row, column - 1), (last, end + 1)
+        return (row, column), (last, end)
 
     def _inserted(self, node: ast.AST) -> list[tuple[Where, str]]:
         """The texts that go beside a node or into it."""

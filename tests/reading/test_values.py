@@ -277,6 +277,17 @@ def test_what_calls_pass() -> None:
     assert p.once(Values).passed(functions["other"], "y") == frozenset()
 
 
+def test_what_hangs_on_too_much_is_unknown_and_the_rest_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amp_migrate.reading.values.table.ASKED", 200)
+    steps = "\n".join(f"def f{i}(x): return f{i + 1}(x)" for i in range(300))
+    program = f"{steps}\ndef f300(x): return 1\nask(f0(1))\nask(f299(1))\nlevel = 'O1'\nask(level)\nask(f1(1))\n"
+    values, (long, near, other, again) = asked(project(train=program))
+    assert [v.kind for v in values.may_be(*long)] == ["unknown"]
+    assert values.constants(*near) == {1}
+    assert values.constants(*other) == {"O1"}
+    assert values.constants(*again) is None
+
+
 def test_too_many_values_are_none_that_are_known() -> None:
     program = "def run(x):\n    ask(x)\n" + "".join(f"run({i})\n" for i in range(200))
     assert constants(train=program) is None

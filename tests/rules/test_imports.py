@@ -1176,3 +1176,50 @@ def test_words_of_a_docstring_that_is_written_anew_use_no_import() -> None:
     assert "scaler : torch.amp.GradScaler" in result.after  # the docstring tells of it now
     assert "import apex" not in result.after
     assert not [f for f in result.findings if f.status == "manual"]
+
+
+HAS = """
+    import torch
+    import torch.nn as nn
+    try:
+        import apex
+        has_apex = True
+    except ImportError:
+        has_apex = False
+
+
+    def reset(model, args):
+        for layer in model.modules():
+            if {test}:
+                layer.reset_running_stats()
+    """
+
+
+@pytest.mark.parametrize(
+    ("test", "rest"),
+    [
+        (
+            "isinstance(layer, nn.BatchNorm2d) or \\\n"
+            "                    (has_apex and isinstance(layer, apex.parallel.SyncBatchNorm))",
+            "isinstance(layer, nn.BatchNorm2d) or \\\n                    isinstance(layer, nn.SyncBatchNorm)",
+        ),
+        (
+            "not has_apex or isinstance(layer, apex.parallel.SyncBatchNorm) or args.all",
+            "isinstance(layer, nn.SyncBatchNorm) or args.all",
+        ),
+        ("not (has_apex and isinstance(layer, apex.parallel.SyncBatchNorm))", "not isinstance(layer, nn.SyncBatchNorm)"),
+        (
+            "args.all or (has_apex and args.some and isinstance(layer, apex.parallel.SyncBatchNorm))",
+            "args.all or (args.some and isinstance(layer, nn.SyncBatchNorm))",
+        ),
+        (
+            "args.all or (has_apex and isinstance(layer, apex.parallel.SyncBatchNorm) == True)",
+            "args.all or (isinstance(layer, nn.SyncBatchNorm) == True)",
+        ),
+    ],
+)
+def test_a_part_of_a_condition_that_asks_for_apex_keeps_what_was_written_in_its_place(test: str, rest: str) -> None:
+    result = rewrite(textwrap.dedent(HAS).replace("{test}", test).lstrip("\n"))
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert f"        if {rest}:\n" in (result.after or "")
+    assert "apex" not in (result.after or "apex")

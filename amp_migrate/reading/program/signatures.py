@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import Imports
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import reached
 
 
 def all_calls(project: Project, function: Function) -> list[tuple[Module, ast.Call]]:
@@ -21,11 +23,11 @@ def all_calls(project: Project, function: Function) -> list[tuple[Module, ast.Ca
 def alike(project: Project, function: Function) -> list[Function]:
     """A function and all that its calls may run instead: a method that overrides it, a copy under another condition. What
     is passed to one is passed to all. With methods goes what declares them: a stub of a base."""
-    found = [function]
-    for current in found:
+    def further(current: Function) -> Iterator[Function]:
         for module, call in all_calls(project, current):
-            run = project.resolved.get(call) or project.partial_of(module, call)
-            found += [other for other in run if other not in found]
+            yield from project.resolved.get(call) or project.partial_of(module, call)
+
+    found = [*reached([function], further)]
     declared = [b.methods[f.name] for f in found if f.cls is not None for b in f.cls.ancestry() if f.name in b.methods]
     return list(dict.fromkeys([*found, *(f for f in declared if _only_declares(f))]))
 

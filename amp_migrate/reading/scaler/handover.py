@@ -14,6 +14,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import when_run
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.amp_kept import (
     entry_held,
@@ -242,7 +243,7 @@ class ScalerPlan(Keepers):
             return None
         slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
         if (cls := self.project.class_of(scope)) is not None:
-            kept = (s for s in self.project.instances if s.holder is cls.family)
+            kept = self.project.once(_fields_of_objects).get(cls.family, ())
             slots |= {s: f"{scope.self_name}.{s.name}" for s in kept}
         found: list[str] = []
         for slot, text in slots.items():
@@ -348,3 +349,11 @@ def _hands_itself_on(cls: ClassInfo) -> bool:
         and any(isinstance(a, ast.Name) and a.id == "self" for a in call.args)
         for call in calls
     )
+
+
+def _fields_of_objects(project: Project) -> dict[object, list[Slot]]:
+    """What is kept in fields and is known to be of classes of the program, by whose fields they are; see `Project.once`."""
+    found: dict[object, list[Slot]] = {}
+    for slot in project.instances:
+        found.setdefault(slot.holder, []).append(slot)
+    return found

@@ -16,7 +16,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.constants import Constants, Found
 from amp_migrate.reading.values.expressions import Expressions
-from amp_migrate.reading.values.table import SETTING, Answer, Path, Question, Table
+from amp_migrate.reading.values.table import SETTING, Answer, Path, Question, Table, Value
 
 
 class Values:
@@ -25,7 +25,9 @@ class Values:
     def __init__(self, project: Project, casts: bool = False) -> None:
         """`casts`: whether what a cast gives (`x.float()`) is another value than what it is a method of, as of tensors."""
         self._rules = Expressions(project, casts)
-        self._table = Table(self._rules.includes, self._rules.keeps)
+        first = project.modules[0]
+        unknown = Value("unknown", first, first.tree, "it hangs on too much of the program")
+        self._table = Table(self._rules.includes, self._rules.keeps, unknown)
         self._constants = Constants(self.may_be)
 
     def may_be(self, module: Module, node: ast.expr, path: Path = ()) -> Answer:

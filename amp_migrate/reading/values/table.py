@@ -88,11 +88,16 @@ def setting(part: Part) -> Part:
 
 
 class Table:
-    """Answers by question. `includes` opens one; `keeps` says what of the values a question includes it leaves out."""
+    """Answers by question. `includes` opens one; `keeps` says what of the values a question includes it leaves out; `unknown`
+    is the answer to what hangs on too much."""
 
     def __init__(
-        self, includes: Callable[[Question], Sequence[Part]], keeps: Callable[[Question, Answer], Answer]
+        self,
+        includes: Callable[[Question], Sequence[Part]],
+        keeps: Callable[[Question, Answer], Answer],
+        unknown: Value,
     ) -> None:
+        self._unknown = unknown
         self._includes = includes
         self._keeps = keeps
         self._known: dict[Question, Answer] = {}
@@ -124,7 +129,7 @@ class Table:
                     continue
                 if part not in low:
                     if len(low) >= ASKED:
-                        self._give_up(waiting, parts)
+                        self._give_up(waiting)
                         return
                     opened(part)
                     break
@@ -137,11 +142,9 @@ class Table:
                 self._share(waiting[start:], parts)
                 del waiting[start:]
 
-    def _give_up(self, waiting: Sequence[Question], parts: dict[Question, Sequence[Part]]) -> None:
+    def _give_up(self, waiting: Sequence[Question]) -> None:
         """Leave what is open unknown: asked again, it would come to the same."""
-        one = next(part for asked in parts.values() for part in asked if isinstance(part, Value))
-        unknown = Value("unknown", one.module, one.node, "it hangs on too much of the program")
-        self._known.update(dict.fromkeys(waiting, frozenset((unknown,))))
+        self._known.update(dict.fromkeys(waiting, frozenset((self._unknown,))))
 
     def _share(self, group: Sequence[Question], parts: dict[Question, Sequence[Part]]) -> None:
         """Give questions that include each other the answer that all of them have."""

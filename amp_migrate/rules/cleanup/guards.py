@@ -211,10 +211,19 @@ class Guards:
                 self.edits.replace(node.test, joined(kept, " and "))
                 return
             parts = conjunction(self.module, self.available, node.test)
-            if parts:
+            if parts and self._asks_within(node.test, " and ".join(parts)):
+                for inner in walk(node.test):
+                    if isinstance(inner, ast.BoolOp):
+                        self._fold_operands(inner)
+            elif parts:
                 text = " and ".join(parts)
                 single = len(parts) == 1 and text.startswith("(") and text.count("(") == 1 and text.endswith(")")
                 self.edits.replace(node.test, text[1:-1] if single else text)
+
+    def _asks_within(self, test: ast.expr, rest: str) -> bool:
+        """Whether the rest of a condition is no other text, `a or (has_apex and b)`, or not all: a part of it is edited."""
+        edited = any(n in self.edits.expressions for n in walk(test))
+        return edited or ast.dump(ast.parse(rest, mode="eval").body) == ast.dump(test)
 
     def _conjunctive(self, test: ast.expr) -> bool:
         """A plain `a and b`: its parts can be kept as they are written."""
