@@ -86,6 +86,14 @@ def test_one_that_has_it_or_may_have_it_is(script: str) -> None:
     assert "args.fp16)" in text_of({"net.py": NET, "train.py": TRAIN, "other.py": script}, "other.py")
 
 
+# Another command line, whose options are what is handed over where more is read of it than the script's own parser has.
+MORE = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16")
+parser.add_argument("--steps")
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "call", "expected"),
     [
@@ -94,6 +102,8 @@ def test_one_that_has_it_or_may_have_it_is(script: str) -> None:
         (other(OPTIONS + '        parser.add_argument("--fp16")\n'), "", False),
         (other("# elsewhere"), "", False),
         (other(first="args.fp16 = True"), "", False),
+        (other(first="print(args.steps)"), "", True),
+        (other(first="print(args.steps)"), MORE, False),
     ],
 )
 def test_the_audit_refuses_what_reads_another_parsers_option(script: str, call: str, expected: bool) -> None:
@@ -183,3 +193,15 @@ def test_an_object_that_stands_in_for_the_options_is_known_by_its_constructor(
         ["AMP131"] if refused else []
     )
     assert (results["task.py"].after is None) == refused
+
+
+@pytest.mark.parametrize(("trains", "refused"), [("True", False), ("False", True)])
+def test_settings_that_a_run_would_need_written_otherwise_together_stay(trains: str, refused: bool) -> None:
+    """Where half precision is switched on as well as training, the level was asked for before; to come by that, training has to
+    be off: both are written the other way round."""
+    text = SELF_TESTED.replace("{set}", "self.fp16 = False").replace("{trains}", trains)
+    text = text.replace("(self, kind)", "(self)").replace("self.kind = kind", "pass").replace('Args("small")', "Args()")
+    text = text.replace("len(evaluate(args, model,", "len(predict(args, load(args),")
+    text += "\n\n    def predict(args, model, data):\n        return evaluate(args, model, data)\n"
+    result = rewrite_files({"task.py": text, "main.py": MAIN})["task.py"]
+    assert bool([f for f in result.findings if f.code == "AMP131" and f.status == "manual"]) is refused

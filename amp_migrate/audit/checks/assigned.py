@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.paths.facts import Facts, assigned
+from amp_migrate.audit.paths.facts import NOTHING, Facts, assigned, told
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Function, Module
@@ -80,7 +80,9 @@ def _followed(
     review: Review, after: Unset, before: Unset, change: Change, body: Body, place: str
 ) -> Iterator[Doubt | Claim]:
     claims = [
-        c for c in after.claims(body, place) if not _needed_apex(review, c) and not _failed_sooner(review, before, c)
+        c
+        for c in after.claims(body, place)
+        if not _needed_apex(review, c) and not _failed_sooner(review, before, c) and not _much_edited(after, c)
     ]
     if claims and not _failed_before(before, change, body, place):
         claim = min(claims, key=lambda c: (c.how == "method", not c.fault.missed, _line(c), len(c.fault.facts)))
@@ -226,6 +228,16 @@ def _failed_sooner(review: Review, before: Unset, claim: Claim) -> bool:
     return any(f.facts <= claim.fault.facts for f in faults)
 
 
+def _much_edited(after: Unset, claim: Claim) -> bool:
+    """Whether a run comes to a read only with more than one setting other than it is written in the same body."""
+    written: dict[str, bool] = {}
+    for stmt in own_statements(claim.body.statements) if not after.settings.kept else ():
+        if isinstance(stmt, ast.Assign):
+            made = after.given.made(claim.body.module.scope_of(stmt), stmt)
+            written |= {**dict(told(stmt, NOTHING, NOTHING)), **{key: holds for key, holds, _ in made}}
+    return sum(written.get(key, holds) is not holds for key, holds in claim.fault.facts) > 1
+
+
 def _needed_apex(review: Review, claim: Claim) -> bool:
     """Whether the method that a claim begins with called `scale_loss` whatever came: without `initialize` that failed."""
     change = review.changes.get(claim.body.module.path)
@@ -347,9 +359,13 @@ def _another_parser(review: Review, change: Change, body: Body, place: str) -> I
         for n in syntax.every(change.before.tree, ast.Attribute)
         if isinstance(n.value, ast.Name) and n.value.id == name
     }
-    stored = any(e.kind == "store" and e.text == place for _, e in body.everything)
-    if not own or not read & own or option in own | read or stored:
+    stored = {e.text.partition(".")[2] for _, e in body.everything if e.kind == "store" and root(e.text) == name}
+    if not own or not read & own or option in own | read | stored:
         return
+    there = {e.text for _, e in body.everything if e.kind == "read" and root(e.text) == name}
+    others = {text.partition(".")[2].partition(".")[0].partition("[")[0] for text in there} - {option, ""}
+    if others & declared(review.after) - own - stored:
+        return  # it reads the options of another command line
     node = next(e.node for _, e in body.everything if e.kind == "read" and e.text == place)
     message = (
         f"{place} is no option of the command line that this file declares: {body.function.qualname}() gets what that "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amp_migrate.reading.program.logic import bracketed
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
@@ -62,6 +63,56 @@ def settle_branches(inits: Sequence[Init]) -> None:
             test = _written(first, branching.test)
             for init in held:
                 init.arguments["loss_scale"] = init.module.imagine(f"{one} if {test} else {two}", branching.test)
+
+
+def copied(init: Init, name: ast.expr) -> ast.Attribute | None:
+    """`args.scale` of a variable given `float(args.scale) if args.scale != "dynamic" else "dynamic"`, in whatever form: Apex
+    would have made the same of it, and it may be read where the variable is not."""
+    module, scope = init.module, init.site.scope
+    if not isinstance(name, ast.Name):
+        return None
+    bindings = scope.bindings.get(name.id, ())
+    stmts = [module.statement(b) for b in bindings]
+    if not stmts or scope.is_module:
+        return None
+    sources: dict[str, ast.expr] = {}
+    for stmt in stmts:
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+            return None
+        for test, value in _choices(module, stmt):
+            source = _number_of(value)
+            if source is None and isinstance(value, ast.Constant) and value.value in DYNAMIC:
+                source = _asked_whether_dynamic(test)
+            if source is None:
+                return None
+            sources[ast.dump(source)] = source
+    source = next(iter(sources.values())) if len(sources) == 1 else None
+    return source if isinstance(source, ast.Attribute) and isinstance(source.value, ast.Name) else None
+
+
+def _choices(module: Module, stmt: ast.Assign) -> list[tuple[ast.expr | None, ast.expr]]:
+    """What an assignment may give, each with the test that decides."""
+    if isinstance(stmt.value, ast.IfExp):
+        return [(stmt.value.test, stmt.value.body), (stmt.value.test, stmt.value.orelse)]
+    around = module.parents.get(stmt)
+    return [(around.test if isinstance(around, ast.If) else None, stmt.value)]
+
+
+def _number_of(value: ast.expr) -> ast.expr | None:
+    """`args.scale` of itself, or of `float(args.scale)`."""
+    cast = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "float"
+    if isinstance(value, ast.Call):
+        return value.args[0] if cast and len(value.args) == 1 and not value.keywords else None
+    return value if isinstance(value, ast.Attribute) else None
+
+
+def _asked_whether_dynamic(test: ast.expr | None) -> ast.expr | None:
+    """`args.scale` of a test like `args.scale != "dynamic"`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    compared = test.comparators[0]
+    plain = isinstance(test.ops[0], ast.Eq | ast.NotEq | ast.Is | ast.IsNot)
+    return test.left if plain and isinstance(compared, ast.Constant) and compared.value in DYNAMIC else None
 
 
 def _given(init: Init) -> ast.expr:

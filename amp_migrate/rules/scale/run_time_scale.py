@@ -19,7 +19,7 @@ from amp_migrate.reading.scaler.home import Home, only_inside
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flags import Flag, flag_in_call
 from amp_migrate.reading.units.naming import unbound
-from amp_migrate.reading.units.static_scale import number, pinned
+from amp_migrate.reading.units.static_scale import copied, number, pinned
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import first_scale
@@ -116,6 +116,8 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
             message = f"{text} decides the loss scale and is only set under the switch; set it above"
             raise Blocked(init.module, scale, "AMP114", "amp.initialize", message)
         return text
+    if (source := copied(init, scale)) is not None:
+        text = init.module.source(source)
     if visible(m.project, text, init.site.scope, home.scope):
         return text
     function = m.project.functions.get(init.site.scope.node)
