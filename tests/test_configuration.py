@@ -179,6 +179,15 @@ class TestTransformers:
             '{"output_dir": "o", "per_device_train_batch_size": 8}'
         )
 
+    @pytest.mark.parametrize(("backend", "status"), [("amp", "note"), ("apex", "manual"), ("auto", "manual")])
+    def test_a_backend_of_torchs_own_leaves_nothing_to_do_beside_code_that_asks_for_the_level(
+        self, backend: str, status: str
+    ) -> None:
+        text = f'fp16: true\nfp16_opt_level: "O1"\nfp16_backend: "{backend}"\n'
+        found = result(text, "config.yaml", named=("fp16_opt_level",))
+        assert [(f.line, f.code, f.status) for f in found.findings] == [(2, "AMP803", status), (3, "AMP803", status)]
+        assert found.after is None
+
 
 class TestOthers:
     def test_levels_that_a_framework_reads(self) -> None:

@@ -1207,7 +1207,10 @@ HAS = """
             "not has_apex or isinstance(layer, apex.parallel.SyncBatchNorm) or args.all",
             "isinstance(layer, nn.SyncBatchNorm) or args.all",
         ),
-        ("not (has_apex and isinstance(layer, apex.parallel.SyncBatchNorm))", "not isinstance(layer, nn.SyncBatchNorm)"),
+        (
+            "not (has_apex and isinstance(layer, apex.parallel.SyncBatchNorm))",
+            "not isinstance(layer, nn.SyncBatchNorm)",
+        ),
         (
             "args.all or (has_apex and args.some and isinstance(layer, apex.parallel.SyncBatchNorm))",
             "args.all or (args.some and isinstance(layer, nn.SyncBatchNorm))",

@@ -23,6 +23,7 @@ def all_calls(project: Project, function: Function) -> list[tuple[Module, ast.Ca
 def alike(project: Project, function: Function) -> list[Function]:
     """A function and all that its calls may run instead: a method that overrides it, a copy under another condition. What
     is passed to one is passed to all. With methods goes what declares them: a stub of a base."""
+
     def further(current: Function) -> Iterator[Function]:
         for module, call in all_calls(project, current):
             yield from project.resolved.get(call) or project.partial_of(module, call)

@@ -94,7 +94,7 @@ class File:
         if any(e.alone for e in entries) or (self.yaml and len(entries) == len(settings.entries)):
             yield from (self.manual(e, code, f"delete this entry: {why}") for e in entries)
             return
-        read = next((e for e in entries if self.named(e.key)), None)
+        read = self._read(entries)
         if read is not None:
             yield from (
                 self.manual(e, code, f"delete this entry and what reads {read.key} in the code: {why}") for e in entries
@@ -106,6 +106,10 @@ class File:
         for entry in entries:
             spans = ((*cuts[entry], ""),) if entry in cuts else ()
             yield Change(self.at(entry, code, "done", f"{entry.key} goes: {why}"), spans)
+
+    def _read(self, entries: list[Entry]) -> Entry | None:
+        """The first of some entries that code of the program asks for by name: it is not taken out then."""
+        return next((e for e in entries if self.named(e.key)), None)
 
     def _lightning(self, settings: Settings) -> Iterator[Change]:
         entries = [e for e in settings.entries if e.key in lightning.SETTINGS[:2] and isinstance(e.value, str)]
@@ -135,6 +139,10 @@ class File:
             if settings.get("output_dir") is None or settings.get("per_device_train_batch_size") is None:
                 return
         values = {e.value for e in entries}
+        if {e.value for e in entries if e.key in transformers.BACKENDS} == {"amp"} and self._read(entries):
+            message = "torch's own, whatever the level says: nothing chose Apex here; Transformers 5 takes neither"
+            yield from (Change(self.at(e, "AMP803", "note", message)) for e in entries)
+            return
         if "O0" in values or "cpu_amp" in values:
             yield from (
                 self.manual(e, "AMP803", "Transformers 5 no longer has it: see `explain AMP803`") for e in entries

@@ -68,6 +68,7 @@ def no_initialize(m: Migration, site: Site) -> str:
             f"no run of this file comes by an amp.initialize (those of {found} are other programs'), without which Apex raises "
             "here: call it before, or delete this"
         )
+    found = _listed(place for place in _sites(m, "initialize", "init") if place.module in together)
     uncalled = _uncalled(m, site.module, site.node)
     function = m.project.function_of(site.module, site.node)
     if uncalled is not None and function is not None and function.node.decorator_list:
