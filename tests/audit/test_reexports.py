@@ -257,3 +257,21 @@ def test_a_module_that_a_call_imports_is_known(brought: str) -> None:
     )
     found = audit({"train.py": before}, {"train.py": after})
     assert {d.message.partition(" ")[0] for d in found if d.code == "AMP531"} == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("importer", "text", "packaged", "found"),
+    [
+        ("lib/model/net.py", "", True, "utils/__init__.py"),  # imported as a part of the package
+        ("lib/model/net.py", "", False, "lib/model/utils.py"),  # a folder that is on the path of what runs there
+        ("lib/model/net.py", 'if __name__ == "__main__":\n    pass\n', True, "lib/model/utils.py"),  # run from there
+        ("train.py", "", True, "utils/__init__.py"),
+    ],
+)
+def test_which_of_two_files_an_absolute_import_means(importer: str, text: str, packaged: bool, found: str) -> None:
+    files = {"utils/__init__.py": "", "lib/model/utils.py": "", importer: f"from utils import load\n{text}"}
+    files |= {"lib/__init__.py": "", "lib/model/__init__.py": ""} if packaged else {}
+    program = Program(files)
+    home = program.module_named("utils", program.modules[importer])
+    assert home is not None
+    assert home.path == found

@@ -1140,3 +1140,52 @@ def main(args, model, optimizer, loader):
     assert "if args.amp" not in after
     assert after.count("enabled=bool(args.amp)") == 2
     assert after.count("torch.autocast(") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "runs"),
+    [
+        ("self.model.loss(None).keys()", False),
+        ("OrderedDict(self.model.meta_named_parameters())", False),
+        ("self.model.loss(batch)", True),
+        ("self.model.loss(None, batch)", True),
+    ],
+)
+def test_what_a_model_only_tells_of_itself_gets_no_region(call: str, runs: bool) -> None:
+    source = f"""
+        import torch
+        from collections import OrderedDict
+        from apex import amp
+
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 2)
+
+            def loss(self, *given):
+                return {{"loss": None if given == (None,) else self.layer(given[-1]).mean()}}
+
+
+        class Solver:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+            def names(self, batch):
+                found = {call}
+                return found
+
+            def step(self, batch):
+                loss = self.model.loss(batch)["loss"]
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+
+        solver = Solver(Net(), torch.optim.SGD([], lr=0.1))
+        print(solver.names(None))
+        solver.step(torch.ones(2, 2))
+    """
+    after = rewrite(source).after or ""
+    assert (f"dtype=torch.float16):\n            found = {call}" in after) is runs

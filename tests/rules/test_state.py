@@ -50,7 +50,17 @@ def test_old_checkpoints_without_the_new_key_still_load_because_the_read_is_guar
     guarded = 'if "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])'
     result = check_rewrite(before, native(prepare=f"{SCALER}\n{LOAD}{guarded}"))
     (finding,) = found(result, "AMP402")
-    assert "amp-migrate checkpoint" in finding.message
+    assert "amp-migrate checkpoint converts" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("key", "command"),
+    [("amp", "checkpoint converts"), ("amp_state", "checkpoint --to-key scaler_state converts")],
+)
+def test_the_command_that_converts_puts_the_state_where_it_is_looked_for(key: str, command: str) -> None:
+    result = rewrite(apex(prepare=f'{INITIALIZE}\n{LOAD}amp.load_state_dict(checkpoint["{key}"])'))
+    (finding,) = found(result, "AMP402")
+    assert f"amp-migrate {command} old files" in finding.message
 
 
 def test_a_guard_that_is_there_already_gets_the_new_key() -> None:

@@ -65,12 +65,12 @@ def check(review: Review) -> Iterable[Doubt]:
                     not doubts and after.settings.asked
                 ):  # as it is written nothing is wrong; but it may be set otherwise
                     doubts = list(_followed(review, after.unsettled, before.unsettled, change, body, place))
-                for told in doubts:
+                for doubt in doubts:
                     without.add(place)
-                    if isinstance(told, Doubt):
-                        found.setdefault((told.path, told.line, told.construct, told.verdict), told)
+                    if isinstance(doubt, Doubt):
+                        found.setdefault((doubt.path, doubt.line, doubt.construct, doubt.verdict), doubt)
                     else:
-                        made.setdefault((told.fault.module.path, _class(told)), []).append(told)
+                        made.setdefault((doubt.fault.module.path, _class(doubt)), []).append(doubt)
     yield from found.values()
     for claims in made.values():
         yield _on_new_object(review, claims)

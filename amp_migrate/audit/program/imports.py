@@ -130,10 +130,17 @@ class Imports:
         exact = [m for m in found if m.name == dotted]
         folder = seen_from.name.rpartition(".")[0]
         beside = [m for m in found if m.name == (f"{folder}.{dotted}" if folder else dotted)]
+        if exact and "__main__" not in seen_from.text and self._is_package(seen_from):
+            return exact[0]  # what is loaded as a part of a package finds the top of the project first
         if not beside and not exact:  # a tree of its own is run from within: the copy in the nearest folder above
             above = (folder.rsplit(".", n)[0] for n in range(1, folder.count(".") + 1))
             beside = [m for name in above for m in found if m.name == f"{name}.{dotted}"]
         return (beside or exact or sorted(found, key=lambda m: (len(m.name), m.path)))[0]
+
+    def _is_package(self, module: Module) -> bool:
+        """Whether the folder of a file is a package."""
+        folder = module.path.rpartition("/")[0]
+        return bool(folder) and f"{folder}/__init__.py" in self.modules
 
     @kept
     def dotted(self, scope: Scope, expr: ast.expr) -> str | None:

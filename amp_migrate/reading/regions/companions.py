@@ -13,7 +13,8 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.regions.forwards import NOT_FORWARD, Forwards
+from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.no_forwards import NOT_FORWARD
 from amp_migrate.reading.regions.parts import only_own
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.operations import LOSS_NAMES

@@ -12,37 +12,18 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Modul
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.making import makes_network
+from amp_migrate.reading.regions.no_forwards import (
+    CASTING_METHODS,
+    LOOKING,
+    NOT_FORWARD,
+    NOT_FORWARD_PREFIXES,
+    NOT_FORWARD_SUFFIXES,
+    given_none,
+)
 from amp_migrate.reading.regions.parts import part_slots
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
-
-# Methods of a model that compute nothing worth autocasting.
-NOT_FORWARD = frozenset(
-    """
-    __repr__ append apply backward buffers cache children config copy cpu cuda double eval extend float flops freeze
-    freeze_encoder from_pretrained get get_input_embeddings get_parameters get_params group_parameters half info
-    init_weight init_weights initialize items keys load load_model load_pretrained load_pretrained_weights
-    load_state_dict load_weights log modules name named_buffers named_children named_modules named_parameters
-    named_params no_sync no_weight_decay num_parameters parameters pop print print_trainable_parameters
-    register_backward_hook register_buffer register_forward_hook register_full_backward_hook remove_weightnorm
-    requires_grad requires_grad_ reset_parameters resize_token_embeddings save save_model save_pretrained
-    save_weights set_epoch set_eval set_input_embeddings set_train setup share_memory size state_dict step
-    store_inverse summary tie_weights to train type unfreeze unfreeze_encoder update update_ema values zero_grad
-    """.split()
-)
-# Beginnings of such names.
-NOT_FORWARD_PREFIXES = (
-    *"collate configure_ freeze get_ grad_norm init_ load_ named_ nb_ num_ on_ parse_ prepare_ preprocess register_ "
-    "reset_ save_ serialize set_ unfreeze update_ _".split(),
-)
-# Methods that give a tensor another dtype, and such as prepare data or train.
-CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward clamp_min mean max min".split())
-
-# Builtins that only look at what they are given: `len(self.blocks)`.
-LOOKING = frozenset(
-    "bool enumerate getattr hasattr id int isinstance iter len next print range repr str type zip".split()
-)
 
 
 class Forwards:
@@ -105,6 +86,7 @@ class Forwards:
                 return True
             methods = self.project.resolved.get(node) or self._of_networks(node, func.attr)
             named = func.attr.startswith(NOT_FORWARD_PREFIXES) and not (methods and func.attr.startswith("get_"))
+            named |= func.attr.endswith(NOT_FORWARD_SUFFIXES) or given_none(node)
             if (
                 func.attr not in NOT_FORWARD
                 and (not func.attr[:1].isupper() or self._keeps(module, func))  # else a class of a module of that name

@@ -16,15 +16,14 @@ from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state.asked import ask_for_the_new
-from amp_migrate.rules.state.keys import renamed, shared_keys
+from amp_migrate.rules.state.keys import new_key, renamed, shared_keys
 from amp_migrate.writing.edits import Code
 
-OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; amp-migrate checkpoint converts old files"
+OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; {convert} converts old files"
 BOTH_LAYOUTS = "loads the scaler's state, or Apex's where the checkpoint has only that"
 SETS_UP = "; mixed precision is on only where it has one, so that an old file that is not converted leaves it off"
 SEVERAL = (
-    "loads the state of each scaler from the list where the checkpoint has one; amp-migrate checkpoint --list converts "
-    "old files"
+    "loads the state of each scaler from the list where the checkpoint has one; {convert} --list converts old files"
 )
 SEVERAL_ANEW = (
     "loads the state of each scaler from the list where the checkpoint has one; after an old file they start anew"
@@ -120,9 +119,8 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
     decides = False
     if entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
         decides = ask_for_the_new(m, module, stmt, entry.holder, entry.key) and not m.options.checkpoint_compat
-    m.output.done(
-        module, call, "AMP402", "amp.load_state_dict", message + SETS_UP * decides, "review" if decides else "look"
-    )
+    message = message.format(convert=_converter(m, entry)) + SETS_UP * decides
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "review" if decides else "look")
     if not alone:
         _in_place(loader, state, entry)
     elif entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
@@ -157,16 +155,23 @@ def _in_place(loader: Loader, state: ast.expr, entry: Entry | None) -> None:
     if entry is not None:
         m.edit(module).replace(entry.key, renamed(m, module, entry.key))
     m.edit(module).replace(loader.call, (f"{loader.scalers[0]}.load_state_dict(", state, ")"))
-    _review(loader)
+    _review(loader, entry)
 
 
-def _review(loader: Loader) -> None:
+def _converter(m: Migration, entry: Entry | None) -> str:
+    """The command that puts the state of old files where the program finds it."""
+    shared = shared_keys(m)
+    key = new_key(m, str(entry.key.value)) if entry is not None else min(shared) if len(shared) == 1 else "scaler"
+    return "amp-migrate checkpoint" + (f" --to-key {key}" if key != "scaler" else "")
+
+
+def _review(loader: Loader, entry: Entry | None) -> None:
     loader.m.output.note(
         loader.module,
         loader.call,
         "AMP402",
         "amp.load_state_dict",
-        "what is loaded here must be a scaler's state: convert old files with amp-migrate checkpoint",
+        f"what is loaded here must be a scaler's state: convert old files with {_converter(loader.m, entry)}",
         "review",
     )
 
@@ -294,5 +299,5 @@ def _from_value(loader: Loader, state: ast.expr) -> None:
         edits.replace(loader.stmt, *lines)
         return
     if entry is None:
-        _review(loader)
+        _review(loader, entry)
     edits.replace(loader.stmt, *lines, f"if {present}:\n{loads}")
