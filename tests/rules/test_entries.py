@@ -156,3 +156,32 @@ def test_a_name_with_the_letters_of_a_loss_in_a_word_is_none() -> None:
     result = rewrite(OUT_OF_SIGHT.format(returned="x", lines="    y = model(x)", tail=tail))
     assert result.after is not None
     assert "\nscores = evaluate_conll(outputs)\n" in result.after
+
+
+@pytest.mark.parametrize(
+    ("lines", "after"),
+    [
+        ("views = [x]\nviews.append(model(x))\nstore(views[1].cpu())", "store(views[1].float().cpu())"),
+        ("views = [x]\nviews.append(model(x))\nstore(views[0].cpu())", "store(views[0].cpu())"),
+        ("views = [x, y]\nviews.append(model(x))\nstore(views[1].cpu())", "store(views[1].cpu())"),
+        ("views = [x]\nviews.append(model(x))\nstore(views[-1][:, 0].cpu())", "store(views[-1][:, 0].cpu())"),
+        (
+            "x = x.half()\nviews = [x]\nfor _ in range(2):\n    views.append(model(x))\n"
+            "store(views[0].cpu() - views[2].cpu())",
+            "store(views[0].float().cpu() - views[2].float().cpu())",
+        ),
+        ("x = x.half().to('cuda')\nstore(x.cpu())", "store(x.float().cpu())"),
+        ("x = x.half()\nstore(x.float().cpu())", "store(x.float().cpu())"),
+    ],
+)
+def test_a_list_that_starts_with_entries_holds_them_and_what_is_appended(lines: str, after: str) -> None:
+    text, _ = written(lines, "hidden")
+    assert after in text
+
+
+def test_what_the_program_made_half_itself_stays_so_where_apex_patched_no_copy_to_the_cpu() -> None:
+    program = PROGRAM.replace('"O1"', '"O2"')
+    lines = "    x = x.half()\n    views = [x]\n    views.append(model(x))\n    store(views[0].cpu())"
+    result = rewrite(program.format(returned="hidden", lines=lines, tail=""))
+    assert result.after is not None
+    assert "store(views[0].cpu())" in result.after

@@ -40,18 +40,36 @@ def entries_in(target: ast.expr, iterable: ast.expr, name: str) -> ast.expr | No
 
 
 def appended(scope: Scope, name: str) -> list[ast.expr]:
-    """What is put into a list that a scope starts empty under a name; nothing where it is given anything else."""
+    """What a list holds that a scope starts under a name, empty or with some entries, and appends to; nothing where it is given
+    anything else."""
+    first, put = _filled(scope, name)
+    return [*first, *put] if put else []
+
+
+def entry_at(scope: Scope, node: ast.Subscript) -> list[ast.expr]:
+    """What an entry may be of a list that a scope starts and appends to: `kept[0]`, what it starts with."""
+    held, index = node.value, node.slice.value if isinstance(node.slice, ast.Constant) else None
+    if not isinstance(held, ast.Name) or type(index) is not int:
+        return []
+    first, put = _filled(scope, held.id)
+    return first[index : index + 1] or put if put else []
+
+
+def _filled(scope: Scope, name: str) -> tuple[list[ast.expr], list[ast.expr]]:
+    """What a list starts with, and what is put behind that."""
     module = scope.module
+    first: list[ast.expr] = []
     for binding in scope.bindings.get(name, ()):
         value = _bound(module, binding)
-        if isinstance(value, ast.List) and not value.elts:
+        if isinstance(value, ast.List) and not first and not any(isinstance(e, ast.Starred) for e in value.elts):
+            first = value.elts
             continue
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "list":
             if not value.args:
                 continue
         if not isinstance(value, ast.Call) or module.qualify(value.func) not in {f"torch.{j}" for j in JOINING}:
-            return []  # outs = torch.cat(outs), once it is full
-    return [c.args[0] for c in module.calls_in(scope) if dotted(c.func) == f"{name}.append" and c.args]
+            return [], []  # outs = torch.cat(outs), once it is full
+    return first, [c.args[0] for c in module.calls_in(scope) if dotted(c.func) == f"{name}.append" and c.args]
 
 
 def _bound(module: Module, binding: ast.AST) -> ast.expr | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import re
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, walk
 from amp_migrate.reading.values.entries import values_of_pair
 from amp_migrate.rules.regions.half_values import (
+    HALVING,
     KEEPING,
     NUMBER_NAMES,
     OUTPUT_NAMES,
@@ -82,6 +83,8 @@ def _taken(half: HalfValues, use: ast.Name, written: bool) -> ast.Assign | None:
         return None
     if isinstance(source, ast.Name) or not half.may_be(source, outputs=True):
         return None
+    if any(isinstance(n, ast.Call) and called_name(n) in HALVING for n in walk(value)):
+        return None  # other uses may want the half that the program made
     loads = [n for n in module.loads.get(use.id, ()) if module.scope_of(n) is half.found.scope]
     uses = [n for n in loads if half.reaching(n) == [stmt] or (n is not use and stmt in half.reaching(n))]
     if not isinstance(value, ast.BinOp) and (written or any(_written(module, n) for n in uses)):

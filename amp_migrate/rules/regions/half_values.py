@@ -11,7 +11,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes, parts
-from amp_migrate.reading.values.entries import appended, entries_in, entry_of, values_of_pair
+from amp_migrate.reading.values.entries import appended, entries_in, entry_at, entry_of, values_of_pair
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import INTEGERS, JOINING
 from amp_migrate.reading.values.reaching import reaching
@@ -26,6 +26,7 @@ KEEPING = frozenset(
 UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
 # What is done to floating values alone.
 FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean tanh log sqrt normalize logsigmoid".split())
+HALVING = frozenset({"half", "bfloat16"})
 # What a model returns beside its predictions may be indices; these names are given to floating values.
 OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|audio|mel|spec", re.IGNORECASE)
 # Names that say how many, or which: `mel_lengths` beside `mels`.
@@ -58,6 +59,11 @@ class HalfValues:
         """Whether autocast runs softmax, exp and log in float32: it does on CUDA devices, on the CPU in half."""
         return self.m.options.device == "cuda"
 
+    @property
+    def _patched(self) -> bool:
+        """Whether Apex patched torch's functions, whatever is asked for."""
+        return bool(self.m.unit.inits) and all(i.levels <= {"O0", "O1"} for i in self.m.unit.inits)
+
     def reaching(self, use: ast.Name) -> list[ast.stmt]:
         """The statements whose binding of a name may be what a use reads."""
         return list(dict.fromkeys(map(self.module.statement, reaching(self.found.scope, use))))
@@ -88,7 +94,12 @@ class HalfValues:
         if not isinstance(node.func, (ast.Name, ast.Attribute)):
             return False
         last = called_name(node)
-        if last not in KEEPING or (last not in UNCHANGED and self.stands_inside(node) and self._upcasts):
+        if last in HALVING and isinstance(node.func, ast.Attribute):
+            return self._patched  # O1 gives what it patched float32 of this as well
+        moved = last in ("to", "cuda") and self.dtypes.of(self.module, node) == "half"
+        if not moved and (
+            last not in KEEPING or (last not in UNCHANGED and self.stands_inside(node) and self._upcasts)
+        ):
             return False
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.may_be(g, outputs=outputs, depth=depth) for g in given)
@@ -127,6 +138,8 @@ class HalfValues:
             return node.elts
         if isinstance(node, ast.Call) and (self.module.qualify(node.func) or "") in JOINTS and node.args:
             return node.args[:1]
+        if isinstance(node, ast.Subscript) and (put := entry_at(self.found.scope, node)):
+            return put
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
             values = values_of_pair(node.value)
             return [values] if values is not None else None
@@ -230,7 +243,7 @@ class HalfValues:
             return not whole and self.m.regions.returns.of(self.module, node) in ("tensor", "unknown")
         last = called_name(node)
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-        return last in FLOATING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
+        return last in FLOATING | HALVING or any(self.may_be(g) and self.is_tensor(g, depth) for g in given)
 
     def _entries(self, node: ast.expr, depth: int) -> bool:
         """Whether each entry of something is certainly one floating tensor."""
