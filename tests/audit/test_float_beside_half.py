@@ -50,3 +50,16 @@ def test_what_the_program_itself_makes_half_was_half_for_other_ranks_too() -> No
     assert not found("O1", "every = hvd.allgather(out.half())")
     assert found("O1", f"{made}every = scored.by(kept)")  # which may compute in it what O1 ran in float32
     assert found("O2", "every = hvd.allgather(out)")
+
+
+@pytest.mark.parametrize(
+    ("given", "raises"), [("out, torch.zeros(4, 2).cuda()", True), ("out, y", False), ("out, 0.5", False)]
+)
+def test_code_out_of_sight_that_gets_half_and_float32_may_raise(given: str, raises: bool) -> None:
+    (doubt,) = found("O1", f"alike = scored.by({given})")
+    assert ("it raises where it takes tensors of one dtype alone" in doubt.message) is raises
+
+
+def test_what_comes_of_a_model_and_of_a_cast_of_the_program_is_said_to_come_of_the_model() -> None:
+    (doubt,) = found("O1", "views = [y.half()]\n    views.append(out)\n    alike = scored.by(views[1])")
+    assert "the program itself" not in doubt.message

@@ -109,8 +109,10 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
 
 ONCE = ("narrow", "perhaps unpatched")  # told once a file
 # What the rules tell of a line as well: that a value leaves the region there.
-LEAVING = frozenset("operation numpy file returned unseen gather".split())
-COMING = frozenset("operation numpy file unseen dtype".split())  # where a value that came half is used
+LEAVING = frozenset({*"operation numpy file returned unseen gather".split(), "unseen beside"})
+COMING = frozenset(
+    {*"operation numpy file unseen dtype".split(), "unseen beside"}
+)  # where a value that came half is used
 RAISING = frozenset({"inplace", "write", "module", "scaled", "half loss", "integer"})  # each place
 # What is told where only some opt level of those that may be asked for computed otherwise.
 ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write", "apart"})

@@ -384,7 +384,9 @@ class Calls(Library):
         if name.startswith(KEEPING_BOOKS) or name in known.KEEPING | known.SENSITIVE | known.SHAPES:
             return
         if not any(self.halves.values.maker(o) in NAMED_TUPLES for o in origins):
-            self.tell("extension" if self.inside else "unseen", expr, told, syntax.text(expr.func))
+            beside = told.now == "half" and any(v.entry().now == "float" for v in given)
+            kind = "extension" if self.inside else "unseen beside" if beside else "unseen"
+            self.tell(kind, expr, told, syntax.text(expr.func))
 
 
 def _named(node: ast.AST) -> TypeGuard[ast.expr]:

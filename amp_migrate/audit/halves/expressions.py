@@ -14,6 +14,7 @@ from amp_migrate.audit.halves.tensors import (
     NUMBER,
     UNKNOWN,
     Value,
+    came_of,
     join,
     keyed,
     narrowed,
@@ -225,7 +226,7 @@ class Expressions(Calls):
         if isinstance(expr.op, ast.Add) and (left.items or right.items) and NUMBER not in (left, right):
             items = (*(left.items or (left,)), *(right.items or (right,)))
             return Value("?", "?", items)
-        origin = left.origin or right.origin
+        origin = came_of((left, right))
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
         reduced, kept = left.reduced or right.reduced, left.kept or right.kept
         one, other = (left, right) if left.single else (right, left)

@@ -20,6 +20,7 @@ from amp_migrate.audit.halves.tensors import (
     Env,
     Told,
     Value,
+    came_of,
     join,
     narrowed,
     promoted,
@@ -103,7 +104,7 @@ class Operations:
         if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):
             self.alike(expr, name, name, given)
         given = self.beside_data(expr, given) if name in known.PROMOTING and not self.inside else given
-        origin = next((v.origin for v in given if v.origin), "")
+        origin = came_of(given)
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
         floats = functional if name in known.SOFTMAX else name in known.FLOAT_BOTH or name in known.FLOAT_APEX
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
@@ -222,7 +223,7 @@ class Operations:
     def plain_of(self, given: list[Value]) -> Value:
         """What an operation gives that promotes its arguments and casts nothing."""
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
-        origin, kept = next((v.origin for v in given if v.origin), ""), any(v.kept for v in given)
+        origin, kept = came_of(given), any(v.kept for v in given)
         return Value(was, now, origin=origin, kept=kept, narrowed=narrowed(given))
 
     def write(self, expr: ast.AST, name: str, into: Value, value: Value) -> None:

@@ -123,13 +123,15 @@ class Said:
                 f"{text}: what {value.origin} gives is float16 in the region, and {detail} is out of sight: O2 gave it in "
                 "float32. Code of torch's runs under autocast; an extension that reads float32 does not. .float() is safe"
             ), "look"
-        if kind == "unseen":
+        if kind in ("unseen", "unseen beside"):
             was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
             was = "O2 gave it in float32" if self.both.floats(module) else was
             if isinstance(node, ast.Call) and len(node.args) == 1 and self._may_have_weights(module, node.func):
                 was = f"a network with float32 weights raises on it there, which Apex cast; {was}. Write .float() first"
             else:
                 was += ". Write .float() where it computes"
+            if kind == "unseen beside":
+                was = f"it raises where it takes tensors of one dtype alone, for another that it is given is float32; {was}"
             return f"{text}: {comes}, and {detail} is out of sight: {was}", "review"
         if kind == "gather":
             return f"{text}: {comes}, and the other side of {detail} is float32. Write .float() first", "review"

@@ -120,12 +120,18 @@ def join(values: Iterable[Value]) -> Value:
             items,
             result.reduced or value.reduced,
             result.host or value.host,
-            result.origin or value.origin,
+            came_of((result, value)),
             result.kept or value.kept,
             narrowed=narrowed((result, value)),
             either=result.either or value.either or _computed_apart(result, value),
         )
     return result
+
+
+def came_of(values: Iterable[Value]) -> str:
+    """Where a value comes from that is one of some, or computed from them: a forward, rather than a cast of the program's."""
+    origins = [v.origin for v in values if v.origin]
+    return next((o for o in origins if o != CAST), origins[0] if origins else "")
 
 
 def _computed_apart(one: Value, other: Value) -> bool:
