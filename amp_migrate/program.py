@@ -34,6 +34,7 @@ class Program:
 
     names: SiblingImports | None = None  # where it is one part of what is read
     called: str | None = None  # and what the whole is called, as a package
+    unparsed: Sequence[str] = ()  # the texts of files beside these that could not be understood
 
     @cached_property
     def siblings(self) -> SiblingImports:
@@ -93,6 +94,7 @@ class Program:
                 self.root,
                 self.siblings,
                 self.package,
+                self.unparsed,
             )
             for paths in parts
         ]
@@ -134,6 +136,8 @@ def read(program: Program) -> Read:
     sites = [s for m in modules if project.may_name_apex(m) for s in find_sites(project, m)]
     targets = {by_path[s.path] for s in program.targets if s.path in by_path}
     project.targets = frozenset(targets)
+    files = (*program.context, *program.targets) if unread else ()
+    project.unparsed = [*program.unparsed, *(s.text for s in files if s.path in unread)]
     return Read(modules, by_path, project, sites, targets, unread)
 
 

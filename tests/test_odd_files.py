@@ -403,3 +403,13 @@ class TestDefects:
         assert done.returncode == code
         assert said in done.stdout + done.stderr
         assert ("apex" in Path("a.py").read_text()) == (code != 0)
+
+
+@pytest.mark.parametrize(("broken", "read"), [("args.growth", False), ("args.other", True)])
+def test_what_a_file_that_does_not_parse_may_read_is_not_said_to_be_read_nowhere(broken: str, read: bool) -> None:
+    train = APEX.replace('opt_level="O1"', 'opt_level="O1", keep_batchnorm_fp32=args.growth')
+    options = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--growth')\nargs = parser.parse_args()\n"
+    write_tree(Path(), {"train.py": options + train, "old.py": f"print {broken}\n"})
+    report = run_json("rewrite", "--check", ".")[1]
+    assert ("nothing reads it any more" in said(report, "train.py")) is read
+    assert ("of the files that parse, none reads it any more" in said(report, "train.py")) is not read

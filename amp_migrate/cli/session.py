@@ -97,7 +97,7 @@ def _decided(
     from amp_migrate.sources import related
 
     try:
-        return run_engine(Program(targets, context, project.root), settings.options, tell)
+        return run_engine(Program(targets, context, project.root, unparsed=project.unparsed), settings.options, tell)
     except Exception as error:
         if os.environ.get("AMP_MIGRATE_DEBUG"):
             traceback.print_exc()
@@ -110,7 +110,7 @@ def _decided(
         if not mine:
             continue
         try:
-            results = run_engine(Program(mine, others, project.root), settings.options)
+            results = run_engine(Program(mine, others, project.root, unparsed=project.unparsed), settings.options)
         except Exception as error:
             results = [_crashed(source, error) for source in mine]
         for result in results:  # units are numbered anew in each group

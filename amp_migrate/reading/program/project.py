@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from amp_migrate.reading.program import computed_keys
 from amp_migrate.reading.program.definitions import (
@@ -51,6 +51,7 @@ class Project(Flows):
         super().__init__(modules)
         self.follows = follow
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
+        self.unparsed: Sequence[str] = ()  # the texts of files that could not be understood
         self.resolved: dict[ast.Call, list[Function]] = {}
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module

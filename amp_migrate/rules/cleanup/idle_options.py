@@ -74,8 +74,15 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 call,
                 "AMP119",
                 "add_argument",
-                f"{option} is kept, but nothing reads it any more: no effect",
+                f"{option} is kept, but {reads_no_more(project, name)}",
             )
+
+
+def reads_no_more(project: Project, name: str) -> str:
+    """That nothing reads a setting, as far as the files of a program could be understood."""
+    if any(name in text for text in project.unparsed):
+        return "of the files that parse, none reads it any more"
+    return "nothing reads it any more: no effect"
 
 
 def _only_told(project: Project, output: Output, near: Module, reads: list[tuple[Module, ast.AST]]) -> str:

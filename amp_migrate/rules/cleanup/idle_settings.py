@@ -17,6 +17,7 @@ from amp_migrate.reading.program.definitions import Function, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.cleanup.idle_options import reads_no_more
 from amp_migrate.rules.cleanup.idle_parameters import unread
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
@@ -35,12 +36,14 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         for module, node, shown in _set(project, targets, word):
             edits = edited.get(module)
             if edits is None or not edits.gone(node):
-                output.note(module, node, "AMP119", shown, f"{shown} is kept, but nothing reads it any more: no effect")
+                message = f"{shown} is kept, but {reads_no_more(project, word)}"
+                output.note(module, node, "AMP119", shown, message)
                 break
         else:
             module, node = read
             shown = module.source(node)
-            if not isinstance(node, ast.Name) and not _told(output, module, shown):
+            known = not any(word in text for text in project.unparsed)
+            if known and not isinstance(node, ast.Name) and not _told(output, module, shown):
                 message = f"{shown} was read here alone: where it is set, it has no effect any more"
                 output.note(module, node, "AMP119", shown, message)
     for function in project.functions.values():
