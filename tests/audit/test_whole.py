@@ -565,17 +565,20 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("imports", "beside", "refused"),
+    ("imports", "beside", "together"),
     [("", "", False), ("import other", "", True), ("", "import other\nimport train\n", True)],
 )
-def test_scripts_of_two_processes_share_no_model_that_one_function_makes(
-    imports: str, beside: str, refused: bool
+@pytest.mark.parametrize("shared", [True, False])
+def test_scripts_of_two_processes_share_no_model_that_one_function_gives(
+    imports: str, beside: str, together: bool, shared: bool
 ) -> None:
-    files = {"factory.py": FACTORY, "other.py": SHARING.replace("IMPORTS", ""), "both.py": beside}
+    """Nor do scripts of one process that each have it make another."""
+    kept = "import torch\n\nnet = torch.nn.Linear(2, 2)\n\n\ndef build():\n    return net\n"
+    files = {"factory.py": kept if shared else FACTORY, "other.py": SHARING.replace("IMPORTS", ""), "both.py": beside}
     found = doubts_of(
         {**files, "train.py": SHARING.replace("IMPORTS", imports)}, {"train.py": SHARED.replace("IMPORTS", imports)}
     )
-    assert any(d.code == "AMP135" and "wraps is still handed" in d.message for d in found) == refused
+    assert any(d.code == "AMP135" and "wraps is still handed" in d.message for d in found) == (together and shared)
 
 
 SCRIPT = """
@@ -635,3 +638,62 @@ def test_optimizers_out_of_sight_may_be_those_that_a_loss_is_scaled_for(given: s
         """
     after = before.replace('amp.initialize(self.model, optimizers, opt_level="O1")', "pass")
     assert told(doubts(before, after), "AMP135") == [(11, "refuse")]
+
+
+APART = """
+    import torch
+    from apex import amp
+    from apex.parallel import DistributedDataParallel as DDP
+
+    def make(size):
+        return torch.nn.Linear(size, size)
+
+    def train(args):
+        model = make(2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+    def evaluate(args):
+        model = {made}
+        if args.fp16:
+            model = {wrapped}
+        return model
+
+    if args.evaluate:
+        evaluate(args)
+    else:
+        train(args)
+    """
+
+
+@pytest.mark.parametrize("made", ["make(2)", "make(2) if args.rank else make(4)"])
+def test_what_each_function_makes_by_a_call_of_its_own_is_not_the_other_s(made: str) -> None:
+    before = APART.format(made=made, wrapped="DDP(model)")
+    after = APART.format(made=made, wrapped="torch.nn.parallel.DistributedDataParallel(model)")
+    assert not told(doubts(before, after), "AMP135")
+
+
+EITHER = """
+    import torch
+    from apex import amp
+    from apex.parallel import DistributedDataParallel as DDP
+    from project import make
+
+    def run(args):
+        if args.alone:
+            model = make(2)
+            model = amp.initialize(model, opt_level="O1")
+        {other}:
+            model = {made}
+            model = {wrapped}
+        return model
+
+    run(args)
+    """
+
+
+@pytest.mark.parametrize(("other", "made", "refused"), [("else", "make(2)", False), ("if args.many", "model", True)])
+def test_what_is_wrapped_in_the_other_branch_is_not_what_apex_has(other: str, made: str, refused: bool) -> None:
+    before = EITHER.format(other=other, made=made, wrapped="DDP(model)")
+    after = EITHER.format(other=other, made=made, wrapped="torch.nn.parallel.DistributedDataParallel(model)")
+    assert bool(told(doubts(before, after), "AMP135")) is refused

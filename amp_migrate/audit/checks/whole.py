@@ -22,6 +22,9 @@ from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.setups import setups
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
+from amp_migrate.audit.ways.frames import Frame
+from amp_migrate.audit.ways.ordered import Ordered, Undecided
+from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
 # FP16_Optimizer of these hands the norms of the gradients to the step of the optimizer it was given.
@@ -64,6 +67,8 @@ TYPES = (
     ),
     "apex.parallel.SyncBatchNorm",
 )
+
+Given = tuple[Module, ast.Call, ast.expr]  # a call, and something that it is given
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -305,20 +310,21 @@ def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.exp
     kept = {o.node for m, _, given in keepers for e in given for o in review.values_after.of(m, e)}
     if not kept:
         return
-    kept_before: dict[ast.AST | None, set[Module]] = {}
+    kept_before: dict[ast.AST | None, list[Given]] = {}
     for m, call, _ in review.calls_before("apex.amp.initialize"):
         if _still_there(review, m, call):
             for e in (*call.args[:2], *(k.value for k in call.keywords if k.arg in ("models", "optimizers"))):
                 for o in review.values_before.of(m, e):
                     if isinstance(o.node, ast.Call):
-                        kept_before.setdefault(o.node, set()).add(m)
+                        kept_before.setdefault(o.node, []).append((m, call, e))
     near = mixed(review).nearness
     for module, call, name in review.calls_before(*WRAPPERS):
         if not call.args or _same_call(review, module, call, name) or _of_another(module, call):
             continue
         # Scripts that never share a process share no object, though one function may make it for each.
-        handed = (m for o in review.values_before.of(module, call.args[0]) for m in kept_before.get(o.node, ()))
-        if any(near.together(module, m) for m in handed):
+        own = module, call, call.args[0]
+        handed = (h for o in review.values_before.of(module, call.args[0]) for h in kept_before.get(o.node, ()))
+        if any(near.together(module, h[0]) and not _made_apart(review, own, h) for h in handed):
             yield Doubt(
                 module.path,
                 call.lineno,
@@ -326,6 +332,20 @@ def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.exp
                 name.rpartition(".")[2],
                 f"left with Apex: what {name.rpartition('.')[2]} wraps is still handed to amp.initialize",
             )
+
+
+def _made_apart(review: Review, one: Given, other: Given) -> bool:
+    """Whether what two calls are given is made in different runs of what makes it, each by a call of `get_model` of its own; or
+    no run comes by both calls."""
+    if one[0] is other[0] and one[0].function_around(one[1]) is other[0].function_around(other[1]):
+        if not may_follow(one[0], one[1], other[1]) and not may_follow(one[0], other[1], one[1]):
+            return True
+    ordered = Ordered(review.values_before)
+    try:
+        made = [ordered.of(Frame(m, m.function_around(call)), call, expr).made for m, call, expr in (one, other)]
+    except Undecided:
+        return False
+    return all(made) and all(a.surely_not(b) for a, b in product(*made))
 
 
 def _of_another(module: Module, call: ast.Call) -> bool:

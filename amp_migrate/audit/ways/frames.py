@@ -33,6 +33,16 @@ class Frame:
         """Whether the way is known from the start of a process."""
         return self.function is None or (self.above is not None and self.above.whole)
 
+    def is_apart_from(self, other: Frame) -> bool:
+        """Whether different calls began two runs of a body, or runs that led to them."""
+        one: Frame | None = self
+        two: Frame | None = other
+        while one is not None and two is not None and one.call is not None and two.call is not None:
+            if one.call is not two.call:
+                return True
+            one, two = one.above, two.above
+        return False
+
     @property
     def functions(self) -> Iterator[Function]:
         """The functions whose bodies are run, from the inside out."""
@@ -56,7 +66,9 @@ class Made:
             return False
         if self.node is other.node:
             one, two = self.frame, other.frame
-            return one is not None and two is not None and one.whole and two.whole and one != two
+            if one is None or two is None:
+                return False
+            return one.is_apart_from(two) or (one.whole and two.whole and one != two)
         return syntax.text(self.node.func) != syntax.text(other.node.func) or _makes(self) or _makes(other)
 
 

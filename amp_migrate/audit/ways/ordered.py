@@ -16,7 +16,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later, targets
 from amp_migrate.audit.values.names import OPTIONS
-from amp_migrate.audit.values.same import PASSING, SELF_RETURNING
+from amp_migrate.audit.values.same import PASSING, SELF_RETURNING, initialized
 from amp_migrate.audit.values.search import TAKING
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.frames import NONE, Answer, Frame, Made
@@ -272,6 +272,8 @@ class Ordered:
                 return self.of(frame, at, func.value, (key_of(call.args[0]), *item), depth + 1)
         if name in ("list", "tuple", "reversed", "iter") and len(call.args) == 1:
             return self.of(frame, at, call.args[0], item, depth + 1)
+        if name == "apex.amp.initialize" and (given := initialized(call, item)) is not None:
+            return self.of(frame, at, given[0], given[1], depth + 1)
         found = self.program.definitions(scope, func, guess=False)
         if any(isinstance(d, Function) for d in found):
             return self._returned(frame, call, found, item, depth)
