@@ -22,7 +22,7 @@ from amp_migrate.audit.stepping.statements import yields
 DEPTH = 10
 BUDGET = 4000  # bodies that one entry leads to
 VISITS = 100_000  # places come by from one entry, each time with something else known or done before
-WAITS = -1  # among the loops of a state: nothing happens until the `yield`
+WAITS = -1  # among the loops of a state: nothing happens until the `yield`; below it, which method an object has
 WHOLE = ("backward", "step", "update")
 
 
@@ -33,6 +33,7 @@ class Runs(Actions):
         super().__init__(bodies, machine)
         self._handings: dict[tuple[ast.Call, Function, int], tuple[Entries, dict[str, ast.expr], Handed, Facts]] = {}
         self._ways: dict[Owner, Ways] = {}
+        self._methods: dict[Function, int] = {}
         self._paths: dict[tuple[Owner, int, frozenset[Ident]], Paths[State]] = {}
         # The optimizers that a body acts on, and the bodies that it leads to.
         self._learned: dict[tuple[Owner, Entries], tuple[set[Ident], list[tuple[Owner, Entries]]]] = {}
@@ -117,7 +118,7 @@ class Runs(Actions):
                 whole = isinstance(entry, Function) and all(self.bodies.has(entry, n) for n in WHOLE)
                 for _ in range(3 if whole else 1):
                     ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
-                    starts |= {e.holding(frozenset()).turned(frozenset()): None for e in ends}
+                    starts |= {e.holding(frozenset()).turned(_marks_of(e)): None for e in ends}
                     if len(starts) > 32:  # a program, not a step: its first run was followed
                         break
             except (TooManyPaths, RecursionError):
@@ -269,11 +270,23 @@ class Runs(Actions):
         if not chosen:
             return [(facts, state)]
         reached: dict[Reached, None] = {}
-        for function in chosen:
-            reached |= self._into(scope, env, call, function, facts, state)
-        if len(chosen) < len(callees):
+        marks = self._marks(scope, call, chosen)
+        known = [f for f in chosen if marks.get(f) in state.turns]
+        for function in known or chosen:
+            mark = {marks[function]} if function in marks else set()
+            for f, s in self._into(scope, env, call, function, facts, state):
+                reached[f, s.turned(s.turns | mark)] = None
+        if len(chosen) < len(callees) and not known:
             reached[facts, state] = None
         return reached
+
+    def _marks(self, scope: Scope, call: ast.Call, methods: list[Function]) -> dict[Function, int]:
+        """What tells on a path which of several methods `self.step()` runs: the object of a body has one class, in every turn of
+        a loop."""
+        on = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if len(methods) < 2 or on is None or self.objects.values.program.is_self(scope, on) is None:
+            return {}
+        return {f: self._methods.setdefault(f, WAITS - 1 - len(self._methods)) for f in methods}
 
     def _into(
         self,
@@ -293,15 +306,17 @@ class Runs(Actions):
         for parameter, given in filled.items():
             if (found := self.scaled(scope, env, given, facts, state)) is not None:
                 values |= {(parameter, *found)}
-        values |= {v for v in state.scaled if v[0].startswith("self.") and names.get("self") == "self"}
-        start = state.holding(values).turned(turns)
+        own = "self" in (names.get("self"), names.get("super()"))
+        values |= {v for v in state.scaled if v[0].startswith("self.") and own}
+        start = state.holding(values).turned(turns | _marks_of(state) if own else turns)
         reached: dict[Reached, None] = {}
         for known, end in self._body(function, inner, passed, start):
             scaled = {v for v in state.scaled if not v[0].startswith(RETURNED)}
             given = call.func.value if function.name == "__enter__" and isinstance(call.func, ast.Attribute) else call
             scaled |= {(f"{RETURNED}{id(given)}", s, n) for t, s, n in end.scaled if t == RETURNED}
-            scaled |= {v for v in end.scaled if v[0].startswith("self.") and names.get("self") == "self"}
-            reached[kept | handed.back(known), end.holding(frozenset(scaled)).turned(state.turns)] = None
+            scaled |= {v for v in end.scaled if v[0].startswith("self.") and own}
+            turned = state.turns | _marks_of(end) if own else state.turns
+            reached[kept | handed.back(known), end.holding(frozenset(scaled)).turned(turned)] = None
         return reached
 
     def _handing(
@@ -324,6 +339,11 @@ class Runs(Actions):
 
 
 LOOPS = frozenset({ast.For, ast.AsyncFor, ast.While})
+
+
+def _marks_of(state: State) -> frozenset[int]:
+    """Which methods an object was seen to have."""
+    return frozenset(t for t in state.turns if t < WAITS)
 
 
 def _distinct(reached: Iterable[Reached]) -> list[Reached]:
