@@ -65,3 +65,43 @@ def test_a_boundary_two_calls_below_is_found_too() -> None:
         "        self.step()\n", "        self.finish()\n\n    def finish(self):\n        self.step()\n"
     )
     assert len(found(rewrite(source), "AMP207")) == 1
+
+
+ANEW = """
+import torch
+from apex import amp
+from project import criterion, loader
+
+model = torch.nn.Linear(2, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+def train_on(x, y, update=True):
+    {cleared}
+    loss = criterion(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    if update:
+        optimizer.step()
+
+
+for i, (x, y) in enumerate(loader):
+    train_on(x, y, update=i % 2 == 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cleared", "anew"),
+    [
+        ("optimizer.zero_grad()", True),
+        ("for g in optimizer.param_groups:\n        for p in g['params']:\n            p.grad = None", True),
+        ("if update:\n        optimizer.zero_grad()", False),
+        ("other.zero_grad()", False),
+    ],
+)
+def test_of_gradients_that_each_backward_begins_anew_a_step_takes_those_of_one(cleared: str, anew: bool) -> None:
+    result = rewrite(ANEW.format(cleared=cleared))
+    (told,) = [f.message for f in result.findings if f.code == "AMP207"]
+    assert ("several backwards per step" in told) is not anew
+    assert ("cleared before each backward" in told) is anew

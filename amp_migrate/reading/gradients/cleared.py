@@ -63,7 +63,7 @@ def _loops_over(module: Module, node: ast.expr) -> bool:
 
 def clearing(project: Project, module: Module) -> bool:
     """Whether anything in a file clears gradients; see `Project.once`."""
-    return any(map(_clears, module.of(ast.Name, ast.keyword, ast.Attribute, ast.Assign, ast.Delete, ast.Call)))
+    return any(map(clears, module.of(ast.Name, ast.keyword, ast.Attribute, ast.Assign, ast.Delete, ast.Call)))
 
 
 def _around(project: Project, module: Module, node: ast.AST, seen: set[Function]) -> Iterator[tuple[Module, ast.AST]]:
@@ -92,7 +92,7 @@ class _Code:
 def _code(module: Module, root: ast.AST) -> _Code:
     nodes = walk(root)
     calls = [(n, called_name(n)) for n in nodes if isinstance(n, ast.Call)]
-    return _Code(module, root, calls, [n for n in nodes if _clears(n)])
+    return _Code(module, root, calls, [n for n in nodes if clears(n)])
 
 
 def _run(project: Project, module: Module, loop: ast.AST, own: set[ast.Call]) -> Iterator[_Code]:
@@ -127,7 +127,7 @@ def _by_name(project: Project) -> dict[str, list[Function]]:
     return found
 
 
-def _clears(node: ast.AST) -> bool:
+def clears(node: ast.AST) -> bool:
     """`zero_grad` by whatever name, also as an option; `p.grad = None`, `del p.grad`, `p.grad.zero_()`."""
     if isinstance(node, ast.Name):
         return bool(_NAMED.search(node.id))

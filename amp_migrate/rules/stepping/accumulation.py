@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Review
+from amp_migrate.reading.gradients.cleared import clears
 from amp_migrate.reading.program.definitions import Function, elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
@@ -75,6 +76,13 @@ def apply(m: Migration) -> None:
         rate = pace(m, loss)
         if rate is not None and rate.every:
             rate = None  # the update comes with that step
+        if rate is not None and rate.loop is None and not rate.several and _begins_anew(loss):
+            message = (
+                "gradients are cleared before each backward: one that no step follows counted towards the scale's growth, and "
+                "does not now"
+            )
+            m.output.note(loss.module, loss.call, "AMP207", "amp.scale_loss", message, "look")
+            continue
         each = "step" if rate is not None else "update" if _with_others(m, loss) else None
         if each is not None:
             message, review = _told(m, loss, rate or Pace(), each)
@@ -101,6 +109,21 @@ def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]
         "init_scale, or step inside the loop if that was meant",
         "review",
     )
+
+
+def _begins_anew(loss: Loss) -> bool:
+    """Whether the gradients of its optimizer are cleared in the turn of each backward, before it."""
+    module = loss.module
+    optimizers = [f"{ast.unparse(o)}." for given in loss.optimizers for o in elements(given)]
+    child: ast.AST = loss.with_stmt
+    while isinstance(child, ast.stmt) and not isinstance(child, (*LOOP_NODES, *FUNCTION_NODES)):
+        block = module.block(child)
+        for stmt in block[: block.index(child)]:
+            if isinstance(stmt, (ast.Expr, ast.For)) and any(clears(n) for n in walk(stmt)):
+                if any(o in ast.unparse(stmt) for o in optimizers):
+                    return True
+        child = module.parents[child]
+    return False
 
 
 def _with_others(m: Migration, loss: Loss) -> bool:
