@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.accessors import is_getter, set_by
 from amp_migrate.audit.program.module import Class, Module, Scope
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.origins import Origin, Sources, Stored
@@ -107,10 +108,12 @@ class Fields:
         parts += self._filled((g for g in self.sources.records.given(name) if g.cls in family), path)
         otherwise: list[Part] = []
         for function in self.program.methods(owner, name) if below else self.program._method(owner, name):
-            if any(isinstance(d, ast.Name) and d.id == "property" for d in function.node.decorator_list):
+            if is_getter(function):
                 otherwise.append(Question("returned", (function, path)))
-            else:
+            elif set_by(function) is None:
                 otherwise.append(Origin(function.module, function.node, "function", path))
+        if any(map(is_getter, self.program._method(owner, name))):
+            return Step(otherwise)  # what is assigned to it goes to its setter
         otherwise = otherwise or [Question("name", (c.scope, name, path)) for c in family if name in c.scope.bindings]
         if not told:
             return Step(parts or otherwise)

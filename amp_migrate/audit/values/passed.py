@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program.accessors import set_by
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.names import calls_by_name
@@ -48,7 +49,7 @@ class Passed:
         if node in (a.vararg, a.kwarg):
             return Step(self._gathered(function, node, path), itself)
         callers = self.sources.given(function)
-        parts: list[Part] = []
+        parts = self._assigned(function, path) if node in function.parameters[1:2] else []
         if node in function.parameters[function.bound :][:1]:
             parts += [Origin(o.module, o.node, o.kind, path) for o in self._decorated.get(function, ())]
         hidden: list[Question] = []
@@ -69,6 +70,15 @@ class Passed:
         if missing:
             return Step([*parts, *hidden, *usual], itself)
         return Step([*parts, *hidden], itself, hidden, lambda answers: usual if any(map(_nothing, answers)) else [])
+
+    def _assigned(self, function: Function, path: Path) -> list[Part]:
+        """What a setter is given: what is assigned to the attribute of objects of its class."""
+        name = set_by(function)
+        if name is None or function.owner is None:
+            return []
+        family = self.program.family(function.owner)
+        stored = [at for at in self.sources.stored(name) if at.owner in family and at.value is not None]
+        return [self.value(at.scope, at.value, (*at.item, *path)) for at in stored if at.value is not None]
 
     def _to_lambda(self, scope: Scope, held: ast.Lambda, node: ast.arg) -> list[tuple[Module, ast.expr]]:
         """What a parameter of a lambda is given by the calls of a name that it is kept under."""

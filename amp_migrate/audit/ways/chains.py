@@ -179,6 +179,22 @@ class Chains:
                 break
         return classes
 
+    @kept
+    def making(self, chain: Chain, cls: Class) -> tuple[int, Module, ast.Call] | None:
+        """The one call that makes the object, of a class, by whose methods a way comes in the end; and the step of the way that
+        names the object."""
+        calls = list(zip(chain.steps, self.called_on(chain), chain.steps[1:], strict=False))
+        for at, (step, on, after) in reversed(list(enumerate(calls))):
+            owner = after.function.owner if after.function is not None else None
+            if on is None or on.own or owner is None or cls not in self.program.family(owner):
+                continue
+            if not isinstance(step.node, ast.Call) or not isinstance(step.node.func, ast.Attribute):
+                return None
+            found = list(self.forwards.values.origins(step.module.scope_of(step.node), step.node.func.value))
+            made = found[0] if len(found) == 1 and not found[0].path else None
+            return (at, made.module, made.node) if made is not None and isinstance(made.node, ast.Call) else None
+        return None
+
     def as_script(self, step: Step) -> bool:
         """Whether a place is what a file does only when it is run itself."""
         return any("__name__" in syntax.text(test) for test, _ in self.tests(step.module, step.node))

@@ -35,7 +35,7 @@ class Predicates:
         self.program = program
         self.values = values
         self.chains = chains
-        self.trails = Trails(values)
+        self.trails = Trails(values, self._on_the_way)
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
         self._given: dict[tuple[Chain, bool, bool, frozenset[ast.expr]], Formula] = {}
@@ -245,9 +245,33 @@ class Predicates:
         return disjunction(parts) if origins else unknown
 
     def _on_the_way(self, scope: Scope, chain: Chain | None) -> Place:
-        """A scope as a way comes by it, with what the call before filled its parameters with; else on whatever way."""
-        came_by = self.places(chain) if chain is not None else []
-        return next((place for place in came_by if place.scope is scope), self.trails.anywhere(scope))
+        """A scope as a way comes by it, with what the call before filled its parameters with, or as a constructor was run for
+        the object by whose methods the way comes; else on whatever way."""
+        if chain is None:
+            return self.trails.anywhere(scope)
+        came_by = next((place for place in self.places(chain) if place.scope is scope), None)
+        return came_by or self._constructing(scope, chain) or self.trails.anywhere(scope)
+
+    @kept
+    def _constructing(self, scope: Scope, chain: Chain) -> Place | None:
+        """The constructor whose scope it is, with what the one call that makes the object of a way fills its parameters with."""
+        if not isinstance(scope.node, ast.FunctionDef) or scope.node.name != "__init__":
+            return None
+        function = self.program.function_of(scope.module, scope.node)
+        making = self.chains.making(chain, function.owner) if function.owner is not None else None
+        if making is None:
+            return None
+        at, module, call = making
+        if not any(made is call for _, made in self.program.callers(function)):
+            return None  # no way to the constructor comes by it, either: a class out of a table
+        arguments = self.program.arguments(function, call)
+        if arguments is None:
+            return None
+        step, outside = chain.steps[at], self.trails.anywhere(scope.parent or scope)
+        here = module is step.module and module.function_around(call) is step.function
+        caller = self.places(chain)[at] if here else self.trails.anywhere(module.scope_of(call))
+        filled = {name: (default, outside) for name, default in function.defaults.items()}
+        return Place(scope, filled | {name: (expr, caller) for name, expr in arguments.items()}, chain)
 
     def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int, chain: Chain | None) -> Formula:
         """Whether a way was gone, before another one, on which a scaler is made that is on, or a field is given something

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from amp_migrate.audit.kept import kept
@@ -30,9 +30,10 @@ class Place:
 class Trails:
     """Answers for one state of a program."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, on_the_way: Callable[[Scope, Chain | None], Place]) -> None:
         self.program = values.program
         self.values = values
+        self._on_the_way = on_the_way
 
     @kept
     def anywhere(self, scope: Scope) -> Place:
@@ -57,7 +58,7 @@ class Trails:
         if isinstance(expr, ast.Attribute):
             found = self.fields(expr, place)
             if len(found) == 1 and (value := found[0][1]) is not None:
-                return value, self.anywhere(found[0][0].scope_of(value))
+                return value, self._on_the_way(found[0][0].scope_of(value), place.chain)
         return None
 
     def fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
