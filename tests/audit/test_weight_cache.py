@@ -592,3 +592,48 @@ def test_what_calling_a_value_runs(held: str) -> None:
         program = program.replace("def query(net, x)", "def query(x, net)")
     given = textwrap.dedent(program) + held + "\n"
     assert migrated(given, "y = score(x)\nloss = (model(x) - y).sum()") == ["review"]
+
+
+SHRUNK = """
+class Block(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Built(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class Elastic(Built):
+    def __init__(self):
+        blocks = [Block(Net())]
+        super().__init__(blocks)
+
+    def shrunk(self):
+        blocks = []
+        for block in self.blocks:
+            blocks.append(Block(Net()))
+        return Built(blocks)
+
+
+model, teacher = Elastic().shrunk().cuda(), Elastic().cuda()
+opt = torch.optim.SGD(model.parameters(), 0.1)
+same = model
+"""
+
+
+@pytest.mark.parametrize(("first", "verdicts"), [("teacher", []), ("same", ["review"])])
+def test_parts_that_a_network_makes_in_a_method_are_its_own(first: str, verdicts: list[str]) -> None:
+    body = f"with torch.no_grad():\n    soft = {first}(x)\nloss = (model(x) - soft).sum()"
+    assert migrated(SHRUNK, body, level="O1") == verdicts

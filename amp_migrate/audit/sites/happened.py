@@ -32,11 +32,12 @@ class Stale:
 
 
 class Blind(NamedTuple):
-    """A run without gradients: `named` as what the region called is, `trail` the calls that lead there."""
+    """A run without gradients: `named` as what the region called is, `of` what that is, `trail` the calls that lead there."""
 
     module: Module
     call: ast.Call
     named: str = ""
+    of: frozenset[Place] = frozenset()
     trail: tuple[tuple[Module, ast.Call], ...] = ()
 
 

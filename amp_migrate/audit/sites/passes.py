@@ -65,7 +65,7 @@ class Passes:
         self.budget = most
         self.stack: dict[Function | ast.Lambda, tuple[Module, ast.Call]] = {}  # what is gone through, by which calls
         self.uncached = 0
-        self.running: list[str] = []  # how the networks are called that run
+        self.running: list[tuple[str, frozenset[Place]]] = []  # how the networks are called that run, and what they are
         self.gradless = int(gradients_off(self.program, module, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
         found = sorted(self.found.values(), key=lambda s: (s.wrote[0].path, getattr(s.wrote[1], "lineno", 0)))
@@ -275,7 +275,7 @@ class Passes:
         self.happened += 1
         places = network.places if network is not None else frozenset[Place]()
         places -= {p for p in places if self.weights.frozen(p)}
-        self.running.append(syntax.last(call.func))
+        self.running.append((syntax.last(call.func), places))
         if not self.uncached:
             for stale, wrote in self.state.stale.items():
                 if any(overlap(p, stale) for p in places):
@@ -290,27 +290,34 @@ class Passes:
         """A run without gradients, or one with them of what ran without: its half copies have no history."""
         module, blind_before = at.frame.scope.module, self.state.blind
         trail = (*self.stack.values(), (module, call))
+        named, whole = self.running[0]
         if self.gradless:
             seeing: dict[Identity, list[Place]] = {}  # what ran with gradients, by the network that it is of
             for ran in self.state.ran.keys() - blind_before.keys() if places else ():
                 seeing.setdefault(ran[0], []).append(ran)
             for place in places:
                 if not any(covers(ran, place) for ran in seeing.get(place[0], ()) if ran not in blind_before):
-                    blind_before.setdefault(place, Blind(module, call, self.running[0], trail))
+                    blind_before.setdefault(place, Blind(module, call, named, whole, trail))
             return
         for place in places:
-            for blind, (where, first, named, led) in blind_before.items():
+            for blind, (where, first, earlier, of, led) in blind_before.items():
                 if covers(blind, place) or (not followed and overlap(blind, place)):
                     if chosen_apart(where, first, module, call) or switched_apart(led, trail):
                         continue
-                    if named == self.running[0] or not self._of_factory(place):
+                    if of and whole and not any(overlap(o, w) for o in of for w in whole) and self._of_network(place):
+                        continue
+                    if named == earlier or not self._of_factory(place):
                         self.blind = self.blind or Stale(module, call, (where, first), blind=True)
 
     def _of_factory(self, place: Place) -> bool:
         """Whether a function that several places call makes a network: it may be another one of each call."""
-        node, module = place[0][0], place[0][-1]
-        function = module.function_around(node) if isinstance(node, ast.Call) and isinstance(module, Module) else None
+        function = _maker(place)
         return function is not None and (function.name == "__init__" or len(self.program.callers(function)) > 1)
+
+    def _of_network(self, place: Place) -> bool:
+        """Whether a method of a network makes another: a part, of which each network has its own."""
+        owner = maker.owner if (maker := _maker(place)) is not None else None
+        return owner is not None and self.program.is_network(owner)
 
     def _write(self, at: _Call, node: ast.AST, places: frozenset[Place]) -> None:
         self.happened += 1
@@ -337,6 +344,12 @@ class Passes:
                     self._write(at, stmt, self.weights.weights(at.frame, held))
             elif isinstance(target, ast.Name) and isinstance(stmt, ast.AugAssign):
                 self._write(at, stmt, self.weights.weights(at.frame, target))
+
+
+def _maker(place: Place) -> Function | None:
+    """The function that makes a network."""
+    node, module = place[0][0], place[0][-1]
+    return module.function_around(node) if isinstance(node, ast.Call) and isinstance(module, Module) else None
 
 
 def _cache_off(call: ast.Call) -> bool:
