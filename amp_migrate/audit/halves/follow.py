@@ -311,7 +311,7 @@ class Halves:
             found = [HALF if layer in known.HALF_LAYERS else ENCODED]
         if not found and forward.method in HEADLESS:
             return Value("float", "?", origin=Came.of(forward.module, forward.call))
-        value = join(ways(found)) if found else Value("maybe", "maybe")
+        value = join(ways(_taken_apart(forward, found))) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
         if (forward.method or "").startswith("generate"):
@@ -351,6 +351,15 @@ class Halves:
             self._outputs[asked] = self.call(function, dict(env or {}), True, ALL_TOLD, given)
             self.below = outer
         return self._outputs[asked]
+
+
+def _taken_apart(forward: Forward, found: list[Value]) -> list[Value]:
+    """Of what several networks give, that of those which may run here: what takes it apart takes so many values."""
+    stmt = forward.module.parents.get(forward.call)
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and stmt.value is forward.call else None
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
+        return found
+    return [v for v in found if v.keys or v.items is None or len(v.items) == len(target.elts)] or found
 
 
 def _tokens(value: Value) -> Value:
