@@ -58,6 +58,16 @@ AFTER = (
 )
 
 
+INSIDE = AFTER.replace("y, mask = model(x)", "y, mask = model(x)\n            print(mask.cpu().numpy())")
+
+
+def test_what_numpy_gets_within_the_region_is_not_said_to_be_outside_of_it() -> None:
+    before = BEFORE.replace("y, mask = model(x)", "y, mask = model(x)\n            print(mask.cpu().numpy())")
+    found = doubts(before.replace("SECOND", "torch.sigmoid(y)"), INSIDE.replace("SECOND", "torch.sigmoid(y)"))
+    (message,) = [d.message for d in found if "numpy()" in d.message]
+    assert "float16 in the autocast region" in message or "goes to the CPU" in message
+
+
 def sums(second: str) -> list[str]:
     before, after = BEFORE.replace("SECOND", second), AFTER.replace("SECOND", second)
     return [verdict for _, verdict in told(doubts(before, after), "AMP535")]

@@ -22,6 +22,11 @@ def test_an_operation_that_o1_upcast_is_named_once(name: str) -> None:
     assert "float32" in finding.message
 
 
+def test_a_difference_is_promised_only_of_what_is_seen_to_be_half() -> None:
+    (unsure,) = found(rewrite(apex(LOOP.format("torch.nn.functional.mse_loss"), tail="torch.std(spread(x))")), "AMP508")
+    assert unsure.message.endswith("a small difference where that is half")
+
+
 @pytest.mark.parametrize("level", ["O2", "O3"])
 def test_o2_and_o3_upcast_nothing(level: str) -> None:
     source = apex(LOOP.format("torch.nn.functional.gelu"), initialize(f'opt_level="{level}"'))

@@ -86,7 +86,7 @@ class Said:
                 "the autocast region it is float16 now. Put it in torch.autocast(..., enabled=False), on .float(), where that "
                 "matters"
             ), "review"
-        comes = self.comes(value)
+        comes = self.comes(value, self._inside(module, node))
         if kind == "inside":
             which = "O2" if self.both.floats(module) else "Apex"
             return (
@@ -177,15 +177,27 @@ class Said:
             )
         return "", "look"
 
-    def comes(self, value: Value) -> str:
+    def _inside(self, module: Module, node: ast.AST) -> bool:
+        """Whether a region stands around a place."""
+        region = self.both.after.regions.nearest(module, node)
+        return region is not None and not region.off
+
+    def comes(self, value: Value, inside: bool = False) -> str:
         """How a value came to be half: where that is one cause of several places, one line tells of them."""
+        where = "in" if inside else "outside of"
         if value.origin == CAST:
+            if value.now == "partly" and not value.narrowed:
+                return "its argument may be float16, as the program makes it itself or a model gives it in the autocast region"
             return "its argument is made half by the program itself"
         what = f"what {value.origin} gives" if value.origin else "its argument"
         if value.now == "partly":
-            return f"{what} may be float16 outside of the autocast region"
+            return f"{what} may be float16 {where} the autocast region"
         if value.now == "maybe":
-            return f"{what} is float16 outside of the autocast region where the model ends in a linear or convolution layer"
+            return (
+                f"{what} is float16 {where} the autocast region where the model ends in a linear or convolution layer"
+            )
+        if inside and not value.host:
+            return f"{what} is float16 in the autocast region"
         return f"{what} {'goes to the CPU' if value.host else 'leaves the autocast region'} as float16"
 
     def weights_were_half(self, module: Module, node: ast.AST) -> bool:

@@ -370,6 +370,6 @@ def _out_of_reach(init: Init, function: Function, flag: Flag) -> Blocked:
         init.call,
         "AMP113",
         "amp.initialize",
-        f"{function.name} hands the optimizer to its caller, which cannot see whether mixed precision is on "
+        f"{function.name} hands the optimizer to its caller, where it cannot be asked what this set-up hangs on "
         f"({flag.text()}); create the scaler there by hand",
     )

@@ -48,7 +48,9 @@ def apply(m: Migration) -> None:
             if short.lower() not in told and not cast and (certain or module in m.unit.modules):
                 told.add(short.lower())
                 message = f"O1 computed {short} in float32, autocast computes it in its input's dtype"
-                message += GRID if short == "grid_sample" else ": a small difference"
+                message += (
+                    GRID if short == "grid_sample" else ": a small difference" + " where that is half" * (not certain)
+                )
                 m.output.note(module, node, "AMP508", name, message, "look" if short == "grid_sample" else "as-is")
 
 
