@@ -118,11 +118,19 @@ def tested(stmt: ast.stmt) -> Iterator[str]:
 
 
 def cut_down(body: Sequence[ast.stmt], around: Container[ast.AST]) -> list[ast.stmt]:
-    """What of a body holds one of some nodes, with the jumps and tests between; `around`: all that these stand in."""
+    """What of a body holds one of some nodes, with the jumps and tests between, and what gives the names in these, and those of
+    scaled values, others; `around`: all that these stand in."""
     names: set[str] = set()
     while True:
         kept = _keep(body, names, around)
         more = {n for s in kept for n in tested(s)}
+        more |= {
+            n
+            for s in kept
+            for inner in syntax.walk(s)
+            if isinstance(inner, ast.stmt) and scales(inner)
+            for n in assigned(inner)
+        }
         if more <= names:
             return kept
         names |= more
