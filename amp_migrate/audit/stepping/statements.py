@@ -124,13 +124,8 @@ def cut_down(body: Sequence[ast.stmt], around: Container[ast.AST]) -> list[ast.s
     while True:
         kept = _keep(body, names, around)
         more = {n for s in kept for n in tested(s)}
-        more |= {
-            n
-            for s in kept
-            for inner in syntax.walk(s)
-            if isinstance(inner, ast.stmt) and scales(inner)
-            for n in assigned(inner)
-        }
+        within = (n for s in kept for n in syntax.walk(s))
+        more |= {name for n in within if isinstance(n, ast.stmt) and scales(n) for name in assigned(n)}
         if more <= names:
             return kept
         names |= more
