@@ -205,6 +205,9 @@ class Predicates:
                 return imported if isinstance(op, (ast.IsNot, ast.NotEq)) else negation(imported)
             if isinstance(left, (ast.Name, ast.Attribute)) and self.trails.says_installed(place.scope, left):
                 return isinstance(op, (ast.IsNot, ast.NotEq))
+            kept = self._kept_later(left, place, depth) if isinstance(left, ast.Attribute) and depth < DEPTH else None
+            if kept is not None:
+                return kept if isinstance(op, (ast.IsNot, ast.NotEq)) else negation(kept)
             return f"{text} is None" if isinstance(op, (ast.Is, ast.Eq)) else ("not", f"{text} is None")
         for negative, sign in ((ast.NotEq, "=="), (ast.IsNot, "is"), (ast.NotIn, "in")):
             if isinstance(op, negative):
@@ -294,13 +297,33 @@ class Predicates:
 
     def _off_at_first(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """`self.mixed = False` of a constructor, `self.mixed = x` of another method: on once that ran with it."""
+        first, later = self._at_first(expr, place)
+        if first is None or first.value is not False or later is None:
+            return None
+        module, value = later
+        return self._made(module, value, value, depth, place.chain)
+
+    def _kept_later(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
+        """`self.amp = None` of a constructor, `self.amp = amp` of another method: Apex once that ran."""
+        first, later = self._at_first(expr, place)
+        if first is None or first.value is not None or later is None:
+            return None
+        module, value = later
+        if not (self.program.dotted(module.scope_of(value), value) or "").startswith("apex"):
+            return None
+        return self._made(module, value, ast.Constant(True), depth, place.chain)
+
+    def _at_first(
+        self, expr: ast.Attribute, place: Place
+    ) -> tuple[ast.Constant | None, tuple[Module, ast.expr] | None]:
+        """The constant that a constructor gives a field, and the one other thing that it is given elsewhere."""
         found = self.trails.fields(expr, place)
         first = [v for m, v in found if (f := m.function_around(v) if v is not None else None) and f.name == "__init__"]
         later = [(m, v) for m, v in found if v not in first]
-        if len(first) != 1 or len(later) != 1 or not isinstance(first[0], ast.Constant) or first[0].value is not False:
-            return None
+        if len(first) != 1 or len(later) != 1 or not isinstance(first[0], ast.Constant):
+            return None, None
         module, value = later[0]
-        return self._made(module, value, value, depth, place.chain) if value is not None else None
+        return first[0], (module, value) if value is not None else None
 
     def _branches(self, expr: ast.Name, place: Place, depth: int) -> Formula | None:
         """`fp16 = False` first, `if x: fp16 = True` later: the conditions under which it is on."""
