@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, rewrite_files, run_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
+from tests.rules.programs import found
 
 RUNNER = """
     import torch
@@ -164,3 +165,47 @@ def test_the_state_that_a_function_saves_is_loaded_from_where_that_puts_it() -> 
     after = check_files(FILES)
     assert 'checkpoint["amp"] = amp' in after["checkpoint.py"]
     assert 'checkpoint.get("amp")' in after["runner.py"]
+
+
+CONSTANT = """
+    import torch
+    try:
+        from apex import amp
+        USE_AMP = {there}
+    except ImportError:
+        USE_AMP = {absent}
+
+
+    class Engine:
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+            if USE_AMP:
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+        def step(self, x, y):
+            loss = (self.model(x) - y).pow(2).mean()
+            self.optimizer.zero_grad()
+            if USE_AMP:
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+
+        def check(self, x):
+            return self.model(x)
+
+
+    model = torch.nn.Linear(2, 2).cuda()
+    engine = Engine(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    engine.step(torch.ones(2, 2), torch.ones(2, 2))
+    print(engine.check(torch.ones(2, 2)))
+    """
+
+
+@pytest.mark.parametrize(("there", "absent", "told"), [("False", "False", False), ("True", "False", True)])
+def test_what_is_the_same_with_apex_and_without_says_nothing_of_it(there: str, absent: str, told: bool) -> None:
+    result = rewrite(CONSTANT.format(there=there, absent=absent))
+    assert "GradScaler" in (result.after or "")
+    assert bool(found(result, "AMP133")) is told
+    assert not found(result, "AMP531")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
@@ -54,11 +55,13 @@ def _flags(module: Module) -> dict[str, bool]:
     for stmt in statements(module.tree):
         if not isinstance(stmt, ast.Try) or not tries_apex(stmt):
             continue
+        given: dict[str, set[tuple[bool, bool]]] = {}
         for body, there in ((stmt.body, True), (stmt.orelse, True), *((h.body, False) for h in stmt.handlers)):
             for s in body:
                 if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool):
                     for target in s.targets:
                         flags[syntax.text(target)] = s.value.value if there else not s.value.value
+                        given.setdefault(syntax.text(target), set()).add((there, s.value.value))
                 if (
                     not there
                     and isinstance(s, ast.Assign)
@@ -67,6 +70,9 @@ def _flags(module: Module) -> dict[str, bool]:
                 ):
                     for target in s.targets:
                         flags[syntax.text(target)] = True
+        for name, values in given.items():
+            if {(True, False), (False, False)} <= values or {(True, True), (False, True)} <= values:
+                del flags[name]  # the same with it and without: it tells nothing
     return flags
 
 
@@ -255,6 +261,13 @@ def of_apex(name: str) -> bool:
 def beside_import(module: Module, node: ast.AST) -> bool:
     """Whether a binding stands in a `try` around an import of Apex: it says whether Apex is there."""
     return any(isinstance(at, ast.Try) and any(imports_apex(s) for s in at.body) for at in module.ancestors(node))
+
+
+def tells(bindings: Sequence[ast.AST]) -> bool:
+    """Whether what a name is given around an import of Apex says whether that is there: not `USE_AMP = False` with it and
+    without."""
+    values = [n.value.value for n in bindings if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)]
+    return len(bindings) < 2 or len(values) < len(bindings) or len(set(map(repr, values))) > 1
 
 
 def import_or_none(scope: Scope, name: str) -> ast.AST | None:

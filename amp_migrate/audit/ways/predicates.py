@@ -19,7 +19,7 @@ from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
-from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex
+from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, tells
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.texts import in_format
 from amp_migrate.audit.ways.trails import DEPTH, Place, Trails
@@ -330,7 +330,8 @@ class Predicates:
         scope = place.scope.binder(expr.id) if depth <= 3 else None
         if scope is None or len(scope.bindings[expr.id]) > 4:
             return None
-        bindings = [n for n in scope.bindings[expr.id] if not beside_import(scope.module, n)]
+        beside = [n for n in scope.bindings[expr.id] if beside_import(scope.module, n)]
+        bindings = [n for n in scope.bindings[expr.id] if n not in beside or not tells(beside)]
         if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
             return None
         given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]

@@ -12,7 +12,7 @@ from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula
-from amp_migrate.audit.ways.installed import beside_import, caught, of_apex
+from amp_migrate.audit.ways.installed import beside_import, caught, of_apex, tells
 
 DEPTH = 8
 
@@ -146,7 +146,11 @@ class Trails:
             nodes = found.bindings.get(bound, [])
             guarded = [n for n in nodes if beside_import(found.module, n)]
             others = [n for n in nodes if n not in guarded]
-            if guarded and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others):
+            if (
+                guarded
+                and tells(guarded)
+                and all(isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) for n in others)
+            ):
                 return len(others) < 2
         return isinstance(expr, ast.Name) and own is not None and of_apex(expr.id)
 
