@@ -35,6 +35,7 @@ UNSEEN = ("unknown", "parameter", "call", "item", "named")
 BESIDE = "beside what is seen"
 MOST = 150  # values of one answer; of more, nothing is said
 ASKED = 50_000  # questions that one answer may hang on: the longest way through a program of 700 files asked 7,000
+LEAST = 1_000  # of a program where some hung on more: those that do are asked for again and again
 
 
 class Value(NamedTuple):
@@ -98,6 +99,7 @@ class Table:
         unknown: Value,
     ) -> None:
         self._unknown = unknown
+        self._limit = ASKED
         self._includes = includes
         self._keeps = keeps
         self._known: dict[Question, Answer] = {}
@@ -128,7 +130,7 @@ class Table:
                 if isinstance(part, Value) or part in self._known:
                     continue
                 if part not in low:
-                    if len(low) >= ASKED:
+                    if len(low) >= self._limit:
                         self._give_up(waiting)
                         return
                     opened(part)
@@ -145,6 +147,7 @@ class Table:
     def _give_up(self, waiting: Sequence[Question]) -> None:
         """Leave what is open unknown: asked again, it would come to the same."""
         self._known.update(dict.fromkeys(waiting, frozenset((self._unknown,))))
+        self._limit = max(self._limit // 4, min(self._limit, LEAST))
 
     def _share(self, group: Sequence[Question], parts: dict[Question, Sequence[Part]]) -> None:
         """Give questions that include each other the answer that all of them have."""
