@@ -842,3 +842,39 @@ def test_a_function_that_stood_in_where_apex_was_missing() -> None:
             return DDP(model)
         """
     assert told(doubts(before, after), "AMP133") == [(6, "look")]
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ("model = network_to_half(model)", "went on in half (`network_to_half(model)`)"),
+        ("model.half()", "went on in half (`model.half()`)"),
+        ("print('float32')", "went on without mixed precision"),
+    ],
+)
+def test_what_a_machine_without_apex_went_on_with(instead: str, said: str) -> None:
+    before = f"""
+        import torch
+        from convert import network_to_half
+        try:
+            from apex import amp
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+        def prepare(model, optimizer):
+            if HAS_APEX:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            else:
+                {instead}
+            return model, optimizer
+        """
+    after = """
+        import torch
+
+        def prepare(model, optimizer):
+            scaler = torch.amp.GradScaler("cuda")
+            return model, optimizer
+        """
+    (doubt,) = [d for d in doubts(before, after) if d.code == "AMP133" and "passed by the set-up" in d.message]
+    assert said in doubt.message

@@ -108,9 +108,12 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
         asked = installed.only_with_it(chains, before, call, flags)
         if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):
             continue
+        halved = installed.halved_without(before, asked, call)
+        without = (
+            f"in half (`{syntax.text(halved)}`)" if halved else "without mixed precision, whatever had been asked for"
+        )
         message = (
-            "a machine without Apex passed by the set-up here and went on without mixed precision, whatever had been asked for; "
-            "it trains in mixed precision now"
+            f"a machine without Apex passed by the set-up here and went on {without}; it trains in mixed precision now"
         )
         yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
         return

@@ -252,6 +252,17 @@ def native_without(module: Module, asked: ast.expr) -> bool:
     return False
 
 
+def halved_without(module: Module, asked: ast.expr, call: ast.Call) -> ast.Call | None:
+    """What makes a model half in the branch beside the set-up: `network_to_half(model)`, `model.half()`."""
+    at = module.statement(asked)
+    if not isinstance(at, ast.If):
+        return None
+    around = set(module.ancestors(call))
+    other = at.orelse if any(s in around for s in at.body) or module.statement(call) in at.body else at.body
+    calls = (c for s in other for c in syntax.every(s, ast.Call))
+    return next((c for c in calls if syntax.last(c.func) in ("half", "network_to_half", "convert_network")), None)
+
+
 def of_apex(name: str) -> bool:
     """Whether a name says that Apex is there: `HAS_APEX`, `is_apex_available`."""
     called = name.rpartition(".")[2].lower()
