@@ -35,7 +35,8 @@ class Variables:
         """The functions that a variable may hold: those that are named where it comes from."""
         if called not in self._held:
             names = self.project.once(_named)
-            came = (s for s in self.project.reached_from({called}) if s != called)
+            may = called in self.project.once(_hold_functions)  # of most it is known at once that they hold none
+            came = (s for s in self.project.reached_from({called}) if s != called) if may else ()
             self._held[called] = [function for slot in came for function in names.get(slot, ())]
         return self._held[called]
 
@@ -48,6 +49,11 @@ def _named(project: Project) -> dict[Slot, list[Function]]:
         if scope is not None and not scope.is_class and project.once(Sources).is_value(function):
             found.setdefault(Slot(scope, function.name), []).append(function)
     return found
+
+
+def _hold_functions(project: Project) -> set[Slot]:
+    """The variables to which some function that is a value comes."""
+    return project.reaches(project.once(_named))
 
 
 def values_of(project: Project, parameter: Slot) -> list[Slot | None]:
