@@ -7,6 +7,8 @@ import ast
 
 import libcst as cst  # not its matchers: importing them takes longer than rewriting a file
 
+LONGEST = 80  # characters of a test that is put together
+
 
 def joined(outer: cst.If, columns: int) -> cst.If:
     """`if a: if b: ...` as `if a and b: ...`, where that fits into a line and no comment stands between the two."""
@@ -22,6 +24,19 @@ def joined(outer: cst.If, columns: int) -> cst.If:
     if "\n" in text or "\r" in text or len(f"if {text}:") > columns:
         return outer
     return outer.with_changes(test=both, body=outer.body.with_changes(body=inner.body.body))
+
+
+def without_first(chain: cst.If, otherwise: cst.BaseExpression) -> cst.If | None:
+    """`if a: <nothing> elif b: ...` as `if not a and b: ...`, where that fits into a line and no comment stands between the
+    two. `otherwise`: the negation of the first test."""
+    rest = chain.orelse
+    if not isinstance(rest, cst.If) or rest.orelse is not None or any(line.comment for line in rest.leading_lines):
+        return None
+    both = cst.BooleanOperation(_operand(otherwise), cst.And(), _operand(rest.test))
+    text = cst.Module([]).code_for_node(both)
+    if "\n" in text or "\r" in text or len(text) > LONGEST:
+        return None
+    return chain.with_changes(test=both, whitespace_before_test=cst.SimpleWhitespace(" "), body=rest.body, orelse=None)
 
 
 def _operand(test: cst.BaseExpression) -> cst.BaseExpression:

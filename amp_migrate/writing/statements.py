@@ -11,7 +11,7 @@ import libcst as cst
 from amp_migrate.reading.program.logic import pure
 from amp_migrate.writing.edits import Edits
 from amp_migrate.writing.emitted import Emitted
-from amp_migrate.writing.joined import joined
+from amp_migrate.writing.joined import joined, without_first
 from amp_migrate.writing.lines import (
     Statement,
     lead,
@@ -130,11 +130,13 @@ class Statements:
         if isinstance(old, cst.If) and isinstance(stmt, ast.If) and pure(stmt.test):
             if old.orelse is None:
                 return None
+            negated = cst.parse_expression(negate(stmt.test, self.edits.text(stmt.test)), config=self.config)
             if isinstance(old.orelse, cst.Else):
-                negated = cst.parse_expression(negate(stmt.test, self.edits.text(stmt.test)), config=self.config)
                 return old.with_changes(
                     test=negated, whitespace_before_test=cst.SimpleWhitespace(" "), body=old.orelse.body, orelse=None
                 )
+            if (both := without_first(old, negated)) is not None:
+                return both
         if isinstance(old, cst.With) and isinstance(stmt, ast.With) and plain_with(stmt):
             return None
         return old.with_changes(body=empty(footer))

@@ -114,6 +114,35 @@ def test_an_if_left_empty_before_its_else_asks_for_the_opposite() -> None:
     check(edits, "if not a:\n    c = 3\n")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        ("a", "d", "not a and d"),
+        ("not a", "d or e", "a and (d or e)"),
+        ("a or f", "d == 2", "not (a or f) and d == 2"),
+    ],
+)
+def test_an_if_left_empty_before_an_elif_joins_it(first: str, second: str, both: str) -> None:
+    edits = edits_of(f"if {first}:\n    b = 2\nelif {second}:\n    c = 3\n")
+    edits.delete(statement(edits, 2))
+    check(edits, f"if {both}:\n    c = 3\n")
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("if a:\n    ", "elif d:\n    c = 3\nelse:\n    c = 4\n"),
+        ("if a:\n    ", "# or else\nelif d:\n    c = 3\n"),
+        ("if f():\n    ", "elif d:\n    c = 3\n"),
+        ("if a:\n    ", f"elif {'d' * 90}:\n    c = 3\n"),
+    ],
+)
+def test_an_if_left_empty_before_what_cannot_be_joined_holds_a_pass(start: str, end: str) -> None:
+    edits = edits_of(f"{start}b = 2\n{end}")
+    edits.delete(statement(edits, 2))
+    check(edits, f"{start}pass\n{end}")
+
+
 def test_an_else_left_empty_goes() -> None:
     edits = edits_of("if a:\n    b = 2\nelse:\n    c = 3\n")
     edits.delete(statement(edits, 4))
