@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.lookup import Slot
@@ -14,6 +15,8 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.occurrences import PLACES, Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Sources
+
+MOST = 50_000  # variables that are looked at for those to which functions come
 
 
 class Variables:
@@ -35,7 +38,8 @@ class Variables:
         """The functions that a variable may hold: those that are named where it comes from."""
         if called not in self._held:
             names = self.project.once(_named)
-            may = called in self.project.once(_hold_functions)  # of most it is known at once that they hold none
+            holding = self.project.once(_hold_functions)  # of most it is known at once that they hold none
+            may = len(holding) >= MOST or called in holding
             came = (s for s in self.project.reached_from({called}) if s != called) if may else ()
             self._held[called] = [function for slot in came for function in names.get(slot, ())]
         return self._held[called]
@@ -52,8 +56,8 @@ def _named(project: Project) -> dict[Slot, list[Function]]:
 
 
 def _hold_functions(project: Project) -> set[Slot]:
-    """The variables to which some function that is a value comes."""
-    return project.reaches(project.once(_named))
+    """The variables to which some function that is a value comes; of more than can be looked at, some."""
+    return set(islice(project.reached(project.once(_named)), MOST))
 
 
 def values_of(project: Project, parameter: Slot) -> list[Slot | None]:
