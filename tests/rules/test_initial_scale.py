@@ -97,3 +97,74 @@ def test_a_run_time_bound_of_the_scale_is_kept_or_reported(bound: str) -> None:
     result = rewrite(source)
     clamped = result.after is not None and "args.bound" in result.after
     assert clamped or any(bound in finding.message for finding in result.findings)
+
+
+HELPED = """
+    import argparse
+    import torch
+    from apex import amp
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--scale", default="dynamic")
+    parser.add_argument("--level", default="O1")
+
+
+    def prepare(model, optimizer, args):
+        {scale}
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+        return model, optimizer
+
+
+    def train(model, optimizer, loader):
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+    def main(args, loader):
+        model = torch.nn.Linear(2, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = prepare(model, optimizer, args)
+        train(model, optimizer, loader)
+
+
+    if __name__ == "__main__":
+        main(parser.parse_args(), [(torch.ones(2, 2).cuda(), torch.ones(2, 2).cuda())])
+"""
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        'scale = float(args.scale) if args.scale != "dynamic" else "dynamic"',
+        'scale = "dynamic" if args.scale == "dynamic" else float(args.scale)',
+        'if args.scale != "dynamic":\n            scale = float(args.scale)\n        else:\n            scale = "dynamic"',
+        "scale = args.scale",
+    ],
+)
+def test_a_scale_that_a_helper_makes_of_an_option_is_read_from_the_option_by_its_caller(scale: str) -> None:
+    result = rewrite(HELPED.replace("{scale}", scale))
+    after = result.after or ""
+    assert "scale = args.scale\n" in after
+    assert "scale is None" not in after
+    assert "init_scale=" in after
+    assert "def prepare(" not in after or "scale = float(args.scale)" not in after
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        'scale = float(args.scale) if args.level != "O3" else "dynamic"',
+        "scale = float(args.scale) * 2",
+        'scale = 128.0 if args.scale != "dynamic" else "dynamic"',
+        'scale = float(args.scale)\n        if args.level == "O2":\n            scale = float(args.level)',
+    ],
+)
+def test_a_scale_that_is_made_otherwise_is_not(scale: str) -> None:
+    result = rewrite(HELPED.replace("{scale}", scale))
+    assert found(result, "AMP114")
+    assert "scale = args.scale\n" not in (result.after or "")
