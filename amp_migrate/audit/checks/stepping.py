@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
@@ -72,6 +73,17 @@ CODES = (
         "last of them.",
         why="An optimizer of its own for the centers of a loss, say, that initialize was not given: its gradients are tens of "
         "thousands of times too large, and not finite where a step overflows. It was so before, and is left as it was.",
+        links=(_LINK,),
+    ),
+    Code(
+        code="AMP239",
+        title="gradients are exchanged between processes after unscale_ has looked for infs",
+        construct="unscale_",
+        apex="Looks for infs as scale_loss ends, in the gradients of each process by itself. O1 then stepped what stood in .grad; "
+        "O2 stepped float32 masters that were copied there, whatever is put into the .grad of the half weights later.",
+        native="unscale_ looks for infs once; scaler.step does not look again at what is put into .grad afterwards.",
+        why="The infs of one process reach the step of the others, which skip nothing: their weights and scales part. Where the "
+        "exchange is a sum or a mean, let it come before unscale_ (the step unscales too): each process sees the same infs.",
         links=(_LINK,),
     ),
 )
@@ -183,6 +195,13 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
     for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
         if place.what == "read" and not before and (_read_scaled_before(review, place) or _before_a_tpu_step(place)):
             continue
+        if place.what == "exchange":
+            if UNSCALED in tags:
+                module, message = place.module, _exchanged(review, place)
+                line = getattr(place.node, "lineno", 1)
+                doubt = Doubt(module.path, line, "AMP239", "unscale_", message, "review")
+                yield doubt if before else review.doubt(module, place.node, "AMP239", "unscale_", message, "review")
+            continue
         for message, verdict in _verdicts(place, tags):
             node, construct = place.node, _construct(place)
             if before:
@@ -194,6 +213,24 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
                 yield review.doubt(place.module, node, "AMP238", construct, message, "review")
             else:
                 yield review.doubt(place.module, node, "AMP232", construct, message, "review", ("AMP219",))
+
+
+def _exchanged(review: Review, place: Place) -> str:
+    """What becomes of gradients that come from elsewhere once unscale_ has looked for infs."""
+    message = (
+        "gradients are replaced here after unscale_ has looked for infs in those of this process, and scaler.step does not look "
+        "again: infs that come from another process are stepped on here while that one skips, and weights and scales part from "
+        "then on. "
+    )
+    both = mixed(review)
+    if both.floats(place.module):
+        message += (
+            "O2 stepped masters that were filled when scale_loss ended, so that what is put into .grad here had no effect; it is "
+            "stepped now. "
+        )
+    if both.patches(place.module):
+        message += "O1 looked no later either. "
+    return message + "Exchange before unscale_ where the scale makes no difference to the exchange, a sum or a mean"
 
 
 def _order(place: Place) -> tuple[str, int, int, str, str]:

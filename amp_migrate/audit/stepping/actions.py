@@ -58,6 +58,9 @@ class Actions(Losses):
         if action.kind in ("clip", "grad"):
             self._read(env, action, facts, state)
             return [(facts, state)]
+        if action.kind == "exchange":
+            self.machine.exchange(state, action.module, action.node, self._whose(env, action))
+            return [(facts, state)]
         assert action.on is not None
         if action.kind == "none" or action.name == "zero_grad":
             return [(facts, self._zero(env, action, state))]
@@ -165,18 +168,22 @@ class Actions(Losses):
         return self.machine.zero(state, known, held)
 
     def _read(self, env: Env, action: Action, facts: Facts, state: State) -> None:
-        assert action.on is not None
-        scope = action.module.scope_of(action.node)
         if _divides(action.module, action.node):
             return  # divided, or compared with what is multiplied
         excused = self.sibling(action, "unscale_", "step")
+        whose = self._whose(env, action)
+        if any(self.cannot_be(o, facts) for o in whose or self.machine.optimizers):
+            return
+        self.machine.read(state, action.module, action.node, whose, excused)
+
+    def _whose(self, env: Env, action: Action) -> list[Ident]:
+        """The optimizers whose gradients an action is about; none where that cannot be told."""
+        assert action.on is not None
         key = (action.node, id(env), self.machine.entered)
         if key not in self._of:
             known = sorted(self.machine.optimizers)
-            self._of[key] = self.parameters.of(scope, action.on, known, env)
-        if any(self.cannot_be(o, facts) for o in self._of[key] or self.machine.optimizers):
-            return
-        self.machine.read(state, action.module, action.node, self._of[key], excused)
+            self._of[key] = self.parameters.of(action.module.scope_of(action.node), action.on, known, env)
+        return self._of[key]
 
     def _call(
         self, scope: Scope, env: Env, call: ast.Call, callees: tuple[Function, ...], facts: Facts, state: State

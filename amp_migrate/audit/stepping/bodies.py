@@ -16,6 +16,7 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.flow import Graph
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.stepping.exchanged import exchanged
 from amp_migrate.audit.stepping.gradients import chosen_for_gradients, of_an_input, reads_gradient, writes_none
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import cut_down, evaluated, heads
@@ -36,8 +37,8 @@ class Action:
     """One thing that happens to gradients, optimizers or scalers.
 
     `kind`: "method" (`name` of METHODS called on `on`), "clip" (gradients of `on`), "grad" (`.grad` of `on` is read),
-    "none" (`.grad` of `on` is set to None), "tpu" (torch_xla steps `on`), "scale" (a loss), "make" (an optimizer or a
-    scaler), "call" (of one of `callees`).
+    "none" (`.grad` of `on` is set to None), "exchange" (it may be another process's from here on), "tpu" (torch_xla steps
+    `on`), "scale" (a loss), "make" (an optimizer or a scaler), "call" (of one of `callees`).
     """
 
     kind: str
@@ -110,6 +111,8 @@ class Bodies:
                         yield Action("grad", module, node, node.value)
                     elif writes_none(module, node):
                         yield Action("none", module, node, node.value)
+            for place, on in exchanged(self.program, module):
+                yield Action("exchange", module, place, on)
 
     def _of_call(self, module: Module, call: ast.Call) -> Action | None:
         func = call.func

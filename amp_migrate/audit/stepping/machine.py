@@ -80,7 +80,7 @@ class State:
 class Place:
     """One event at one place: what it is, of which optimizer or scaler."""
 
-    what: str  # "step", "unscale", "update", "plain step", "read", "backward"
+    what: str  # "step", "unscale", "update", "plain step", "read", "exchange", "backward"
     module: Module
     node: ast.AST
     ident: Ident
@@ -336,6 +336,12 @@ class Machine:
         if wrong and excused and all(self._may_be_off(o) for o in there):
             wrong = False
         self.note("read", module, node, "", SCALED if wrong else "ok")
+
+    def exchange(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident]) -> None:
+        """Gradients are replaced by what other processes may have; of which optimizers is `of`, of any if that is empty."""
+        found = [state.of(t) for o in sorted(of) or sorted(self.optimizers) for t in self.targets(o, self.optimizers)]
+        late = any(g.held == UNSCALED and g.stage == "unscaled" for g in found)
+        self.note("exchange", module, node, "", UNSCALED if late else "ok")
 
     # -- paths -----------------------------------------------------------------------------------------------------
 
