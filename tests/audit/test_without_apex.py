@@ -152,6 +152,22 @@ def test_a_flag_whose_other_branch_was_another_class() -> None:
     assert told(doubts(before, after), "AMP133") == [(17, "look")]
     scripting = "\n        traced = torch.jit.script(norm(3))\n        "
     assert told(doubts(before + scripting, after + scripting), "AMP133") == [(17, "refuse")]
+    decorated = """
+        def half_of(x: torch.Tensor) -> torch.Tensor:
+            return x / 2
+
+        @torch.jit.script
+        def quarter_of(x: torch.Tensor) -> torch.Tensor:
+            return half_of(half_of(x))
+
+        """
+    assert told(doubts(before + decorated, after + decorated), "AMP133") == [(17, "look")]
+    called = decorated + "from torch.jit import script as compiled\n\n        eighth_of = compiled(half_of)\n        "
+    assert told(doubts(before + called, after + called), "AMP133") == [(17, "look")]
+    naming = decorated.replace("half_of(half_of(x))", "norm(3)(x)")
+    assert told(doubts(before + naming, after + naming), "AMP133") == [(17, "refuse")]
+    aside = decorated + "script = torch.jit.script\n        "
+    assert told(doubts(before + aside, after + aside), "AMP133") == [(17, "refuse")]
 
 
 def test_a_flag_that_a_test_no_longer_asks_for() -> None:

@@ -23,6 +23,7 @@ from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.scripted import may_compile
 from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.audit.ways import installed
@@ -378,13 +379,11 @@ def _bases(program: Program, cls: Class) -> Iterator[str]:
 
 def _needs(program: Program, definition: Class | Function) -> str | None:
     """What a definition needs: a compiled module that it loads (`importlib.import_module("fused_adam_cuda")`), or, ignored by
-    TorchScript (`@torch.jit.unused`), that nobody scripts it where the program does script."""
+    TorchScript (`@torch.jit.unused`), that nobody scripts it where the program may."""
     text = syntax.text(definition.node)
     if "import_module(" in text or re.search(r"\b(?!is_cuda\b)\w+_cuda\b", text):
         return "may need what such a machine does not have"
-    if any(mark in text for mark in ("jit.unused", "jit.ignore")) and any(
-        re.search(r"\bjit\.script\b", m.read) for m in program.modules.values()
-    ):
+    if any(mark in text for mark in ("jit.unused", "jit.ignore")) and may_compile(program, definition):
         return "torch.jit.script does not take"
     return None
 
