@@ -79,6 +79,65 @@ def test_what_a_constant_rules_out_is_no_path(given: str) -> None:
     assert "scaler.unscale_(schedule.optimizer)" in after
 
 
+HANDED = """
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    every, count = 2, 0
+
+
+    class Scaling:
+        def __init__(self):
+            self.norm = None
+
+        def __call__(self, loss, update=True):
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            if update:
+                self.norm = clip_grad_norm_(model.parameters(), 0.05)
+
+        def step(self, update=True):
+            if update:
+                optimizer.step()
+
+
+    def turn(scaling, x, y, number):
+        scaling(criterion(model(x), y) / every, update={handed})
+        if {left}:
+            return
+        seen.append(scaling.norm)
+        scaling.step({stepped})
+        optimizer.zero_grad()
+
+
+    scaling = Scaling()
+    for x, y in loader:
+        turn(scaling, x, y, count % every)
+        count += 1
+    """
+
+
+@pytest.mark.parametrize(
+    ("handed", "left", "stepped"),
+    [
+        ("(number + 1 == every)", "number + 1 != every", ""),
+        ("not number + 1 < every", "number + 1 < every", ""),
+        ("number + 1 == every and model.training", "not (number + 1 == every)", "number + 1 == every"),
+    ],
+)
+def test_a_condition_that_is_handed_over_is_the_one_before_the_step(handed: str, left: str, stepped: str) -> None:
+    after = check_trained(HANDED.format(handed=handed, left=left, stepped=stepped))
+    assert after.count("scaler.unscale_(optimizer)") == 1
+
+
+def test_another_condition_is_not() -> None:
+    program = HANDED.format(handed="number + 1 == every", left="count < 3", stepped="")
+    check_refused(PRELUDE + textwrap.dedent(program), "AMP307")
+    same = HANDED.format(handed="number + 1 == every", left="number + 1 != every", stepped="")
+    set_anew = same.replace(
+        "            if update:\n", "            update = loss.item() > 0\n            if update:\n", 1
+    )
+    check_refused(PRELUDE + textwrap.dedent(set_anew), "AMP307")
+
+
 HELPER = """
     other = torch.nn.Linear(1, 1)
     second = torch.optim.SGD(other.parameters(), lr=0.1)

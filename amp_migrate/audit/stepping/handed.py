@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from amp_migrate.audit.paths.facts import EQUALS, Facts, assigned, constant
+from amp_migrate.audit.paths.facts import EQUALS, Facts, assigned, constant, learned, outcome
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
@@ -20,11 +20,15 @@ NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class Handed:
-    """One call: `names` are the arguments as the caller writes them, to the parameters that they fill."""
+    """One call: `names` are the arguments as the caller writes them, to the parameters that they fill; `filled` are the
+    arguments of the parameters."""
 
-    def __init__(self, function: Function, names: dict[str, str], asked: set[str]) -> None:
+    def __init__(
+        self, function: Function, names: dict[str, str], asked: set[str], filled: Mapping[str, ast.expr]
+    ) -> None:
         self.function = function
         self.names = names
+        self.conditions = {p: e for p, e in filled.items() if p in asked and is_condition(function, p, e)}
         self.back_names = {there: here for here, there in names.items()}
         # A parameter that is given what has its own name in the caller means the same in both.
         self.own = set(function.scope.bindings) - {there for here, there in names.items() if here == there}
@@ -46,6 +50,9 @@ class Handed:
                 passed.add((known, holds))
             else:
                 kept.add((here, holds))
+        for parameter, condition in self.conditions.items():
+            if (comes_out := outcome(condition, facts)) is not None:
+                passed.add((parameter, comes_out))
         return frozenset(passed), frozenset(kept)
 
     def constants(self, call: ast.Call, filled: Mapping[str, ast.expr]) -> Facts:
@@ -59,6 +66,9 @@ class Handed:
         """What is known as the function ends, in the caller's words."""
         found: set[tuple[str, bool]] = set()
         for there, holds in facts:
+            if there in self.conditions:
+                found |= learned(self.conditions[there], holds, frozenset()) or frozenset()
+                continue
             if there not in self._here:
                 here = _renamed(there, self.back_names)
                 self._here[there] = here if here != there or not self._local(here) else None
@@ -105,8 +115,16 @@ class Asked:
                 for callee in action.callees:
                     if callee in self.bodies:
                         words |= self.by(callee)
+                        words |= self._in_conditions(action.node, callee)
             words |= self._switches()
         return self._words[owner]
+
+    def _in_conditions(self, call: ast.AST, callee: Function) -> set[str]:
+        """The last of the names in the conditions that a call hands to a function which asks for them."""
+        filled = self.bodies.program.arguments(callee, call) if isinstance(call, ast.Call) else None
+        asked = self.by(callee)
+        conditions = (e for p, e in (filled or {}).items() if p in asked and is_condition(callee, p, e))
+        return {name for condition in conditions for name in last_names(condition)}
 
     def _switches(self) -> set[str]:
         """The last of the names that decide whether a scaler is on, of all that are known by now."""
@@ -129,6 +147,14 @@ class Asked:
             return facts if all(known[t] for t, _ in facts) else frozenset(f for f in facts if known[f[0]])
 
         return matters
+
+
+def is_condition(function: Function, parameter: str, given: ast.expr) -> bool:
+    """Whether a parameter is what a condition of the caller gives, wherever the function asks for it."""
+    boolean = isinstance(given, (ast.Compare, ast.BoolOp)) or (
+        isinstance(given, ast.UnaryOp) and isinstance(given.op, ast.Not)
+    )
+    return boolean and len(function.scope.bindings.get(parameter, ())) == 1
 
 
 def last_names(expr: ast.expr) -> set[str]:

@@ -333,7 +333,7 @@ class Runs(Actions):
                     names.setdefault(text(given), parameter)
             if own and isinstance(call.func, ast.Attribute) and function.parameters:
                 names.setdefault(text(call.func.value), function.parameters[0].arg)
-            handed = Handed(function, names, self.asked.by(function))
+            handed = Handed(function, names, self.asked.by(function), filled)
             self._handings[key] = inner, filled, handed, handed.constants(call, filled)
         return self._handings[key]
 

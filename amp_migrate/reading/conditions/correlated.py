@@ -93,20 +93,20 @@ def _literal(test: ast.expr) -> tuple[str, bool]:
     return ast.unparse(test), True
 
 
-def asked_again(module: Module, nodes: Sequence[Node], facts: Facts, matters: Callable[[Node], bool]) -> str | None:
-    """A condition of the first of some statements, an `if`, that one of them asks once more, where `matters` holds of
-    both: what is followed is limited, and most of what a program asks decides on nothing of interest."""
-    first = nodes[0].stmt
-    if not isinstance(first, ast.If) or len(facts) >= LIMIT or not matters(nodes[0]):
+def asked_again(
+    module: Module, nodes: Sequence[Node], facts: Facts, deciding: Callable[[Node], Sequence[ast.expr]]
+) -> str | None:
+    """A condition of the first of some statements that one of them asks once more. `deciding`: the conditions of a statement
+    that matter, as what is followed is limited, and most of what a program asks decides on nothing of interest."""
+    if len(facts) >= LIMIT:
         return None
     later: set[str] | None = None
-    for text, node in atoms(first.test):
+    for text, node in (atom for test in deciding(nodes[0]) for atom in atoms(test)):
         if text in facts or not _pure(module, node):
             continue
         if later is None:
-            others = [n for m in nodes for n in m.walk() if isinstance(n.stmt, ast.If) and n is not nodes[0]]
-            others = [n for n in others if matters(n)]
-            later = {t for n in others if isinstance(n.stmt, ast.If) for t, _ in atoms(n.stmt.test)}
+            others = [n for m in nodes for n in m.walk() if n is not nodes[0]]
+            later = {t for n in others for test in deciding(n) for t, _ in atoms(test)}
         if text in later and not _assigned(node, nodes):
             return text
     return None

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from amp_migrate.reading.conditions.correlated import Facts, atoms
+from amp_migrate.reading.conditions.correlated import Facts, atoms, truth
+from amp_migrate.reading.gradients.matters import Matters
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.states import (
     AGAIN,
@@ -89,6 +90,8 @@ class Events:
         self._facts: dict[str, bool] = {}  # what tests of the function being walked have told
         self._turns: list[Node] = []  # the loops being walked, but for those over optimizers
         self._relevant: dict[Function, None] = {}
+        self._matters = Matters(reader, (), (), ())
+        self._decides: dict[Node, list[ast.expr]] = {}
 
     def _function(self, function: Function, state: State, names: Names, told: Facts | None = None) -> State | None:
         """The state after a call; None for one that runs already."""
@@ -211,20 +214,44 @@ class Events:
         )
 
     def _constants(self, function: Function, call: ast.Call) -> dict[str, bool]:
-        """What the constants that a call passes, or leaves at their defaults, say of the tests of a function. Only what is
-        written there: this is asked of every call on every path."""
+        """What the constants that a call passes, or leaves at their defaults, and the conditions that it passes of which the
+        answer is known, say of the tests of a function. Only what is written there: this is asked of every call on every path."""
+        known: dict[str, bool] = {}
+        for name, value in self._set_once(function, call).items():
+            if isinstance(value, ast.Constant):
+                known |= {name: bool(value.value), f"{name} is None": value.value is None}
+            elif self._facts and (holds := truth(value, self._facts)) is not None:
+                known[name] = holds
+        if not known:
+            return {}
+        asked = {text for test in self._tests(function) for text, _ in atoms(test)}
+        return {text: holds for text, holds in known.items() if text in asked}
+
+    def _set_once(self, function: Function, call: ast.Call) -> dict[str, ast.expr]:
+        """The parameters that a function does not set anew, with what a call gives them."""
         if unpacks(call):
             return {}
         given = {**function.defaults, **dict(self.project.arguments(function, call))}
-        known: dict[str, bool] = {}
-        for name, value in given.items():
-            if isinstance(value, ast.Constant) and len(function.scope.bindings.get(name, ())) == 1:
-                known |= {name: bool(value.value), f"{name} is None": value.value is None}
-        if not known:
-            return {}
-        tests = (n.stmt.test for n in self.view(function.scope).walk() if isinstance(n.stmt, ast.If))
-        asked = {text for test in tests for text, _ in atoms(test)}
-        return {text: holds for text, holds in known.items() if text in asked}
+        return {name: value for name, value in given.items() if len(function.scope.bindings.get(name, ())) == 1}
+
+    def _tests(self, function: Function) -> list[ast.expr]:
+        return [n.stmt.test for n in self.view(function.scope).walk() if isinstance(n.stmt, ast.If)]
+
+    def _deciding(self, module: Module, node: Node) -> list[ast.expr]:
+        """The conditions of a statement that decide what becomes of gradients: an `if` asks one itself, or one is handed to
+        a function that asks for it."""
+        if node not in self._decides:
+            found = self._decides[node] = []
+            if isinstance(node.stmt, ast.If) and self._matters.to_gradients(module, node):
+                found.append(node.stmt.test)
+            for call in node.calls:
+                for function in self._relevant.keys() & set(self.project.resolved.get(call, ())):
+                    own = [n for n in self.view(function.scope).walk() if isinstance(n.stmt, ast.If)]
+                    tests = [test for n in own for test in self._deciding(function.module, n)]
+                    asked = {text for test in tests for text, _ in atoms(test)}
+                    given = self._set_once(function, call) if asked else {}
+                    found += [v for name, v in given.items() if name in asked and not isinstance(v, ast.Constant)]
+        return self._decides[node]
 
     def _concerned(self, module: Module, node: Node, names: Names) -> Keys:
         """The optimizers whose gradients a statement reads, as far as it names them."""

@@ -144,7 +144,7 @@ class GradientPaths(Events):
         for index, node in enumerate(nodes):
             if exits.normal is None:
                 break
-            asked = asked_again(module, nodes[index:], self._facts, partial(self._matters.to_gradients, module))
+            asked = asked_again(module, nodes[index:], self._facts, partial(self._deciding, module))
             if asked is not None:
                 exits.normal = self._either_way(module, asked, nodes[index:], exits, names)
                 break
