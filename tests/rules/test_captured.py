@@ -66,6 +66,49 @@ def test_sharded_parameters_want_a_scaler_that_asks_the_other_ranks() -> None:
     assert "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler" in found.message
 
 
+CHOSEN = """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from apex import amp
+
+
+def train(args, loader, criterion, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = None
+    if args.fp16:
+        if args.local_rank != -1:
+            scaler = ShardedGradScaler()
+        else:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    if {sharded}:
+        model = FSDP(model)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        if args.fp16:
+            if args.local_rank != -1:
+                scaler.scale(loss).backward()
+            else:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+        else:
+            loss.backward()
+        if scaler is not None:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("sharded", "told"), [("args.local_rank != -1", 0), ("args.world_size > 1", 1)])
+def test_sharded_parameters_where_the_scaler_is_off_want_nothing(sharded: str, told: int) -> None:
+    result = rewrite(CHOSEN.format(sharded=sharded))
+    assert result.after is not None
+    assert len([f for f in result.findings if f.code == "AMP223"]) == told
+
+
 def test_fully_shard_needs_nothing() -> None:
     result = rewrite(program(before="fully_shard(model)"))
     assert result.after is not None

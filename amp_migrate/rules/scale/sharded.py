@@ -38,7 +38,7 @@ _FSDP = {
 
 
 def apply(m: Migration) -> None:
-    """Point out where parameters are sharded that share a process with the unit's scaler."""
+    """Point out where parameters are sharded while the unit's scaler, of the same process, is on."""
     if not m.scales:
         return
     for module in m.unit.reach:
@@ -46,7 +46,7 @@ def apply(m: Migration) -> None:
             continue
         for call, _ in module.calls:
             home = _FSDP.get(m.project.qualify(module, call.func) or "")
-            if home is not None and m.live(module, call):
+            if home is not None and m.live(module, call) and not m.switch.off_at(module, call):
                 message = (
                     f"each rank sees a part of the gradients: create {home}.ShardedGradScaler in place of GradScaler"
                 )
