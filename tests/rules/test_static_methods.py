@@ -106,6 +106,7 @@ def test_no_switch_stands_where_the_constructor_says_itself(early: bool) -> None
     source = source.replace("mixed=mixed)", "mixed=self.mixed)").replace(
         "learner.fit(0.1, mixed=True)", "learner.fit(0.1)"
     )
+    source = source.replace("= Learner(data)", "= Learner(data, mixed=True)")
     if not early:
         source = source.replace('{"before": learner.predict(data[0][0]), ', "{")
     after = check_files({"learner.py": source})["learner.py"]
