@@ -147,3 +147,9 @@ Mine({}).step(load(), load())
     assert "out of sight" in message
     assert "weights" not in message
     assert not said("self.transform(out.float())", "self.transform(out)")
+    for written in (
+        "self.kept.copy_(out)",
+        "self.kept[0:2].copy_(out)",
+        "self.total.add_(out)",
+    ):  # cast to what they hold
+        assert not said(written, written)

@@ -240,3 +240,53 @@ def test_the_mode_without_an_fp16_optimizer_keeps_what_a_helper_makes_half() -> 
     results = rewrite_files({"halves.py": HALVES, "train.py": OLDER.format(test="not mixed")})
     assert results["train.py"].status == "migrated"
     assert results["halves.py"].after is None
+
+
+EPOCHS = """
+import torch
+from apex import amp
+from project import build, criterion, loader, save, flags
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+def train():
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+for epoch in range(9):
+    FIRST
+    train()
+    if epoch % 3 == 0:
+        LAST
+    END
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "again"),
+    [
+        ({"LAST": "model = model.half()"}, True),
+        ({"LAST": "model.half()"}, True),
+        ({"LAST": "save(model.float())\n        model.half()"}, True),
+        ({"LAST": "model.half()\n        break"}, False),
+        ({"LAST": "model.half()", "FIRST": "model.float()"}, False),
+        ({"LAST": "model.half()", "FIRST": "model = build()"}, False),
+        ({"LAST": "model.half()", "END": "break"}, False),
+        ({"LAST": "pass", "END": "break\nmodel.half()"}, False),
+        ({"LAST": "pass", "FIRST": "model.half()"}, True),
+    ],
+)
+def test_a_loop_that_comes_back_to_the_training(parts: dict[str, str], again: bool) -> None:
+    source = EPOCHS.lstrip()
+    for place in ("FIRST", "LAST", "END"):
+        source = source.replace(place, parts.get(place, "pass"))
+    told = found(rewrite(source), "AMP118")
+    assert [f.review for f in told] == ["review"]
+    line = source.splitlines().index("    train()") + 1
+    assert (f"comes to line {line}, which trains it" in told[0].message) is again

@@ -101,6 +101,8 @@ class Calls(Library):
             if receiver.now != "?" or receiver.items is not None or receiver.double or told:
                 entry = receiver.entry() if receiver.items else receiver
                 return self.operation(expr, func.attr, [entry, *given], False)
+            if func.attr in known.CONVERTING:
+                return receiver
             return self.object(expr, scope, given, named)
         if name is not None:
             first, last = name.partition(".")[0], name.rpartition(".")[2]

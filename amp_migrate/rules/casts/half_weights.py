@@ -11,7 +11,7 @@ import ast
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.switch.elsewhere import expanded
@@ -64,15 +64,56 @@ def apply(m: Migration) -> None:
             elif module in m.unit.modules and not (
                 _kept_apart(m, module, func.value) or _float_again(module, call, func.value)
             ):
-                m.output.note(
-                    module,
-                    call,
-                    "AMP118",
-                    f"{module.source(func.value)}.{func.attr}",
-                    "makes the model's weights float16: if it is trained after this, scaler.step raises; leave them "
-                    "float32, or do this to a copy",
-                    "review",
-                )
+                line = _trained_again(m, module, call, func.value)
+                if line is None:
+                    after = "if it is trained after this, scaler.step raises"
+                else:
+                    after = (
+                        f"the loop around this comes to line {line}, which trains it, after this, and scaler.step raises there "
+                        "'Attempting to unscale FP16 gradients.', which Apex's step did not"
+                    )
+                message = f"makes the model's weights float16: {after}; leave them float32, or do this to a copy"
+                construct = f"{module.source(func.value)}.{func.attr}"
+                m.output.note(module, call, "AMP118", construct, message, "review")
+
+
+def _trained_again(m: Migration, module: Module, call: ast.Call, model: ast.expr) -> int | None:
+    """The line that trains a model in what is left of a turn of a loop around a place, or in the next turn, where nothing leaves
+    the loop before, gives it another model, or makes this one float32 again."""
+    name = module.source(model)
+    own, asked = module.statement(call), {a for a, _ in _asked_around(module, call)}
+    losses = {x.with_stmt for x in m.unit.losses if x.module is module}
+    below: ast.AST = own
+    for loop in module.ancestors(call):
+        if isinstance(loop, FUNCTION_NODES) or _leaves_next(module, below):
+            return None
+        below = loop
+        if not isinstance(loop, LOOP_NODES):
+            continue
+        inside = [n for stmt in loop.body for n in walk(stmt)]
+        trains = [n for n in inside if n in losses or (isinstance(n, ast.Call) and _trains(m, n))]
+        trains = [n for n in trains if {a for a, _ in _asked_around(module, n) if not a.startswith("line ")} <= asked]
+        if not trains:
+            continue
+        line = next((n.lineno for n in trains if n.lineno > call.lineno), trains[0].lineno)
+        renewed = {
+            n.lineno
+            for n in inside
+            if (isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and module.source(n) == name)
+            and module.statement(n) is not own
+        }
+        floats = module.method_calls.get("float", ())
+        renewed |= {c.lineno for c, method in floats if module.source(method.value) == name and c in inside}
+        between = (call.lineno < at < line if line > call.lineno else at < line or at > call.lineno for at in renewed)
+        return None if any(between) else line
+    return None
+
+
+def _leaves_next(module: Module, node: ast.AST) -> bool:
+    """Whether a statement further down in the block of one leaves it in any case."""
+    if not isinstance(node, ast.stmt):
+        return False
+    return any(isinstance(s, (ast.Break, ast.Return, ast.Raise)) for s in module.block(node) if s.lineno > node.lineno)
 
 
 def _tell_of_part(m: Migration, module: Module, call: ast.Call, method: ast.Attribute) -> None:

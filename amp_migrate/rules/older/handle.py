@@ -74,7 +74,8 @@ def apply(m: Migration) -> None:
         if site.name == "apex.amp.init":  # beside an FP16_Optimizer, or off; and never asked for anything
             m.edit(site.module).delete(site.stmt)
             off = literal(site.argument(0, "enabled")) is False
-            message = "taken out: it is off, and did nothing" if off else "taken out; autocast does the casting"
+            cast = "taken out; what runs in an autocast region is cast, and nothing else"
+            message = "taken out: it is off, and did nothing" if off else cast
             m.output.done(site.module, site.node, "AMP710", site.construct, message, "as-is" if off else "look")
     if not inits:
         return

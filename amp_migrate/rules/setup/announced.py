@@ -125,7 +125,7 @@ def placed(m: Migration, init: Init) -> str:
     if m.written_off:
         return "taken out: written as off, it changed nothing, and torch computes in float32 without it"
     if not m.scales:
-        return "taken out; autocast does the casting" if m.casts else "taken out"
+        return "taken out; what runs in an autocast region is cast, and nothing else" if m.casts else "taken out"
     here = [h for h in m.created if h.init is init]
     if any(h.scope is init.site.scope for h in here):
         off = init.scale.off if isinstance(init, LegacyInit) else static_scale(init) == 1.0
