@@ -32,7 +32,7 @@ def loop(statement: str) -> str:
     return f"for name, p in model.named_parameters():\n{indent(program(statement), '    ')}\n"
 
 
-def said(exchange: str, level: str = "O1", *, first: bool = False) -> list[str]:
+def said(exchange: str, level: str = "O1", *, first: bool = False) -> list[tuple[str, str]]:
     """What is said of an exchange that stands after a reader, or before it."""
     before = program(HEAD).format(
         apex="from apex import amp", setup=f"model, optimizer = amp.initialize(model, optimizer, opt_level='{level}')"
@@ -49,7 +49,7 @@ def said(exchange: str, level: str = "O1", *, first: bool = False) -> list[str]:
         + "scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n",
         "    ",
     )
-    return [d.message for d in doubts(before, after) if d.code == "AMP239"]
+    return [(d.message, d.verdict) for d in doubts(before, after) if d.code == "AMP239"]
 
 
 EXCHANGES = [
@@ -64,13 +64,15 @@ EXCHANGES = [
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
 def test_what_comes_after_unscale_is_told(exchange: str) -> None:
-    (message,) = said(loop(exchange))
+    ((message, verdict),) = said(loop(exchange))
+    assert verdict == "look"
     assert "O1 looked no later either" in message
     assert "masters" not in message
 
 
 def test_masters_took_no_part_in_an_exchange() -> None:
-    (message,) = said(loop(EXCHANGES[0]), "O2")
+    ((message, verdict),) = said(loop(EXCHANGES[0]), "O2")
+    assert verdict == "review"
     assert "O2 stepped masters" in message
     assert "O1 looked" not in message
 
@@ -93,3 +95,15 @@ def test_what_comes_before_is_seen_by_it(exchange: str) -> None:
 )
 def test_what_a_process_does_to_its_own_is_no_exchange(change: str) -> None:
     assert not said(loop(change))
+
+
+def test_what_a_scaler_of_the_programs_own_came_to_before_is_not_told() -> None:
+    """Only an import goes."""
+    native = program(HEAD).format(apex="", setup="scaler = torch.amp.GradScaler('cuda')") + indent(
+        "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
+        + loop(EXCHANGES[4])
+        + "scaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()\n",
+        "    ",
+    )
+    before = native.replace("from data", "from apex import amp\nfrom data")
+    assert not [d for d in doubts(before, native) if d.code == "AMP239"]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, head
@@ -197,10 +197,11 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
             continue
         if place.what == "exchange":
             if UNSCALED in tags:
-                module, message = place.module, _exchanged(review, place)
-                line = getattr(place.node, "lineno", 1)
-                doubt = Doubt(module.path, line, "AMP239", "unscale_", message, "review")
-                yield doubt if before else review.doubt(module, place.node, "AMP239", "unscale_", message, "review")
+                said, weight = _exchanged(review, place)
+                if before:
+                    yield Doubt(place.module.path, getattr(place.node, "lineno", 1), "AMP239", "unscale_", said)
+                else:
+                    yield review.doubt(place.module, place.node, "AMP239", "unscale_", said, weight)
             continue
         for message, verdict in _verdicts(place, tags):
             node, construct = place.node, _construct(place)
@@ -215,22 +216,24 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
                 yield review.doubt(place.module, node, "AMP232", construct, message, "review", ("AMP219",))
 
 
-def _exchanged(review: Review, place: Place) -> str:
-    """What becomes of gradients that come from elsewhere once unscale_ has looked for infs."""
+def _exchanged(review: Review, place: Place) -> tuple[str, Verdict]:
+    """What becomes of gradients that come from elsewhere once unscale_ has looked for infs; less, where it was so before."""
     message = (
         "gradients are replaced here after unscale_ has looked for infs in those of this process, and scaler.step does not look "
         "again: infs that come from another process are stepped on here while that one skips, and weights and scales part from "
         "then on. "
     )
     both = mixed(review)
-    if both.floats(place.module):
+    masters = both.floats(place.module) or both.asks(place.module)
+    if masters:
         message += (
             "O2 stepped masters that were filled when scale_loss ended, so that what is put into .grad here had no effect; it is "
             "stepped now. "
         )
     if both.patches(place.module):
         message += "O1 looked no later either. "
-    return message + "Exchange before unscale_ where the scale makes no difference to the exchange, a sum or a mean"
+    message += "Exchange before unscale_ where the scale makes no difference to the exchange, a sum or a mean"
+    return message, "look" if both.patches(place.module) and not masters else "review"
 
 
 def _order(place: Place) -> tuple[str, int, int, str, str]:
