@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import check_files
+from tests.rules.helpers import check_files, rewrite_files
 
 FILES = {
     "factory.py": """
@@ -307,3 +307,63 @@ def test_a_script_that_keeps_the_class_may_make_it() -> None:
     kept = CLASSES["predict.py"].replace("Tester(torch", "KINDS = {'trainer': Trainer}\n        Tester(torch")
     kept = kept.replace("from tester import Tester", "from tester import Tester\n        from trainer import Trainer")
     assert check_files({**CLASSES, "predict.py": kept})["tester.py"].count("torch.autocast(") == 2
+
+
+TRAINER = """
+    import torch
+    from apex import amp
+
+    def loss_backwards(fp16, loss, optimizer):
+        if fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+
+    class Trainer:
+        def __init__(self, model, fp16=False):
+            self.model = model
+            self.fp16 = fp16
+            self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+            {prepare}
+
+        def train(self, loader, criterion):
+            for x, y in loader:
+                loss_backwards(self.fp16, criterion(self.model(x), y), self.opt)
+                self.opt.step()
+                self.opt.zero_grad()
+    """
+STARTED = """
+    import torch
+    from {package} import Trainer
+
+    trainer = Trainer(torch.nn.Linear(3, 2))
+    if __name__ == "__main__":
+        trainer.train([], torch.nn.CrossEntropyLoss())
+    """
+
+
+@pytest.mark.parametrize(
+    ("naive", "reason"),
+    [
+        ("the-other/other/naive.py", "no run of this file comes by an amp.initialize"),
+        ("naive.py", "(naive.py:17) is not seen to prepare"),
+        ("the-one/plugins/naive.py", "(the-one/plugins/naive.py:17) is not seen to prepare"),
+    ],
+)
+def test_projects_beside_each_other_are_never_of_one_run(naive: str, reason: str) -> None:
+    prepare = """if fp16:
+                self.model, self.opt = amp.initialize(self.model, self.opt, opt_level="O1")"""
+    files = {
+        "the-one/one/trainer.py": TRAINER.format(prepare="pass"),
+        "the-one/train.py": STARTED.format(package="one.trainer"),
+        "the-third/third/trainer.py": TRAINER.format(prepare=prepare),
+        "the-third/train.py": STARTED.format(package="third.trainer"),
+        naive: TRAINER.format(prepare=prepare),
+    }
+    (told,) = _asked(files)
+    assert reason in told
+
+
+def _asked(files: dict[str, str]) -> list[str]:
+    return [f.message for r in rewrite_files(files).values() for f in r.findings if f.code == "AMP116"]

@@ -35,17 +35,37 @@ class Imports:
         self.anywhere = (set(project.modules) - below_roots).union(
             reached((m for m in roots if m not in self.scripts), self.imports.__getitem__)
         )
+        self.in_trees: dict[tuple[str, ...], set[Module]] = {}  # those, by the tree that they lie in
+        for module in self.anywhere:
+            self.in_trees.setdefault(_tree(module), set()).add(module)
+
+    def loaded_beside(self, others: Collection[Module]) -> set[Module]:
+        """What may be loaded by name in a process of other modules: not what lies in a tree beside all of theirs."""
+        trees = {_tree(m) for m in others}
+        near = (t for t in self.in_trees if any(t[: len(other)] == other[: len(t)] for other in trees))
+        found = set(reached((m for tree in near for m in self.in_trees[tree]), self.imports.__getitem__))
+        return found & self.anywhere
+
+
+def _tree(module: Module) -> tuple[str, ...]:
+    """The folder from which alone a file can be imported: the lowest above it that no import can name (`my-project`)."""
+    folders = module.path.parts[:-1]
+    while folders and folders[-1].isidentifier():
+        folders = folders[:-1]
+    return folders
 
 
 def in_process(project: Project, starts: Collection[Module]) -> frozenset[Module]:
     """The modules that may run in one process with one of `starts`.
 
-    Left out are scripts that do not import any of them, directly or through others, and what only such scripts import; and
-    files that work with another framework, which never see a tensor of torch's.
+    Left out are scripts that do not import any of them, directly or through others, and what only such scripts import; what
+    no import ties to them and lies in a project beside theirs; and files that work with another framework, which never see
+    a tensor of torch's.
     """
     known = project.once(Imports)
-    scripts = {m for m in reached(starts, known.importers.__getitem__) if m in known.scripts}
-    found = known.anywhere.union(starts, reached(scripts, known.imports.__getitem__))
+    above = set(reached(starts, known.importers.__getitem__))
+    run = set(reached((m for m in above if m in known.scripts), known.imports.__getitem__)).union(starts)
+    found = known.loaded_beside(above.union(run, reached(starts, known.imports.__getitem__))).union(run)
     return frozenset((found - project.once(of_another_framework)).union(starts))
 
 
