@@ -42,7 +42,11 @@ CODES = (
         why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
         "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. A model "
         "with parameters that take no part in a step (a pooler that nothing reads, layers drawn at random) needs "
-        "find_unused_parameters=True; it costs time, so it is written only where the program shows such a part. "
+        "find_unused_parameters=True; it costs time, so it is written only where the program shows such a part. Where one "
+        "backward follows several forwards it is no help: it takes what the last of them does not use for unused, and raises "
+        "('mark a variable ready only once') when that gets its gradient by way of another. Without it several forwards are "
+        "taken if every parameter gets a gradient in the end; static_graph=True also takes parameters that never get one, as "
+        "long as they are the same in every step. Or call the wrapped model once, with all the batches. "
         "broadcast_buffers=False keeps the statistics of batch normalization apart, as Apex did; it is written where one "
         "rank runs the model by itself, and would wait for the others.",
         links=(APEX, NATIVE),
@@ -316,7 +320,7 @@ def _differs(given: Collection[str]) -> str:
     if "find_unused_parameters" not in given:
         parts.append(
             "it raises where a parameter gets no gradient, which Apex's let pass (find_unused_parameters=True if the model "
-            "has any)"
+            "has any and each backward follows one forward, static_graph=True where it follows several)"
         )
     if "broadcast_buffers" not in given:
         parts.append(
