@@ -207,8 +207,10 @@ OPTIMIZERS[CONTRIB + "FusedSGD"] = OPTIMIZERS[HOME + "FusedSGD"]
 NAMES = frozenset(OPTIMIZERS)
 KEPT = f"{STILL_SHIPPED} and GradScaler steps it, so Apex stays installed for it"
 ADAM_NAME = "torch.optim.Adam"
-# A weight decay that is set later, a test of the class: both tell AdamW from Adam.
-ASKED_LATER = re.compile(r"""["']weight_decay["']\]|\b(?:is|in|==)\W+(?:\w+\.)*FusedAdam\b|\(.*,.*\bFusedAdam\b\)""")
+# A weight decay that groups may bring or something sets later, a test of the class: all tell AdamW from Adam.
+ASKED_LATER = re.compile(
+    r"""["']weight_decay["']|\badd_param_group\b|\b(?:is|in|==)\W+(?:\w+\.)*FusedAdam\b|\(.*,.*\bFusedAdam\b\)"""
+)
 
 
 def convert(project: Project, site: Site, clipped: bool = False) -> Native | Manual:
