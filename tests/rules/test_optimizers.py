@@ -394,6 +394,8 @@ def test_without_weight_decay_it_is_adam(params: str) -> None:
         ("[{'params': p} for p in net.parameters()]", ""),
         ("net.parameters()", "for group in optimizer.param_groups:\n    group['weight_decay'] = 0.1\n"),
         ("net.parameters()", "optimizer.add_param_group(dict(params=more, weight_decay=0.1))\n"),
+        ("net.parameters()", "for group in optimizer.param_groups:\n    group.update(weight_decay=0.1)\n"),
+        ("net.parameters()", "for group in optimizer.param_groups:\n    group[key] = 0.1\n"),
         ("net.parameters()", "print(isinstance(optimizer, FusedAdam))\n"),
         ("net.parameters()", "print(type(optimizer) is FusedAdam)\n"),
     ],

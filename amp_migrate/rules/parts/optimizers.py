@@ -207,9 +207,9 @@ OPTIMIZERS[CONTRIB + "FusedSGD"] = OPTIMIZERS[HOME + "FusedSGD"]
 NAMES = frozenset(OPTIMIZERS)
 KEPT = f"{STILL_SHIPPED} and GradScaler steps it, so Apex stays installed for it"
 ADAM_NAME = "torch.optim.Adam"
-# A weight decay that groups may bring or something sets later, a test of the class: all tell AdamW from Adam.
+# A weight decay that groups may bring or something may set later, a test of the class: all tell AdamW from Adam.
 ASKED_LATER = re.compile(
-    r"""["']weight_decay["']|\badd_param_group\b|\b(?:is|in|==)\W+(?:\w+\.)*FusedAdam\b|\(.*,.*\bFusedAdam\b\)"""
+    r"""["']weight_decay["']|(?s:\bparam_groups\b.*(?:\.update\(|\.setdefault\(|\[[A-Za-z_]\w*\]\s*=[^=]))|\badd_param_group\b|\b(?:is|in|==)\W+(?:\w+\.)*FusedAdam\b|\(.*,.*\bFusedAdam\b\)"""
 )
 
 
