@@ -203,7 +203,10 @@ CONSTANT = """
     """
 
 
-@pytest.mark.parametrize(("there", "absent", "told"), [("False", "False", False), ("True", "False", True)])
+@pytest.mark.parametrize(
+    ("there", "absent", "told"),
+    [("False", "False", False), ("True", "False", True), ("False\n        USE_AMP = True", "False", True)],
+)
 def test_what_is_the_same_with_apex_and_without_says_nothing_of_it(there: str, absent: str, told: bool) -> None:
     result = rewrite(CONSTANT.format(there=there, absent=absent))
     assert "GradScaler" in (result.after or "")

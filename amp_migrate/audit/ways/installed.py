@@ -55,13 +55,13 @@ def _flags(module: Module) -> dict[str, bool]:
     for stmt in statements(module.tree):
         if not isinstance(stmt, ast.Try) or not tries_apex(stmt):
             continue
-        given: dict[str, set[tuple[bool, bool]]] = {}
+        given: dict[str, dict[bool, bool]] = {}  # by whether Apex is there, the last value
         for body, there in ((stmt.body, True), (stmt.orelse, True), *((h.body, False) for h in stmt.handlers)):
             for s in body:
                 if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool):
                     for target in s.targets:
                         flags[syntax.text(target)] = s.value.value if there else not s.value.value
-                        given.setdefault(syntax.text(target), set()).add((there, s.value.value))
+                        given.setdefault(syntax.text(target), {})[there] = s.value.value
                 if (
                     not there
                     and isinstance(s, ast.Assign)
@@ -71,7 +71,7 @@ def _flags(module: Module) -> dict[str, bool]:
                     for target in s.targets:
                         flags[syntax.text(target)] = True
         for name, values in given.items():
-            if {(True, False), (False, False)} <= values or {(True, True), (False, True)} <= values:
+            if len(values) == 2 and values[True] is values[False]:
                 del flags[name]  # the same with it and without: it tells nothing
     return flags
 
