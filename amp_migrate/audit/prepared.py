@@ -15,7 +15,7 @@ from amp_migrate.audit.program.near import Near, near_in, runs_itself
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.side import Side
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
-from amp_migrate.audit.values.names import handed_on
+from amp_migrate.audit.values.names import handed_on, is_option
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula
 from amp_migrate.audit.ways.within import may_follow
@@ -156,7 +156,7 @@ class Prepared:
                         continue  # which runs a copy
                     scope = module.scope_of(node)
                     for arg in [*syntax.given(node)]:
-                        if isinstance(arg, (ast.Name, ast.Attribute)):
+                        if isinstance(arg, (ast.Name, ast.Attribute)) and not is_option(arg):
                             if identities(self.review.values_before, scope, arg) & self.initialized:
                                 found.add(identity)
         return frozenset(found)

@@ -115,3 +115,47 @@ def test_a_method_of_a_list_is_no_network_whatever_it_is_called() -> None:
     for kept in ("[]", "[i for i in x]", "''", "(1, 2)"):
         assert not said(kept), kept
     assert said("build()")
+
+
+ITEMS = """
+class Indexed:
+    def __init__(self, index):
+        self.index = index
+        self.index.train(3)
+
+def place(encoded, x):
+    return encoded[KEY].index(x)
+"""
+
+
+def test_a_method_of_a_list_asked_of_an_item_is_no_network() -> None:
+    def said(key: str) -> bool:
+        items, called = ITEMS.replace("KEY", key), "print(Indexed(build()), place(build(), loader))\n"
+        before = HEAD + TRAIN + EVALUATE + items + MAIN + called
+        after = AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + items + AFTER_MAIN + called
+        return any(d.code == "AMP531" for d in doubts(before, after))
+
+    assert not said("'input_ids'")
+    assert said("x")  # one of the networks of a list, for all that is known
+
+
+CHOSEN = """
+def describe(x):
+    tokenizer = Tokenizer.from_pretrained(NAMED)
+    return tokenizer(x)
+"""
+
+
+def test_what_is_made_by_the_name_of_a_model_runs_no_model() -> None:
+    def said(named: str) -> bool:
+        main = MAIN.replace("model, optimizer = amp", "args.model = model\n    model, optimizer = amp")
+        after = AFTER_MAIN.replace("print(", "args.model = model\nprint(", 1)
+        chosen, called = CHOSEN.replace("NAMED", named), "print(describe(loader))\n"
+        before = HEAD + TRAIN + EVALUATE + chosen + main + called
+        return any(
+            d.code == "AMP531"
+            for d in doubts(before, AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + chosen + after + called)
+        )
+
+    assert not said("args.model")
+    assert said("model")

@@ -275,3 +275,26 @@ def test_which_of_two_files_an_absolute_import_means(importer: str, text: str, p
     home = program.module_named("utils", program.modules[importer])
     assert home is not None
     assert home.path == found
+
+
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        ({"run.py": "import net\n"}, "utils/__init__.py"),  # no script: loaded as a part of the package itself
+        ({"run.py": "import net\nif __name__ == '__main__':\n    pass\n"}, "lib/model/utils.py"),
+        ({"run.py": "from net import Net\nif __name__ == '__main__':\n    pass\n"}, "lib/model/utils.py"),
+        ({"run.py": "from .net import Net\nif __name__ == '__main__':\n    pass\n"}, "utils/__init__.py"),
+        (  # by way of another file beside it
+            {"run.py": "import engine\nif __name__ == '__main__':\n    pass\n", "engine.py": "import net\n"},
+            "lib/model/utils.py",
+        ),
+        ({"engine.py": "import net, other\n", "other.py": "import net, engine\n"}, "utils/__init__.py"),
+    ],
+)
+def test_what_a_script_beside_it_imports_finds_the_files_beside_it_first(others: dict[str, str], found: str) -> None:
+    files = {"utils/__init__.py": "", "lib/__init__.py": "", "lib/model/__init__.py": "", "lib/model/utils.py": ""}
+    files |= {f"lib/model/{name}": text for name, text in others.items()}
+    program = Program(files | {"lib/model/net.py": "from utils import load\n"})
+    home = program.module_named("utils", program.modules["lib/model/net.py"])
+    assert home is not None
+    assert home.path == found

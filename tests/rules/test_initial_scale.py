@@ -28,6 +28,17 @@ def test_a_static_scale_of_one_is_no_scaling(scale: str) -> None:
     assert finding.message == "a plain backward: the loss scale was always 1"
 
 
+@pytest.mark.parametrize("name", ["loss", "scaled_loss"])
+def test_an_unscaled_loss_under_its_own_name_is_not_assigned_to_itself(name: str) -> None:
+    before = apex(prepare=initialize('opt_level="O1", loss_scale=1.0')).replace("scaled_loss", name)
+    again = before.replace(f"        {name}.backward()", f"        {name}.backward()\n        print({name})")
+    assert again != before
+    after = rewrite(again).after
+    assert after is not None
+    assert "loss = loss" not in after.replace("scaled_loss = loss", "")
+    assert ("scaled_loss = loss" in after) == (name == "scaled_loss")
+
+
 @pytest.mark.parametrize(
     "kept", ['torch.save({"amp": amp.state_dict()}, "last.pt")', "print(amp._amp_state.loss_scalers)"]
 )

@@ -130,17 +130,23 @@ class Imports:
         exact = [m for m in found if m.name == dotted]
         folder = seen_from.name.rpartition(".")[0]
         beside = [m for m in found if m.name == (f"{folder}.{dotted}" if folder else dotted)]
-        if exact and "__main__" not in seen_from.text and self._is_package(seen_from):
-            return exact[0]  # what is loaded as a part of a package finds the top of the project first
+        if exact and self._is_part_of_package(seen_from):
+            return exact[0]
         if not beside and not exact:  # a tree of its own is run from within: the copy in the nearest folder above
             above = (folder.rsplit(".", n)[0] for n in range(1, folder.count(".") + 1))
             beside = [m for name in above for m in found if m.name == f"{name}.{dotted}"]
         return (beside or exact or sorted(found, key=lambda m: (len(m.name), m.path)))[0]
 
-    def _is_package(self, module: Module) -> bool:
-        """Whether the folder of a file is a package."""
-        folder = module.path.rpartition("/")[0]
-        return bool(folder) and f"{folder}/__init__.py" in self.modules
+    @kept_meanwhile(lambda: True)  # files that import one another
+    def _is_part_of_package(self, module: Module) -> bool:
+        """Whether a file is loaded as a part of a package, which finds the top of the project first: no script, and none that
+        such a file beside it imports by its bare name, for the folder of a script is looked in first."""
+        folder, _, file = module.path.rpartition("/")
+        if not folder or f"{folder}/__init__.py" not in self.modules or "__main__" in module.text:
+            return False
+        own = file.rpartition(".")[0]
+        beside = (m for m in self.having(own) if m.path.rpartition("/")[0] == folder and own in _imported_whole(m))
+        return all(self._is_part_of_package(m) for m in beside if m is not module)
 
     @kept
     def dotted(self, scope: Scope, expr: ast.expr) -> str | None:
@@ -347,6 +353,13 @@ def _standing(module: Module, name: str) -> list[ast.AST]:
     sure = [i for i, n in enumerate(nodes) if module.parents.get(n) is module.tree]
     last = sure[-1] if sure else 0
     return [n for i, n in enumerate(nodes) if i >= last or module.scope_of(n) is not module.top]
+
+
+@kept
+def _imported_whole(module: Module) -> frozenset[str]:
+    """The full names of the files and packages that a file's absolute imports are of."""
+    plain = {a.name for node in syntax.every(module.tree, ast.Import) for a in node.names}
+    return frozenset(plain | {n.module for n in syntax.every(module.tree, ast.ImportFrom) if n.module and not n.level})
 
 
 def _alias(node: ast.AST, name: str) -> ast.Name | ast.Attribute | ast.Call | None:

@@ -15,7 +15,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
-from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes_itself, of_text, opens, reduces
+from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes_itself, of_value, opens, reduces
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
 from amp_migrate.audit.values.origins import Origin
@@ -91,7 +91,7 @@ class Forwards:
         if isinstance(func, ast.Name):
             return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
-            if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or of_text(call):
+            if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or of_value(call):
                 return []
             if reduces(call) and self.program.is_self(scope, func.value) is None:
                 return []

@@ -37,8 +37,13 @@ def reduces(call: ast.Call) -> bool:
     return not any(isinstance(n, (ast.Name, ast.Call)) for value in call.args for n in syntax.walk(value))
 
 
-def of_text(call: ast.Call) -> bool:
-    """`url.encode("utf-8")`, `name.split(":", 1)`: what text and bytes have, which no network runs without an input."""
+def of_value(call: ast.Call) -> bool:
+    """`encoded["ids"].index(end)`: what a list has, asked of an item; `url.encode("utf-8")`, `name.split(":", 1)`: what text
+    and bytes have, which no network runs without an input."""
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript):
+        key = call.func.value.slice
+        if hasattr(list, call.func.attr) and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return True
     if not isinstance(call.func, ast.Attribute) or (not hasattr(str, call.func.attr) and call.func.attr != "decode"):
         return False
     given = [*syntax.given(call)]

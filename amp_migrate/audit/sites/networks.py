@@ -18,7 +18,7 @@ from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.within import given_itself, within_given
-from amp_migrate.audit.values.names import OPTIONS, last_name
+from amp_migrate.audit.values.names import is_option, last_name
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -247,7 +247,7 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
             if call not in both.running and not both.review.after.callees(module, call):
                 continue
             for value in syntax.given(call):
-                if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names and not _option(value):
+                if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names and not is_option(value):
                     if "optim" in (last_name(value) or "").lower():
                         continue  # has a state as a network has, and is handed to what computes a loss
                     if not is_given(both, module, value):
@@ -260,11 +260,6 @@ def _annotated(module: Module) -> set[str]:
     given = (p for f in module.functions for p in f.parameters)
     noted = (p.arg for p in given if p.annotation is not None and last_name(p.annotation) == "Module")
     return {name for name in noted if not KEEPERS.search(name)}
-
-
-def _option(value: ast.expr) -> bool:
-    """Whether a value is an option, which may be called as a network is: `args.bert_model` is the name of one."""
-    return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id in OPTIONS
 
 
 def part_of_given(both: Mixed, forward: Forward) -> bool:

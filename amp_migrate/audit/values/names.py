@@ -192,6 +192,11 @@ def last_name(expr: ast.expr) -> str | None:
     return last_name(expr.value) if type(expr) is ast.Starred else None
 
 
+def is_option(value: ast.expr) -> bool:
+    """Whether a value is an option, which may be called as a network is: `args.bert_model` is the name of one."""
+    return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id in OPTIONS
+
+
 def handed_on(expr: ast.expr) -> Iterable[str]:
     """Names whose values an expression may hand on."""
     if type(expr) is ast.Constant:

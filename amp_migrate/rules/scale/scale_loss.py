@@ -143,7 +143,7 @@ def _migrate(m: Migration, loss: Loss) -> None:
     alone = len(uses) == 1 and isinstance(uses[0].ctx, ast.Load)
     if alone:
         edits.replace(uses[0], value)
-    elif uses:
+    elif uses and not (value == (loss.loss,) and loss.alias == module.source(loss.loss)):
         edits.insert_before(loss.with_stmt, (f"{loss.alias} = ", *value))
     edits.splice(loss.with_stmt)
     message = "the scaled backward" if m.scales else m.plain
