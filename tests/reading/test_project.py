@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -246,3 +247,43 @@ def test_a_method_of_what_a_library_made_is_none_of_the_program_wherever_it_is_h
     module = next(m for m in p.modules if m.name == "masker")
     (call,) = (n for n in module.nodes if isinstance(n, ast.Call))
     assert [f.name for f in p.resolved[call]] == (["encode"] if own else [])
+
+
+# -- lists taken apart -----------------------------------------------------------------------------------------------
+
+APART = """
+    def train(tools):
+        optimizer, scheduler = tools
+        optimizer.step()
+        scheduler.step()
+
+    def prepare(model):
+        first = SGD(model)
+        second = StepLR(first)
+        BUILT
+        USED
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "used", "apart"),
+    [
+        ("tools = [first, second]", "train(tools)", True),
+        ("tools = (first, second)", "train(tools)", True),
+        ("tools = kept = [first, second]", "train(kept)", True),
+        ("tools = [first, second] if model else None", "train(tools)", True),
+        ("tools = [first, second] if model else build()", "train(tools)", False),
+        ("tools = [first, second]", "tools.reverse()\n        train(tools)", False),
+        ("tools = [first]", "tools.append(second)\n        train(tools)", False),
+        ("tools = [first]", "tools += [second]\n        train(tools)", False),
+        ("tools = list([first, second])", "train(tools)", False),
+        ("tools = [first, second]", "for tools in [[second, first]]:\n            train(tools)", False),
+        ("tools = [*first, second]", "train(tools)", False),
+    ],
+)
+def test_what_a_list_holds_goes_into_the_place_it_is_taken_apart_into(built: str, used: str, apart: bool) -> None:
+    p = project(train=APART.replace("BUILT", built).replace("USED", used))
+    train, prepare = (next(f for f in p.functions.values() if f.name == name) for name in ("train", "prepare"))
+    reached = p.reaches({Slot(prepare.scope, "first")})
+    assert (Slot(train.scope, "optimizer") in reached) or not apart
+    assert (Slot(train.scope, "scheduler") not in reached) == apart

@@ -685,3 +685,33 @@ def test_a_clip_that_moves_in_runs_without_mixed_precision_is_said_to(
     messages = [f.message for f in found(result, "AMP302")]
     assert messages
     assert any("runs without mixed precision, too" in m for m in messages) is off_too
+
+
+def test_a_scheduler_that_comes_in_a_list_with_the_optimizer_is_no_second_step() -> None:
+    before = """
+        import torch
+        from apex import amp
+
+
+        def train(model, tools, loader):
+            optimizer, criterion, scheduler = tools
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                optimizer.zero_grad()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+                scheduler.step()
+
+
+        model = torch.nn.Linear(4, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+        tools = [optimizer, torch.nn.CrossEntropyLoss(), scheduler]
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        train(model, tools, loader)
+    """
+    after = rewrite(before).after
+    assert after is not None
+    assert after.count("scaler.step(optimizer)") == 1
+    assert "scheduler.step()" in after

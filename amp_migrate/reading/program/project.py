@@ -36,6 +36,7 @@ from amp_migrate.reading.program.modules_held import KEPT, functions_held, is_op
 from amp_migrate.reading.program.modules_passed import Passed
 from amp_migrate.reading.program.named_fields import named_fields
 from amp_migrate.reading.program.spelled_out import DEEP, OWN, HandedOn, passed_on, spelled_out
+from amp_migrate.reading.program.taken_apart import WrittenOut
 from amp_migrate.reading.program.tree import reached, walk
 
 FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
@@ -148,6 +149,8 @@ class Project(Flows):
     def _flow(self) -> None:
         self.calls.clear()
         self.resolved.clear()
+        self._written_out = WrittenOut(self)
+        self._apart: list[tuple[Module, ast.Tuple | ast.List, ast.expr]] = []
         for module in self.modules:
             for node in self._statements[module]:
                 if isinstance(node, ast.Assign):
@@ -161,6 +164,19 @@ class Project(Flows):
                     self._return(module, node)
                 elif isinstance(node, ast.Call):
                     self._call(module, node)
+        for module, target, value in self._apart:
+            self._take_apart(module, target, value)
+
+    def _take_apart(self, module: Module, target: ast.Tuple | ast.List, value: ast.expr) -> None:
+        """What a variable holds goes into several: from each place where all of it is written out, else from any."""
+        displays = self._written_out.of(module, value, len(target.elts))
+        for index, element in enumerate(target.elts):
+            if (slot := self.slot(module, element)) is None:
+                continue
+            for where, elements in displays:
+                self._give(where, slot, elements[index])
+            if not displays:
+                self._into(slot, self.sources(module, value, index))
 
     def same_objects(self, slot: Slot) -> Iterable[Slot]:
         """Where the very object goes that lives in a place."""
@@ -209,6 +225,9 @@ class Project(Flows):
 
     def _assign(self, module: Module, target: ast.AST, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
+            if isinstance(value, (ast.Name, ast.Attribute)):
+                self._apart.append((module, target, value))
+                return
             for index, element in enumerate(target.elts):
                 if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
                     self._assign(module, element, value.elts[index])
@@ -231,6 +250,7 @@ class Project(Flows):
 
     def _into(self, slot: Slot | None, sources: Iterable[Slot]) -> None:
         if slot is not None:
+            self._written_out.changed(slot)
             for source in sources:
                 self.flows[source].add(slot)
 
@@ -309,6 +329,7 @@ class Project(Flows):
     def _call(self, module: Module, call: ast.Call) -> None:
         functions = self.callees(module, call)
         self.resolved[call] = functions
+        self._written_out.called(module, call)
         if functions and (spelled := spelled_out(module, call)) is not None:
             self._spelled[call] = spelled
         for function in functions:
@@ -353,6 +374,7 @@ class Project(Flows):
         for candidate in alternatives(value):
             if isinstance(candidate, ast.Call):
                 self._found(slot, self.classes_of(module, candidate))
+        self._written_out.given(slot, module, value)
         self._hand(module, slot, value)
 
     def handed_back(self, function: Function) -> set[str]:
