@@ -200,3 +200,19 @@ def test_a_method_that_a_test_calls_is_no_setting() -> None:
     result = rewrite(LOADED)
     assert result.after is not None, result.findings
     assert not [f for f in result.findings if f.code == "AMP119"]
+
+
+@pytest.mark.parametrize("asked", ["config.scaled", "config.fp16"])
+def test_a_setting_that_chose_whether_the_loss_is_scaled_is_told_of_where_nothing_reads_it(asked: str) -> None:
+    """Apex was set up in any case: both arms are one path now, which asks for nothing."""
+    text = TRAIN.format(
+        imports="from settings import config", switch="config.fp16", arguments="opt_level='O1'", more="pass"
+    )
+    text = text.replace("if config.fp16:\n            model,", "if amp is not None:\n            model,")
+    assert text.count("config.fp16") == 1
+    settings = "config = make()\nconfig.fp16 = True\nconfig.scaled = True\n"
+    results = rewrite_files({"train.py": text.replace("config.fp16", asked), "settings.py": settings})
+    after = results["train.py"].after
+    assert after is not None
+    assert asked not in after
+    assert [f.construct for r in results.values() for f in r.findings if f.code == "AMP119"] == [asked]

@@ -1,7 +1,7 @@
 """A setting that only fed Apex stays where it is set; that nothing reads it any more is said.
 
 `config.FP16_OPT_LEVEL`, a constant of a file of settings, an entry of a mapping, a default or a literal that a call gives to
-a parameter which told whether to initialize. Options of a command line: `idle_options.py`.
+a parameter which told whether to initialize; `cfg.USE_AMP`, which chose whether a loss is scaled. Options of a command line: `idle_options.py`.
 
 Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
 Native: https://pytorch.org/docs/stable/amp.html
@@ -53,7 +53,8 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
 
 
 def _words(project: Project, edited: dict[Module, Edits]) -> dict[str, Place]:
-    """The names of settings of which a read went that said how or whether Apex is set up, with one such read each."""
+    """The names of settings of which a read went that said how or whether Apex is set up, or a loss scaled, with one such read
+    each."""
     options = {name for module in project.modules for name, _ in declared(module)}
     found: dict[str, Place] = {}
     for module, edits in edited.items():
@@ -68,11 +69,13 @@ def _words(project: Project, edited: dict[Module, Edits]) -> dict[str, Place]:
 
 
 def _asked(project: Project, module: Module) -> Iterator[ast.expr]:
-    """What the arguments of `initialize` read, and the tests around it."""
+    """What the arguments of `initialize` read, and the tests around it and around `scale_loss`."""
     for call, _ in module.calls:
-        if project.qualify(module, call.func) == "apex.amp.initialize":
+        name = project.qualify(module, call.func)
+        if name in ("apex.amp.initialize", "apex.amp.scale_loss"):
+            given = (*call.args[2:], *(k.value for k in call.keywords)) if name == "apex.amp.initialize" else ()
             tests = [above.test for above in module.ancestors(call) if isinstance(above, ast.If)]
-            for value in (*call.args[2:], *(k.value for k in call.keywords), *tests):
+            for value in (*given, *tests):
                 yield from (node for node in walk(value) if isinstance(node, ast.expr))
 
 
