@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.audit.helpers import doubts, told
@@ -66,6 +68,30 @@ def found(lines: str) -> list[tuple[int, str]]:
 )
 def test_a_model_and_tensors_of_two_dtypes_are_told(lines: str) -> None:
     assert [verdict for _, verdict in found(lines)] == ["review"]
+
+
+def test_a_trace_is_told_to_keep_the_casts() -> None:
+    def advice(lines: str) -> str:
+        lines = (HALF + FLOAT + lines).replace("\n", "\n    ")
+        (doubt,) = [d for d in doubts(BEFORE.format(lines=lines), AFTER.format(lines=lines)) if d.code == "AMP540"]
+        assert "It raises now." in doubt.message
+        return doubt.message.rpartition("It raises now. ")[2]
+
+    assert "cache_enabled=False" in advice("torch.jit.trace(saved, (x))")
+    assert "cache_enabled=False" in advice("torch.onnx.export(saved, x, 'a.onnx')")
+    assert advice("saved(x)") == "Give it half tensors"
+
+
+def test_a_trace_with_the_casts_takes_float32(tmp_path: Path) -> None:
+    """As the advice says; and without it a trace raises."""
+    torch = pytest.importorskip("torch")
+    model, x = torch.nn.Conv2d(3, 3, 3).half(), torch.randn(1, 3, 8, 8)
+    with pytest.raises(RuntimeError, match="should be the same"):
+        torch.jit.trace(model, x)
+    with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
+        traced = torch.jit.trace(model, x)
+    torch.jit.save(traced, str(tmp_path / "kept.pt"))
+    assert torch.jit.load(str(tmp_path / "kept.pt"))(x).dtype == torch.float16
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             given = syntax.text(run.inputs[what.index(other)])
             if weights == "half":
-                said = f"is half, and {given} is float32: O1's patched functions cast them. Give it half tensors"
+                said = f"is half, and {given} is float32: O1's patched functions cast them. It raises now. {_instead(both, run)}"
             else:
                 said = (
                     f"has float32 weights now, and {given} is half: Apex cast one to the other. Give it float32 tensors"
@@ -63,6 +63,16 @@ def check(review: Review) -> Iterable[Doubt]:
                 f"{syntax.text(run.call.func)} runs {syntax.text(run.model)} outside of any autocast region; it {said}"
             )
             yield review.doubt(module, run.call, "AMP540", "a call of the model", message, "review", ("AMP535",))
+
+
+def _instead(both: Mixed, run: Traced) -> str:
+    """What to do where a half copy is run on float32 tensors: a file that is kept should take what it took."""
+    if both.after.program.dotted(run.module.scope_of(run.call), run.call.func) in ("torch.jit.trace", "torch.onnx.export"):
+        return (
+            "Put it in torch.autocast(..., dtype=torch.float16, cache_enabled=False), and what is written down takes float32, as "
+            "before; a trace on half tensors takes half ones alone"
+        )
+    return "Give it half tensors"
 
 
 def _came_by_apex(both: Mixed, run: Traced) -> bool:
