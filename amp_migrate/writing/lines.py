@@ -77,17 +77,22 @@ def surviving(lines: Sequence[cst.EmptyLine], about: re.Pattern[str] = ABOUT_APE
         and kept[-1].comment is not None
         and any(about.search(x.comment.value) for x in _comment_run(kept) if x.comment is not None)
     ):
-        kept = kept[: len(kept) - len(_comment_run(kept))]
+        run = _comment_run(kept)
+        kept = kept[: len(kept) - len(run)]
+        if _opens_frame(run):
+            return [*kept, run[0]]
     return kept
 
 
 def without_stale(node: Statement) -> Statement:
     """A changed statement without the comments directly above it that speak of Apex; a definition keeps those above it."""
-    run = [x.comment.value for x in _comment_run(node.leading_lines) if x.comment is not None]
+    above = _comment_run(node.leading_lines)
+    run = [x.comment.value for x in above if x.comment is not None]
     stale = any(STALE.search(ASIDE.sub("", line)) for line in run) and not any(map(CREDITS.search, run))
     if not stale or isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         return node
-    return node.with_changes(leading_lines=list(node.leading_lines)[: len(node.leading_lines) - len(run)])
+    kept = list(node.leading_lines)[: len(node.leading_lines) - len(run)]
+    return node.with_changes(leading_lines=[*kept, *above[: _opens_frame(above)]])
 
 
 def attached(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
@@ -101,6 +106,12 @@ def without_last_blanks(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
     while kept and kept[-1].comment is None:
         kept.pop()
     return kept
+
+
+def _opens_frame(run: Sequence[cst.EmptyLine]) -> bool:
+    """Whether comments begin with a ruled line, `########`, which the program closes further down."""
+    rules = [x.comment is not None and not re.search(r"\w", x.comment.value) and len(x.comment.value) > 3 for x in run]
+    return bool(rules) and rules[0] and not any(rules[1:])
 
 
 def _comment_run(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:

@@ -71,3 +71,20 @@ def test_a_comment_above_a_definition_in_which_something_changes_stays() -> None
     edits = edits_of("x = 0\n# for apex\ndef f(x):\n    y = DDP(x)\n")
     edits.replace(statement(edits, 4).value, "parallel(x)")  # type: ignore[attr-defined]
     check(edits, "x = 0\n# for apex\ndef f(x):\n    y = parallel(x)\n")
+
+
+RULE = "#" * 30
+
+
+@pytest.mark.parametrize("last", ["", f"{RULE}\n"])
+def test_the_ruled_line_that_opens_a_frame_stays_with_the_one_that_closes_it(last: str) -> None:
+    """Both, where the frame is around the comment alone, go with that."""
+    edits = edits_of(f"x = 0\n{RULE}\n# amp.initialize wants\n# the model on its GPU\n{last}a = 1\n{RULE}\nb = 2\n")
+    edits.delete(statement(edits, 5 + bool(last)))
+    check(edits, f"x = 0\n{'' if last else RULE + chr(10)}{RULE}\nb = 2\n")
+
+
+def test_a_ruled_line_stays_above_what_has_changed_too() -> None:
+    edits = edits_of(f"x = 0\n{RULE}\n# APEX\ny = DDP(x)\n{RULE}\nb = 2\n")
+    edits.replace(statement(edits, 4).value, "parallel(x)")  # type: ignore[attr-defined]
+    check(edits, f"x = 0\n{RULE}\ny = parallel(x)\n{RULE}\nb = 2\n")
