@@ -35,6 +35,7 @@ class Program(Imports):
         self._definitions: dict[tuple[Scope, ast.expr, bool], Sequence[Function | Class]] = {}
         self._asking = False
         self._selves: dict[Scope, tuple[str, Class | None]] = {}
+        self._methods: dict[tuple[Class, str], list[Function]] = {}
 
     def definitions(self, scope: Scope, expr: ast.expr, *, guess: bool = True) -> Sequence[Function | Class]:
         """The project's functions or classes that an expression may be; empty where none is known.
@@ -230,12 +231,19 @@ class Program(Imports):
     def classes(self) -> list[Class]:
         return [c for m in self.modules.values() for c in m.classes]
 
-    def _method(self, cls: Class, name: str, seen: frozenset[Class] = frozenset()) -> list[Function]:
+    def _method(self, cls: Class, name: str) -> list[Function]:
         """The definitions of a method as a class has it: its own, else its bases'."""
+        if self._asking:  # bases that are being found out may be missing
+            return self._inherited(cls, name, frozenset())
+        if (cls, name) not in self._methods:
+            self._methods[cls, name] = self._inherited(cls, name, frozenset())
+        return self._methods[cls, name]
+
+    def _inherited(self, cls: Class, name: str, seen: frozenset[Class]) -> list[Function]:
         if name in cls.methods or cls in seen:
             return cls.methods.get(name, [])
         for base in self.bases(cls):
-            found = self._method(base, name, seen | {cls})
+            found = self._inherited(base, name, seen | {cls})
             if found:
                 return found
         return []

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.partials import Partials
 from amp_migrate.reading.program.tree import reached
 
 T = TypeVar("T")
+MOST_KEPT = 2_000_000  # slots in the answers that are kept for who asks the same again
 Way = tuple[Module, Function | None]  # a function, or with None the own code of a file
 
 
@@ -27,6 +28,9 @@ class Flows(Partials):
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
         self.read_by: dict[tuple[Slot, Slot], set[ClassInfo | None]] = defaultdict(set)  # whose methods hand a field on
         self._made: dict[tuple[Any, ...], Any] = {}
+        self._settled = False  # whether it is known where values flow
+        self._answers: dict[tuple[str, frozenset[Slot], frozenset[ClassInfo]], set[Slot]] = {}
+        self._kept = 0  # slots in these
 
     def once(self, make: Callable[..., T], *about: Module) -> T:
         """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when
@@ -65,7 +69,29 @@ class Flows(Partials):
     def reaches(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> set[Slot]:
         """All slots that may hold a value of one of the seeds; `besides`: classes whose objects hold none of them, though
         their methods read a field of the same name."""
-        return set(self.reached(seeds, besides))
+        return self._known("to", seeds, besides, self.reached)
+
+    def _known(
+        self,
+        which: str,
+        seeds: Iterable[Slot],
+        besides: Iterable[ClassInfo],
+        find: Callable[[Collection[Slot], Collection[ClassInfo]], Iterable[Slot]],
+    ) -> set[Slot]:
+        """What slots lead to, or come from, found once: each unit asks the same whenever it has grown, and fields of fields
+        of objects make many slots of few flows."""
+        starts, but = frozenset(seeds), frozenset(besides)
+        if not self._settled:
+            return set(find(starts, but))
+        key = (which, starts, but)
+        if key not in self._answers:
+            found = set(find(starts, but))
+            self._kept += len(found)
+            if self._kept > MOST_KEPT:
+                self._answers.clear()
+                self._kept = len(found)
+            self._answers[key] = found
+        return self._answers[key].copy()  # the caller's own, to add to
 
     def reached(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> Iterator[Slot]:
         """The same one after the other, the nearest first."""
@@ -101,11 +127,14 @@ class Flows(Partials):
         nor by slots that are left out with `but`."""
         back = self._reverse
 
-        def further(slot: Slot) -> Iterable[Slot]:
-            found = (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
-            return found if but is None else (s for s in found if not but(s))
+        def find(starts: Iterable[Slot], besides: Collection[ClassInfo]) -> Iterable[Slot]:
+            def further(slot: Slot) -> Iterable[Slot]:
+                found = (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
+                return found if but is None else (s for s in found if not but(s))
 
-        return set(reached(slots, further))
+            return reached(starts, further)
+
+        return self._known("from", slots, besides, find) if but is None else set(find(slots, besides))
 
     @cached_property
     def _reverse(self) -> dict[Slot, set[Slot]]:

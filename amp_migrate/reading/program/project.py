@@ -56,7 +56,6 @@ class Project(Flows):
         self.resolved: dict[ast.Call, list[Function]] = {}
         self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
-        self._settled = False  # whether it is known where values flow
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._back = HandedBack()
         for module, nodes in self._statements.items():
