@@ -59,7 +59,20 @@ def audit(
     review = (was or Was(before)).review(after, wish or Wish(), trees)
     asked = [c for c in CHECKS if part is None or (c in TELLING) is (part == "telling")]
     found = {doubt for check in asked for doubt in _doubts(check, review)}
-    return sorted(found | ({*_not_loaded(review)} if part != "refusing" else set()))
+    if part != "refusing":
+        found |= {*_not_loaded(review), *_given_up(review)}
+    return sorted(found)
+
+
+def _given_up(review: Review) -> Iterator[Doubt]:
+    """Changed files of a program so large that the checks were not told where all values come from."""
+    if review.values_before.gave_up or review.values_after.gave_up:
+        message = (
+            "the audit did not follow all values of this program to where they come from: too much hangs on some. What the "
+            "checks say of it may be incomplete; read its change with care"
+        )
+        for path in sorted(review.changes):
+            yield Doubt(path, 1, "AMP191", "audit", message, "review")
 
 
 def _not_loaded(review: Review) -> Iterator[Doubt]:

@@ -21,6 +21,7 @@ from amp_migrate.audit.values.table import Answer, Part, Question, Step
 LONGEST = 4  # items of items
 FUNCTIONS = 40  # that one expression may be; of more, nothing is said
 
+DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 TAKING = frozenset({"get", "setdefault", "pop"})
 HOLDING = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})  # and give back, by item
 
@@ -56,6 +57,21 @@ class Search:
 
     def step(self, question: Question) -> Step:
         return self._rules[question.rule](*question.about)
+
+    def lost(self, question: Question, asked: Question) -> Origin:
+        """What is known of a question that hangs on too much: that the trail is lost where it stands, so that it is taken for
+        no other; of one that stands nowhere, where what was `asked` first does."""
+        for about in (question.about, asked.about):
+            place = next((a for a in about if isinstance(a, (Scope, Module))), None)
+            nodes: Iterable[object] = about
+            if isinstance(place, Scope) and isinstance(about[1], str):  # a name
+                nodes = place.bindings.get(about[1], ())
+            node = next((n for n in nodes if isinstance(n, ast.AST) and not isinstance(n, DEFINING)), None)
+            if place is not None and node is not None:
+                path = about[-1] if isinstance(about[-1], tuple) else ()
+                return Origin(place.module if isinstance(place, Scope) else place, node, "unknown", path)
+        first = next(iter(self.program.modules.values()))
+        return Origin(first, first.tree, "unknown")
 
     # -- expressions -------------------------------------------------------------------------------------------------
 

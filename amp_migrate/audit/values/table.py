@@ -4,17 +4,22 @@ A question says what its answer includes: origins, and the answers of other ques
 share an answer, so that the least one that fits all of them is found in one pass over what is reached (strongly connected
 components, those first that depend on nothing unanswered). What a question includes may hang on what others came to
 (`Step.watch`): they are answered before it, and where one of them waits for it in turn, nothing is known of that one.
+
+What hangs on more questions than can be asked in a minute is unknown, and so is what waits for it: items of items that many
+classes hand to one another make questions without an end in sight. They are counted, so that each run gives up on the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from amp_migrate.audit.values.origins import Origin
 
 MOST = 200  # origins of one answer; of more, these and that there are others
+ASKED = 500_000  # questions that one answer may hang on: the longest way through a measured program asked 236,000
+LEAST = 5_000  # of a program where some hung on more: those that do are asked for again and again
 
 
 class Question(NamedTuple):
@@ -53,10 +58,13 @@ class _Open:
 
 
 class Table:
-    """Answers by question; `rule` opens one."""
+    """Answers by question; `rule` opens one, `lost` is what is known of one that hangs on too much. `gave_up`: whether one did."""
 
-    def __init__(self, rule: Callable[[Question], Step]) -> None:
+    def __init__(self, rule: Callable[[Question], Step], lost: Callable[[Question, Question], Origin]) -> None:
         self._rule = rule
+        self._lost = lost
+        self._limit = ASKED
+        self.gave_up = False
         self._known: dict[Question, Answer] = {}
         self._unions: dict[frozenset[int], Answer] = {}  # of several answers, by what they are
         self._places: dict[Origin, tuple[str, int, int, str, str, str]] = {}  # where origins stand that were sorted
@@ -73,10 +81,15 @@ class Table:
     def _solve(self, root: Question) -> None:
         waiting: dict[Question, _Open] = {}  # opened and not answered, in this order
         path = [self._open(root, waiting)]
+        left = self._limit
         while path:
             at = path[-1]
             further = self._further(at, waiting)
             if further is not None:
+                left -= 1
+                if not left:
+                    self._give_up(root, waiting)
+                    return
                 path.append(self._open(further, waiting))
                 continue
             path.pop()
@@ -87,6 +100,12 @@ class Table:
             while not group or group[-1] is not at:
                 group.append(waiting.popitem()[1])
             self._close(group)
+
+    def _give_up(self, root: Question, waiting: Iterable[Question]) -> None:
+        """Leave what is open unknown: asked again, it would come to the same."""
+        self._known.update((question, frozenset((self._lost(question, root),))) for question in waiting)
+        self._limit = max(self._limit // 4, min(self._limit, LEAST))
+        self.gave_up = True
 
     def _open(self, question: Question, waiting: dict[Question, _Open]) -> _Open:
         step = self._rule(question)

@@ -24,7 +24,12 @@ class Values(Sources):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self._search = Search(self)
-        self._table = Table(self._search.step)
+        self._table = Table(self._search.step, self._search.lost)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether some answer is unknown because it hangs on too much."""
+        return self._table.gave_up
 
     def origins(self, scope: Scope, expr: ast.expr, path: Path = ()) -> frozenset[Origin]:
         """What an expression evaluated in a scope may be."""
