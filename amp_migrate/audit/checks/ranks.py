@@ -4,7 +4,8 @@ Says where the program itself shows that there are such parameters and the call 
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
 no gradient, a module that is made in `__init__` and used nowhere in training, in the model or in what it is made of, a list
 of which some parts alone are run, by their places, a part that the model's own `train()` or forward freezes, once it is wrapped,
-a head whose outputs no caller reads. Of a network that is chosen by name, those in sight with such a module are named.
+a head whose outputs no caller reads, a part that one of the calls which train the model leaves out (`model(x, mode="d")`). Of
+a network that is chosen by name, those in sight with such a module are named.
 
 Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
@@ -24,6 +25,7 @@ from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
+from amp_migrate.audit.sites.left_out import left_out
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.unused import frozen_later, nested, past_forward, unused
 from amp_migrate.audit.sites.unused_items import unused_items
@@ -74,7 +76,20 @@ def check(review: Review) -> Iterable[Doubt]:
             yield _answered(review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review"))
         if any(k.arg in (OPTION, None) for k in call.keywords):
             continue
+        out = left_out(review, module, call, list(_classes(review, module, call)))
         shown = _shown(review, module, call) or _beside(review, module, call)
+        if shown is None and out is not None:
+            at = f"{out.module.path}:{review.line(out.module, out.call)}"
+            shown = f"{at} runs {out.network.name} with no gradient for its {out.part}"
+            if not out.alone:
+                message = (
+                    f"{shown}, and the backward after it follows several forwards: Apex's DistributedDataParallel let a "
+                    "parameter go without a gradient, torch's raises in the second iteration. find_unused_parameters=True "
+                    "helps if the last forward of each backward leads to all that the others use, static_graph=True if every "
+                    "step leaves out the same"
+                )
+                yield review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
+                continue
         evidence = shown or _told(review, module)
         if evidence is not None:
             message = (
