@@ -97,17 +97,27 @@ def test_a_part_that_one_mode_runs_without_gradients(change: tuple[str, str]) ->
     assert message.endswith("pass find_unused_parameters=True")
 
 
+THREE = ("        def fake(", "        def other(self, x):\n            return self.h(x)\n\n        def fake(")
+OTHER = 'if mode == "other":\n                return self.h(x)\n            if mode == "generator":'
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("body", "found"),
     [
-        'loss = self.model(x, "discriminator") + self.model(x[0], "discriminator")\nloss.backward()',
-        'for part in x:\n    loss = loss + self.model(part, "discriminator")\nloss.backward()',
+        ('loss = self.model(x, "discriminator") + self.model(x[0], "discriminator")\nloss.backward()', True),
+        ('for part in x:\n    loss = loss + self.model(part, "discriminator")\nloss.backward()', True),
+        ('loss = self.model(x, "other") + self.model(x, "discriminator")\nloss.backward()', False),
+        ('loss = self.model(x, "discriminator") + self.model(x, "generator")\nloss.backward()', True),
+        ('loss = self.model(x, "generator") + self.model(x, "discriminator")\nloss.backward()', False),
     ],
 )
-def test_a_backward_after_several_forwards_is_told_what_may_help(body: str) -> None:
-    (message,) = messages(step(body))
-    assert LEFT_OUT in message
-    assert "static_graph=True if every step leaves out the same" in message
+def test_a_backward_after_several_forwards(body: str, found: bool) -> None:
+    """Asked to look, torch takes for unused what the last forward does not use; and raises if that gets a gradient."""
+    three = ("self.d = nn.Linear(2, 2)", "self.d = nn.Linear(2, 2)\n            self.h = nn.Linear(2, 2)")
+    (message,) = messages(step(body), three, ('if mode == "generator":', OTHER), THREE)
+    assert "with no gradient for its " in message
+    assert message.endswith("pass find_unused_parameters=True") is found
+    assert ("static_graph=True if all steps are alike" in message) is not found
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ Says where the program itself shows that there are such parameters and the call 
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
 no gradient, a module that is made in `__init__` and used nowhere in training, in the model or in what it is made of, a list
 of which some parts alone are run, by their places, a part that the model's own `train()` or forward freezes, once it is wrapped,
-a head whose outputs no caller reads, a part that one of the calls which train the model leaves out (`model(x, mode="d")`). Of
-a network that is chosen by name, those in sight with such a module are named.
+a head whose outputs no caller reads, a part that one of the calls which train the model leaves out (`model(x, mode="d")`), a
+collection of which a forward runs what its caller picks (`self.heads[task](x)`). Of a network that is chosen by name, those in
+sight with such a module are named. A model that is seen to run without gradients alone waits for none.
 
 Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
@@ -26,9 +27,11 @@ from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import unread
 from amp_migrate.audit.sites.left_out import left_out
+from amp_migrate.audit.sites.picked import in_turn, picked
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.unused import frozen_later, nested, past_forward, unused
 from amp_migrate.audit.sites.unused_items import unused_items
+from amp_migrate.audit.sites.wrapped_runs import Runs, runs, several
 from amp_migrate.findings import Code
 
 CODES = (
@@ -76,17 +79,17 @@ def check(review: Review) -> Iterable[Doubt]:
             yield _answered(review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review"))
         if any(k.arg in (OPTION, None) for k in call.keywords):
             continue
-        out = left_out(review, module, call, list(_classes(review, module, call)))
+        seen = runs(review, module, call)
+        if seen.never_trained:
+            continue
         shown = _shown(review, module, call) or _beside(review, module, call)
-        if shown is None and out is not None:
-            at = f"{out.module.path}:{review.line(out.module, out.call)}"
-            shown = f"{at} runs {out.network.name} with no gradient for its {out.part}"
-            if not out.alone:
+        if shown is None and (part := _of_some_runs(review, module, call, seen)) is not None:
+            shown, found = part
+            if not found:
                 message = (
-                    f"{shown}, and the backward after it follows several forwards: Apex's DistributedDataParallel let a "
-                    "parameter go without a gradient, torch's raises in the second iteration. find_unused_parameters=True "
-                    "helps if the last forward of each backward leads to all that the others use, static_graph=True if every "
-                    "step leaves out the same"
+                    f"{shown}, and one backward follows several forwards: Apex's DistributedDataParallel let a parameter go without "
+                    f"a gradient, torch's raises in the second iteration. {OPTION}=True helps if the last forward of each backward "
+                    "uses all that the others do, static_graph=True if all steps are alike"
                 )
                 yield review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
                 continue
@@ -277,6 +280,22 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
         head = next(unread(review.after, module, cls, name), None)
         if head is not None:
             return f"what self.{head} of {cls.name} gives is returned, and nothing that runs the model reads it"
+    return None
+
+
+def _of_some_runs(review: Review, module: Module, call: ast.Call, seen: Runs) -> tuple[str, bool] | None:
+    """What of the model that a call wraps some of its runs give no gradient; whether torch finds that out, if it is asked to."""
+    classes = list(_classes(review, module, call))
+    out = left_out(review, seen.groups, classes)
+    if out is not None:
+        at = f"{out.module.path}:{review.line(out.module, out.call)}"
+        return f"{at} runs {out.network.name} with no gradient for its {out.part}", out.found
+    networks = list(dict.fromkeys(n for c in classes for n in nested(review.after, c))) if seen.groups else []
+    for network in networks:
+        for _, place in picked(review.after, network):
+            if not in_turn(review.after, networks):
+                told = f"{network.name} runs {place}, as its caller picks, and no other part of that"
+                return told, not any(several(group) for group in seen.groups)
     return None
 
 

@@ -1,0 +1,117 @@
+"""The forwards of a wrapped network that are in sight, and which of them one backward follows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.writers import gradients_off
+from amp_migrate.audit.values.names import last_name
+
+Call = tuple[Module, ast.Call]
+
+
+@dataclass
+class Runs:
+    """The calls of a wrapped network: those of one function before one backward of it together, and how many there are."""
+
+    groups: list[list[Call]] = field(default_factory=list)
+    count: int = 0
+    recorded: int = 0
+
+    @property
+    def never_trained(self) -> bool:
+        """Whether gradients are off wherever it is seen to run."""
+        return bool(self.count) and not self.recorded
+
+
+def runs(review: Review, module: Module, wrap: ast.Call) -> Runs:
+    """Those of what a call wraps."""
+    found = Runs()
+    by_function: dict[Function, list[ast.Call]] = {}
+    for there, call in _calls(review, module, wrap):
+        found.count += 1
+        if not gradients_off(review.after, there, call):
+            found.recorded += 1
+            if (function := there.function_around(call)) is not None:
+                by_function.setdefault(function, []).append(call)
+    for function, calls in by_function.items():
+        group: list[Call] = []
+        ends = [c for c in syntax.every(function.node, ast.Call) if syntax.last(c.func) == "backward"]
+        for call in sorted([*calls, *ends], key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):
+            if call not in ends:
+                group.append((function.module, call))
+            elif group:
+                found.groups.append(group)
+                group = []
+    return found
+
+
+def several(group: list[Call]) -> bool:
+    """Whether a backward may follow more than one of some calls: no two branches of a test, or a loop without it."""
+    apart = ((m, a, b) for n, (m, a) in enumerate(group) for _, b in group[n + 1 :])
+    return any(not _exclusive(m, a, b) for m, a, b in apart) or any(_repeated(m, c) for m, c in group)
+
+
+def _exclusive(module: Module, one: ast.Call, other: ast.Call) -> bool:
+    around = [a for a in module.ancestors(one) if isinstance(a, ast.If)]
+    return any(
+        one in below_body and other in below_else
+        for a in around
+        for below_body, below_else in [_branches(a), _branches(a)[::-1]]
+    )
+
+
+def _branches(test: ast.If) -> tuple[set[ast.AST], set[ast.AST]]:
+    return {n for s in test.body for n in syntax.walk(s)}, {n for s in test.orelse for n in syntax.walk(s)}
+
+
+def _repeated(module: Module, call: ast.Call) -> bool:
+    """Whether a loop that no backward stands in runs a call."""
+    for around in module.ancestors(call):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(around, (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp)):
+            return not any(syntax.last(c.func) == "backward" for c in syntax.every(around, ast.Call))
+    return False
+
+
+def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls, in sight, of the object that a call makes, by its name and those that functions know it by."""
+    stmt, wrapped = module.statement(wrap), argument(wrap, "module", 0)
+    targets = stmt.targets if isinstance(stmt, ast.Assign) and stmt.value is wrap else []
+    names = {name for t in targets if (name := last_name(t)) is not None}
+    if not names or wrapped is None:
+        return
+    near = {module: names}
+    owner = review.after.class_around(module.scope_of(wrap))
+    if owner is not None and any(isinstance(t, ast.Attribute) for t in targets):
+        near |= {c.module: names for c in review.after.family(owner)}
+    todo = list(near)
+    for there in todo:
+        for callee, inner in _handed(review.after, there, near[there]):
+            todo += [callee] if inner not in near.get(callee, ()) else []
+            near[callee] = near.get(callee, set()) | {inner}
+    made = review.values_after.of(module, wrapped)
+    for there, called in near.items():
+        for name in sorted(called):
+            for call in there.calls_named.get(name, ()):
+                if isinstance(call.func, (ast.Name, ast.Attribute)) and not review.after.callees(there, call):
+                    if made & review.values_after.of(there, call.func):
+                        yield there, call
+
+
+def _handed(program: Program, module: Module, names: set[str]) -> Iterator[tuple[Module, str]]:
+    """The functions that what has one of some names is handed to, by their files, and as which parameter."""
+    for call in module.calls():
+        if any(last_name(v) in names for v in syntax.given(call) if isinstance(v, (ast.Name, ast.Attribute))):
+            for callee in program.callees(module, call):
+                for inner, value in (program.arguments(callee, call) or {}).items():
+                    if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names:
+                        yield callee.module, inner
