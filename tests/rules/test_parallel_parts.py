@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.rules.helpers import rewrite
 
 MODES = """
@@ -57,3 +59,128 @@ def _output(folder: Path, text: str) -> str:
     script.write_text(text)
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
     return run.stdout.strip()
+
+
+# -- what is said --------------------------------------------------------------------------------------------------------
+
+GRADIENTS, BUFFERS = "raises where a parameter gets no gradient", "broadcasts buffers at every forward"
+
+TRAINED = """
+    import torch
+    from torch import nn
+    from apex.parallel import DistributedDataParallel as DDP
+    {imports}
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(2, 2)
+            {norm}
+
+        def forward(self, x):
+            return self.body(x)
+
+    def train(model, teacher, loader):
+        for x in loader:
+            with torch.no_grad():
+                goal = teacher(x)
+            loss = (model(x) - goal).mean()
+            loss.backward()
+
+    def main(args, loader):
+        model = {made}
+        teacher = Net()
+        {wrap}
+        train(model, teacher, loader)
+    """
+
+
+def _said(wrap: str = "model = DDP(model)", norm: str = "", imports: str = "", made: str = "Net()") -> tuple[str, str]:
+    result = rewrite(TRAINED.format(wrap=wrap, norm=norm, imports=imports, made=made))
+    (finding,) = [f for f in result.findings if f.code == "AMP601"]
+    return finding.message, finding.review
+
+
+@pytest.mark.parametrize(
+    ("norm", "imports", "found"),
+    [
+        ("", "", False),
+        ("", "import numpy as np", False),
+        ("", "from torchvision import transforms", False),
+        ("self.register_buffer('mean', torch.zeros(2))", "", False),  # which is the same on every rank
+        ("self.register_buffer('mean', torch.zeros(2)); self.mean.copy_(torch.ones(2))", "", True),
+        ("self.register_buffer('mean', torch.zeros(2)); self.mean[0] += 1", "", True),
+        ("self.register_buffer('mean', torch.zeros(2)); self.mean = self.mean + 1", "", True),
+        ("self.register_buffer(name, torch.zeros(2))", "", True),
+        ("self.norm = nn.BatchNorm1d(2)", "", True),
+        ("self.norm = getattr(nn, self.kind)(2)", "", True),
+        ("self.body = nn.utils.spectral_norm(self.body)", "", True),
+        ("", "from torchvision import models", True),
+        ("", "from timm import create_model", True),
+        ("", "import importlib", True),
+    ],
+)
+def test_buffers_are_told_of_where_there_may_be_some_that_change(norm: str, imports: str, found: bool) -> None:
+    message, _ = _said(norm=norm, imports=imports)
+    assert (BUFFERS in message) is found
+
+
+@pytest.mark.parametrize(
+    ("wrap", "found"),
+    [
+        ("model = DDP(model)", True),
+        ("teacher = DDP(teacher)", False),
+        ("teacher = DDP(teacher)\n        teacher(loader[0]).sum().backward()", True),
+        ("teacher = DDP(teacher)\n        teacher.module(loader[0])", True),
+        ("teacher = DDP(teacher)\n        fit(teacher)", True),  # out of sight
+        ("teacher = DDP(teacher)\n        print(len(teacher))", False),
+        ("teacher = DDP(teacher); kept = teacher\n        kept(loader[0])", True),
+    ],
+)
+def test_a_model_that_runs_without_gradients_waits_for_none(wrap: str, found: bool) -> None:
+    assert (GRADIENTS in _said(wrap)[0]) is found
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        ("models.resnet18()", False),
+        ("models.__dict__[args.arch](pretrained=True)", False),
+        ("getattr(models, args.arch)()", False),
+        ("models.detection.ssd300_vgg16()", True),
+        ("models.resnet18() if args.small else Net()", True),
+        ("Net()", True),
+    ],
+)
+def test_all_parameters_of_a_classifier_of_torchvisions_take_part(made: str, found: bool) -> None:
+    message, _ = _said(
+        "model.cuda()\n        model = DDP(model)", imports="import torchvision.models as models", made=made
+    )
+    assert (GRADIENTS in message) is found
+
+
+NATIVE = (
+    "if args.native:\n            model = nn.parallel.DistributedDataParallel(model, device_ids=[args.gpu])\n        "
+)
+APEX = "if args.apex:\n            model = DDP(model)"
+
+
+@pytest.mark.parametrize(
+    ("wrap", "said"),
+    [
+        (f"{NATIVE}else:\n            model = DDP(model)", "the native branch stays"),
+        (NATIVE + APEX, "with the arguments of line 26, where the same model is wrapped without Apex"),
+        (
+            NATIVE + APEX.replace("(model", "(model, prof=True, device_ids=[args.gpu]"),
+            "as in line 26, where the same model",
+        ),
+        (NATIVE.replace("(model", "(model.body") + APEX, None),
+        (NATIVE.replace("            model =", "            args = load(); model =") + APEX, None),
+        (f"model = nn.parallel.DistributedDataParallel(model)\n        {APEX}", None),
+    ],
+)
+def test_a_program_that_wraps_the_same_model_without_apex_knows_what_it_needs(wrap: str, said: str | None) -> None:
+    message, review = _said(wrap)
+    assert (GRADIENTS in message) is (said is None)
+    assert said is None or said in message
+    assert review == ("look" if said is None else "as-is")

@@ -34,6 +34,7 @@ from amp_migrate.rules.parts.imports import (
 )
 from amp_migrate.rules.parts.messages import correct_messages
 from amp_migrate.rules.parts.optimizer_values import PARTIAL
+from amp_migrate.rules.parts.parallel_differs import NATIVE_DDP, native_calls
 from amp_migrate.rules.parts.same import drop_repeated, drop_shortcuts, fold_equal, merge_types
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
@@ -45,7 +46,7 @@ CONVERTERS: dict[str, Convert] = {
 }
 # Classes that can be imported in the place of Apex's: what an import alone, without a use in sight, becomes.
 CLASSES = {
-    parallel.DDP: parallel.NATIVE_DDP,
+    parallel.DDP: NATIVE_DDP,
     syncbn.LAYER: syncbn.NATIVE_LAYER,
     **{name: native for name, (_, native) in normalization.LAYERS.items()},
     **{name: fused.native for name, fused in optimizers.OPTIMIZERS.items()},
@@ -130,9 +131,9 @@ class _Parts:
         if decision.code == "AMP611" and isinstance(decision, Native) and decision.review == "review":
             message, review = f"{message}: {decision.message}", decision.review
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
-            for call, function in parallel.native_calls(self.module, beside):
+            for call, function in native_calls(self.module, beside):
                 at = (self.module.display, self.module.statement(call).lineno)
-                told, arguments = parallel.as_torchs(call, self.output.mended.get(at, ()))
+                told, arguments = parallel.as_torchs(self.project, self.module, call, self.output.mended.get(at, ()))
                 if len(arguments) != len(arguments_of(call)) or self.output.mended.get(at):
                     self.edits.replace(call, call_code(self.module, call, function, arguments))
                 if told:
@@ -273,9 +274,7 @@ class _Parts:
     def _keeps_name(self, group: list[Binding], native: str, sites: list[tuple[Site, Native | Manual]]) -> bool:
         if any(self._fallback(b, native) is not None or self._wraps(b, native) for b in group):
             return True
-        if native == parallel.NATIVE_DDP and any(
-            exact_name(self.module, native, s.scope, s.node.lineno) for s, _ in sites
-        ):
+        if native == NATIVE_DDP and any(exact_name(self.module, native, s.scope, s.node.lineno) for s, _ in sites):
             return False
         if not group[0].scope.is_module and any(native_name(self.module, native, site.scope) for site, _ in sites):
             return False
@@ -329,7 +328,7 @@ class _Parts:
             return name + rest  # an import inside a function, for want of Apex: the file's own torch does
         binding = group[0] if group else None
         exact = exact_name(self.module, native, site.scope, site.node.lineno)
-        if native == parallel.NATIVE_DDP and not exact and binding is not None:
+        if native == NATIVE_DDP and not exact and binding is not None:
             plain = binding.plain or "DDP"
             if not self._bound(plain):
                 self.imports.add(binding, import_line(native, plain))

@@ -7,22 +7,29 @@ Native: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedD
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.gradients.frozen import frozen_after
-from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import identifiers, names_stored, walk
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, named_arguments, value_of
 from amp_migrate.rules.parts.derived import Constructed, constructed
 from amp_migrate.rules.parts.devices import device_of
+from amp_migrate.rules.parts.parallel_differs import (
+    NATIVE_DDP,
+    NATIVE_PARAMETERS,
+    UNUSED,
+    beside,
+    differs,
+    waits_in_vain,
+)
 from amp_migrate.writing.calls import Argument, arguments_of
 from amp_migrate.writing.edits import Edits
 
@@ -42,11 +49,14 @@ CODES = (
         why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
         "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. A model "
         "with parameters that take no part in a step (a pooler that nothing reads, layers drawn at random) needs "
-        "find_unused_parameters=True; it costs time, so it is written only where the program shows such a part. Where one "
-        "backward follows several forwards it is no help: it takes what the last of them does not use for unused, and raises "
-        "('mark a variable ready only once') when that gets its gradient by way of another. Without it several forwards are "
-        "taken if every parameter gets a gradient in the end; static_graph=True also takes parameters that never get one, as "
-        "long as they are the same in every step. Or call the wrapped model once, with all the batches. "
+        "find_unused_parameters=True; it costs time, so it is written only where the program shows such a part: one that nothing "
+        "uses, one that a mode of the forward leaves out, a head that a caller picks. Torch looks at the last forward before a "
+        "backward: what that does not use it takes for unused, and raises ('mark a variable ready only once') where another "
+        "forward gives it a gradient. static_graph=True takes several forwards that use different parts, and parameters that "
+        "never get a gradient, as long as they are the same in every step: not where steps of different kinds take turns. Or "
+        "call the wrapped model once, with all the batches. Nothing of this is said of a model that only runs without "
+        "gradients, of torchvision's classifiers, and where the program wraps the same model in torch's class itself, without "
+        "Apex. Of buffers nothing is said where no file has a network with any that are written to. "
         "broadcast_buffers=False keeps the statistics of batch normalization apart, as Apex did; it is written where one "
         "rank runs the model by itself, and would wait for the others.",
         links=(APEX, NATIVE),
@@ -100,7 +110,6 @@ CODES = (
 )
 
 DDP = "apex.parallel.DistributedDataParallel"
-NATIVE_DDP = "torch.nn.parallel.DistributedDataParallel"
 REDUCE_OP = "apex.parallel.ReduceOp"
 MEMBERS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 OPERATIONS = {REDUCE_OP, *(f"{REDUCE_OP}.{member}" for member in MEMBERS)}
@@ -120,24 +129,6 @@ DROPPED = (
     "gradient_predivide_factor",
     "gradient_average_split_factor",
     "prof",
-)
-NATIVE_PARAMETERS = frozenset(
-    {
-        "module",
-        "device_ids",
-        "output_device",
-        "dim",
-        "broadcast_buffers",
-        "init_sync",
-        "process_group",
-        "bucket_cap_mb",
-        "find_unused_parameters",
-        "check_reduction",
-        "gradient_as_bucket_view",
-        "static_graph",
-        "mixed_precision",
-        "device_mesh",
-    }
 )
 SWITCHED = frozenset({"disable_allreduce", "enable_allreduce"})
 
@@ -172,29 +163,9 @@ def convert(project: Project, site: Site) -> Native | Manual:
         if not calls and is_type_test(site):  # nothing is wrapped here; see AMP653
             return Native("AMP601", (NATIVE_DDP,), "asks for torch's DistributedDataParallel")
         without = f", constructed without {', '.join(_gone(calls))}" if calls else ""
-        message = f"torch's DistributedDataParallel{without}{_differs(())}"
+        message = f"torch's DistributedDataParallel{without}{differs(project, site.module, ())}"
         return Native("AMP601", (NATIVE_DDP,), message, "look", beside=tuple(calls))
     return _call(project, site, site.call)
-
-
-def _beside(site: Site, call: ast.Call) -> list[ast.keyword]:
-    """The keyword arguments of torch's own for the same model where mixed precision is off, in the other branch of an `if`:
-    the program knows which its model needs. Only what can be read in this branch, too."""
-    module, target = site.module, _wrapped(site.module, call)
-    for _, _, other in branches_around(module, call, module.scopes) if target is not None else ():
-        for native, _ in native_calls(module, other):
-            if _wrapped(module, native) == target and all(k.arg in NATIVE_PARAMETERS for k in native.keywords):
-                unset = names_stored(*other) & identifiers(*native.keywords)
-                return [] if unset or len(native.args) != 1 else native.keywords
-    return []
-
-
-def _wrapped(module: Module, call: ast.Call) -> tuple[str, str] | None:
-    """What a call wraps and what holds it then: `model = DDP(model)`."""
-    stmt = module.parents.get(call)
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not call.args:
-        return None
-    return ast.unparse(stmt.targets[0]), ast.unparse(call.args[0])
 
 
 def _gone(calls: list[Constructed]) -> list[str]:
@@ -235,9 +206,10 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
             "torch's no_sync() first",
         )
     arguments = [Argument(argument) for name, argument in named if name not in DROPPED]
-    beside = [k for k in _beside(site, call) if k.arg not in given]
-    arguments += [Argument(None, f"{k.arg}={site.module.source(k.value)}") for k in beside]
-    given |= {k.arg: k for k in beside if k.arg is not None}
+    sibling = beside(site, call)
+    taken = [k for k in sibling.keywords if k.arg not in given] if sibling is not None else []
+    arguments += [Argument(None, f"{k.arg}={site.module.source(k.value)}") for k in taken]
+    given |= {k.arg: k for k in taken if k.arg is not None}
     device = None if "device_ids" in given else device_of(project, site)
     if device is not None:
         arguments.append(Argument(None, f"device_ids=[{device}]"))
@@ -251,13 +223,16 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
         message += f" without {', '.join(dropped)}"
     if unknown:
         message += f"; it takes no {', '.join(unknown)} either"
-    if beside:
-        message += ", with the arguments that the program gives it beside"
+    if sibling is not None:
+        how = "with the arguments of" if taken else "as in"
+        message += f", {how} line {sibling.lineno}, where the same model is wrapped without Apex"
     if frozen is not None:
         message += f", with find_unused_parameters, for line {frozen} freezes a part once it is wrapped"
-    differs = _differs([*given, *(["find_unused_parameters"] if frozen is not None else [])])
-    review: Review = "review" if unknown else "look" if differs else "as-is"
-    message += differs
+    # A program that wraps the same model in torch's knows whether its parameters all take part.
+    all_take_part = frozen is not None or sibling is not None or not waits_in_vain(project, site, call)
+    told = differs(project, site.module, [*given, *([UNUSED] if all_take_part else [])])
+    review: Review = "review" if unknown else "look" if told else "as-is"
+    message += told
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
 
 
@@ -293,40 +268,23 @@ def _frozen(site: Site, call: ast.Call) -> int | None:
     return getattr(node, "lineno", None)
 
 
-def native_calls(module: Module, body: Iterable[ast.AST]) -> Iterator[tuple[ast.Call, str]]:
-    """The calls of torch's DistributedDataParallel in a branch, each with how the class is written."""
-    for node in (n for stmt in body for n in walk(stmt)):
-        if isinstance(node, ast.Call) and module.qualify(node.func) == NATIVE_DDP:
-            yield node, module.source(node.func)
-
-
-def as_torchs(call: ast.Call, codes: Collection[str]) -> tuple[str, tuple[Argument, ...]]:
+def as_torchs(
+    project: Project, module: Module, call: ast.Call, codes: Collection[str]
+) -> tuple[str, tuple[Argument, ...]]:
     """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's, and
     with those that answer the doubts about it."""
     dropped = [k.arg for k in call.keywords if k.arg in DROPPED]
     arguments = tuple(Argument(a) for a in arguments_of(call) if not (isinstance(a, ast.keyword) and a.arg in DROPPED))
     without = f" without {', '.join(d for d in dropped if d)}, which torch does not take" if dropped else ""
     given = [k.arg for k in call.keywords if k.arg is not None]
+    if not dropped:
+        given.append(UNUSED)  # which the program has run so
     for name, value, why in (ASKED_FOR[code] for code in sorted(ASKED_FOR.keys() & set(codes))):
         arguments += (Argument(None, f"{name}={value}"),)
         given.append(name)
         without += f", with {name}={value}, {why}"
-    return (without + _differs(given) if not any(k.arg is None for k in call.keywords) else without), arguments
-
-
-def _differs(given: Collection[str]) -> str:
-    """What torch's does otherwise, unless its own arguments decide it already."""
-    parts = []
-    if "find_unused_parameters" not in given:
-        parts.append(
-            "it raises where a parameter gets no gradient, which Apex's let pass (find_unused_parameters=True if the model "
-            "has any and each backward follows one forward, static_graph=True where it follows several)"
-        )
-    if "broadcast_buffers" not in given:
-        parts.append(
-            "it broadcasts buffers at every forward, which Apex's did not (broadcast_buffers=False keeps them)"
-        )
-    return "".join(f"; {part}" for part in parts)
+    unpacks = any(k.arg is None for k in call.keywords)
+    return (without if unpacks else without + differs(project, module, given)), arguments
 
 
 def switches(module: Module) -> list[tuple[ast.Expr, str]] | None:

@@ -1,0 +1,84 @@
+"""Whether the networks of a program may have buffers that change: what torch's DistributedDataParallel broadcasts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+from amp_migrate.reading.program.definitions import literal
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
+from amp_migrate.reading.program.project import Project
+
+# Packages that bring no network with them, beside Python's own.
+WITHOUT_NETWORKS = frozenset(
+    "torch apex numpy scipy pandas sklearn skimage cv2 PIL imageio matplotlib seaborn tqdm yaml h5py lmdb natsort requests six nltk "
+    "sentencepiece tokenizers regex sacremoses tensorboardX tensorboard wandb sympy numexpr numba psutil termcolor easydict "
+    "yacs packaging filelock absl click fire attr attrs joblib prettytable colorama horovod".split()
+)
+BUFFERS = re.compile(
+    r"BatchNorm|batch_norm|syncbn|InstanceNorm|spectral_norm|register_buffer|\bBuffer\(|torch\.hub|torch\.jit|getattr\((?:torch\.)?nn\b|"
+    r"(?:torch\.)?nn\.__dict__|(?:quantization|ao)\b",
+    re.IGNORECASE,
+)
+
+
+def may_have_buffers(project: Project, module: Module) -> bool:
+    """Whether a network of the processes that a file runs in may have buffers that something writes to: the statistics of a
+    batch normalization. Those of a program's own that stay as they were made are the same everywhere."""
+    return project.once(_buffers, module)
+
+
+def _buffers(project: Project, module: Module) -> bool:
+    near = in_process(project, {module})
+    own = {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
+    for there in near:
+        if any(_brings(name, own) for name in _imports(there)):
+            return True
+        kept = list(_registered(there))
+        if None in kept or len(BUFFERS.findall(there.text)) > len(kept):
+            return True
+        if any(_written(m, name) for name in kept if name is not None for m in near):
+            return True
+    return False
+
+
+def _imports(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _brings(name: str, own: set[str]) -> bool:
+    root, _, rest = name.partition(".")
+    if root == "torchvision":
+        return rest.partition(".")[0] not in ("transforms", "datasets", "utils", "io")
+    return root not in sys.stdlib_module_names | WITHOUT_NETWORKS | own or root == "importlib"
+
+
+def _registered(module: Module) -> Iterator[str | None]:
+    """The names of the buffers that a file registers; None where one is not seen."""
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == "register_buffer":
+            call = module.parents.get(node)
+            name = literal(call.args[0]) if isinstance(call, ast.Call) and call.func is node and call.args else None
+            yield name if isinstance(name, str) else None
+
+
+def _written(module: Module, name: str) -> bool:
+    """Whether a file may write to a buffer: `self.mean = x`, `self.mean += x`, `self.mean[0] = x`, `self.mean.copy_(x)`."""
+    if name not in module.text:
+        return False
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            around = module.parents.get(node)
+            while isinstance(around, ast.Subscript):
+                node, around = around, module.parents.get(around)
+            stored = isinstance(getattr(node, "ctx", None), ast.Store)
+            if stored or (isinstance(around, ast.Attribute) and (around.attr.endswith("_") or around.attr == "data")):
+                return True
+    return False
