@@ -184,3 +184,56 @@ def test_a_program_that_wraps_the_same_model_without_apex_knows_what_it_needs(wr
     assert (GRADIENTS in message) is (said is None)
     assert said is None or said in message
     assert review == ("look" if said is None else "as-is")
+
+
+# -- branches that have become the same ------------------------------------------------------------------------------------
+
+TWO = """
+    import torch
+    from torch import nn
+    from apex import amp
+    from apex.parallel import DistributedDataParallel as DDP
+
+    def main(args, model, head, optimizer, loader):
+        if args.apex:
+            [model, head], optimizer = amp.initialize([model, head], optimizer, opt_level="O1")
+            model = DDP(model)
+            head = DDP(head)
+        else:
+            {other}
+        for x in loader:
+            loss = head(model(x)).sum()
+            if args.apex:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+    """
+MODEL, HEAD = ("{0} = {1}({0}, device_ids=[args.gpu])".format(name, "{}") for name in ("model", "head"))
+FULL = "torch.nn.parallel.DistributedDataParallel"
+
+
+@pytest.mark.parametrize(
+    ("other", "folded"),
+    [
+        ((MODEL.format(FULL), HEAD.format(FULL)), True),
+        (
+            (MODEL.format("nn.parallel.DistributedDataParallel"), HEAD.format("nn.parallel.DistributedDataParallel")),
+            True,
+        ),
+        ((HEAD.format(FULL), MODEL.format(FULL)), False),
+        ((MODEL.format(FULL),), False),
+        ((MODEL.format(FULL), HEAD.format(FULL), "print('without Apex')"), False),
+        ((MODEL.format("nn.DataParallel"), HEAD.format("nn.DataParallel")), False),
+    ],
+)
+def test_branches_that_wrap_alike_once_the_set_up_is_gone_are_one(other: tuple[str, ...], folded: bool) -> None:
+    after = rewrite(TWO.format(other="\n            ".join(other))).after or ""
+    assert "amp.initialize" not in after
+    assert after.count("model = ") == (1 if folded else 2)
+    assert (
+        "\n    model = DDP(model, device_ids=[args.gpu])\n    head = DDP(head, device_ids=[args.gpu])\n" in after
+    ) is folded
+    if folded:
+        assert "if args.apex" not in after

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, imports_apex
+from amp_migrate.rules.parts.counterpart import Manual, Native
 from amp_migrate.writing.edits import Edits, joined
 
 
@@ -46,18 +47,18 @@ def drop_repeated(site: Site, native: str, edits: Edits) -> None:
             edits.delete(stmt)
 
 
-def fold_equal(live: Iterable[Site], folded: set[ast.AST], edits: Edits) -> None:
+def fold_equal(live: Mapping[Site, Native | Manual], folded: set[ast.AST], edits: Edits) -> None:
     """Branches that have become the same are written once."""
+    native = {ast.unparse(s.node): d.names[0] for s, d in live.items() if isinstance(d, Native) and len(d.names) == 1}
     for site in live:
         for parent in site.module.ancestors(site.node):
             if parent in site.module.scopes:
                 break
             if isinstance(parent, ast.If) and parent.orelse and parent not in edits.statements:
-                body, orelse = (
-                    [s for s in b if not _idle_import(site, s, edits)] for b in (parent.body, parent.orelse)
-                )
-                if _equal(body, orelse, edits):
-                    edits.splice(parent, "body" if len(body) == len(parent.body) else "orelse")
+                kept = [[s for s in b if not edits.deleted(s)] for b in (parent.body, parent.orelse)]
+                body, orelse = ([s for s in b if not _idle_import(site, s, edits)] for b in kept)
+                if _untouched(parent, edits) and _equal(site, body, orelse, edits, native):
+                    edits.splice(parent, "body" if len(body) == len(kept[0]) else "orelse")
             elif isinstance(parent, ast.IfExp) and parent not in folded and parent not in edits.expressions:
                 if _same(edits.text(parent.body), edits.text(parent.orelse)):
                     edits.replace(parent, (parent.body,))
@@ -124,13 +125,43 @@ def _merge_operands(node: ast.BoolOp, edits: Edits) -> None:
         edits.replace(node, joined(kept, " or "))
 
 
-def _equal(body: list[ast.stmt], orelse: list[ast.stmt], edits: Edits) -> bool:
+def _untouched(parent: ast.If, edits: Edits) -> bool:
+    """Whether nothing is written beside the statements of an `if`, and none of them changes as a whole but those that go."""
+    stmts = {n for s in (*parent.body, *parent.orelse) for n in walk(s) if isinstance(n, ast.stmt)}
+    return not any(
+        (s in edits.statements and not edits.deleted(s)) or s in edits.before or s in edits.after for s in stmts
+    )
+
+
+def _equal(site: Site, body: list[ast.stmt], orelse: list[ast.stmt], edits: Edits, native: Mapping[str, str]) -> bool:
+    """Whether two lists of statements come to the same, whatever torch's names are imported as."""
     if len(body) != len(orelse):
         return False
-    stmts = {n for s in (*body, *orelse) for n in walk(s) if isinstance(n, ast.stmt)}
-    if any(s in edits.statements or s in edits.before or s in edits.after for s in stmts):
-        return False
-    return all(_same(edits.text(a), edits.text(b)) for a, b in zip(body, orelse, strict=True))
+    texts = [[_spelled_out(site, edits.text(s), native) for s in stmts] for stmts in (body, orelse)]
+    return None not in texts[0] and texts[0] == texts[1]
+
+
+def _spelled_out(site: Site, text: str, native: Mapping[str, str]) -> str | None:
+    """A statement as it is written, with full names; `native`: what those of Apex's stand for now."""
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        return None
+    for node in ast.walk(tree):
+        for field, child in ast.iter_fields(node):
+            full = _full_name(site, child, native) if isinstance(child, (ast.Name, ast.Attribute)) else None
+            if full is not None:
+                setattr(node, field, ast.Name(full, ast.Load()))
+    return ast.dump(tree)
+
+
+def _full_name(site: Site, node: ast.expr, native: Mapping[str, str]) -> str | None:
+    name = dotted(node)
+    if name is None:
+        return None
+    root, dot, rest = name.partition(".")
+    meant = site.module.qualify_name(root, site.scope)
+    return native.get(name) or (_public(f"{meant}{dot}{rest}") if meant is not None else None)
 
 
 def _public(name: str) -> str:
