@@ -35,7 +35,7 @@ class Held:
     files: dict[str, Doubt] = field(default_factory=dict)
     handed: dict[int, dict[Scope, str]] = field(default_factory=dict)
     uncast: dict[int, dict[Scope, str]] = field(default_factory=dict)
-    mended: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    mended: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)  # codes, and why
     run: dict[tuple[str, int, int], bool] = field(default_factory=dict)
 
     def more(self, doubts: Iterable[Doubt], read: Read, output: Output) -> bool:
@@ -65,7 +65,7 @@ class Held:
             place, code = (doubt.path, doubt.line), doubt.by
         tried = not code or code in self.mended.get(place, ())
         if not tried:
-            self.mended.setdefault(place, set()).add(code)
+            self.mended.setdefault(place, {})[code] = ""
         return not tried
 
     def _given_region(self, doubt: Doubt) -> bool:
@@ -94,7 +94,7 @@ class Held:
         if doubt.remedy is None or doubt.verdict == "look":
             return False
         tried = doubt.code in self.mended.get(doubt.remedy, ())
-        self.mended.setdefault(doubt.remedy, set()).add(doubt.code)
+        self.mended.setdefault(doubt.remedy, {}).setdefault(doubt.code, doubt.because)
         if doubt.code not in ("AMP531", "AMP535"):
             return not tried
         line = doubt.line if doubt.code == "AMP531" else doubt.remedy[1]

@@ -18,7 +18,8 @@ class Doubt:
     between the lines `near` (both ends included; the line itself where it is None). `remedy`: the file and the line of what
     a rule may write otherwise, for the doubt to go; of a half value, `given` is where a forward gives it as a whole, and `by`
     the code of the rule that casts it where it is used. `lost`: the line and the column of each forward that has no region
-    now, in the file as it was. `alike`: what of the message is said of other places as well.
+    now, in the file as it was. `alike`: what of the message is said of other places as well. `because`: what is seen, to be
+    said of what the rule writes.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Doubt:
     given: tuple[str, int] | None = None
     by: str = ""
     lost: tuple[tuple[int, int], ...] = ()
+    because: str = ""
 
     @property
     def refusal(self) -> str:

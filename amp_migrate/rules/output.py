@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,9 @@ class Output:
     units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
     written: dict[Module, ast.Module] = field(default_factory=dict)  # what files become, parsed
     refuted: Mapping[tuple[str, int], Doubt] = field(default_factory=dict)  # sites that the audit holds back
-    mended: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # those it wants written otherwise
+    mended: Mapping[tuple[str, int], Mapping[str, str]] = field(
+        default_factory=dict
+    )  # those it wants otherwise, and why
     castable: set[tuple[str, int]] = field(
         default_factory=set
     )  # forwards that give one tensor for sure, to cast if asked

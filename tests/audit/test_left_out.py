@@ -188,3 +188,102 @@ def test_a_class_out_of_sight_is_one_that_takes_what_the_model_is_called_with(ot
     before = program(BY_NAME.replace("OTHER", other))
     told = [d.message for d in doubts(before, native(before)) if d.code == "AMP651"]
     assert [LEFT_OUT in message for message in told] == [True] * found
+
+
+PAIR = """
+    import torch
+    from torch import nn
+    from apex.parallel import DistributedDataParallel as DDP
+
+    def Dense(n):
+        return nn.Linear(n, n)
+
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = Dense(2)
+
+        def forward(self, x):
+            return self.proj(x)
+
+    class Net(nn.Module):
+        def __init__(self, output):
+            super().__init__()
+            self.output = output
+            self.body = nn.Linear(2, 2)
+            if self.output:
+                self.head = Head()
+
+        def forward(self, mode, **given):
+            if mode == "run":
+                return self.run(**given)
+            elif mode == "predict":
+                return self.predict(**given)
+            raise ValueError(mode)
+
+        def run(self, x):
+            return self.body(x)
+
+        def predict(self, x):
+            return self.head(x)
+
+    class Trainer:
+        NAMES = ["encoder", "decoder"]
+
+        def __init__(self, encoder, decoder):
+            self.encoder = encoder
+            self.decoder = decoder
+            for name in self.NAMES:
+                setattr(self, name, [DDP(model) for model in getattr(self, name)])
+
+        def step(self, x):
+            encoded = self.encoder[0]("run", x=x)
+            decoded = self.decoder[0]("run", x=encoded)
+            loss = self.decoder[0]("predict", x=decoded)
+            self.optimize(loss.sum())
+
+        def optimize(self, loss):
+            loss.backward()
+
+    def build(args):
+        encoder = Net(True)
+        decoders = [Net(True)]
+        return [encoder.cuda()], [d.cuda() for d in decoders]
+
+    def main(args):
+        encoder, decoder = build(args)
+        trainer = Trainer(encoder, decoder)
+        trainer.step(torch.ones(1, 2))
+    """
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "end"),
+    [
+        ("", "", "pass find_unused_parameters=True"),
+        ("loss.backward()", "scale(loss).backward()", "pass find_unused_parameters=True"),
+        ("x=decoded", "x=x", "static_graph=True if all steps are alike"),  # no way back to what the other forward uses
+        ("encoder = Net(True)", "encoder = Net(False)", None),  # which has no head
+        ("encoder = Net(True)", "encoder = Net(output=args.output)", None),
+        ("self.head = Head()", "self.head = nn.ReLU()", None),
+        (
+            'encoded = self.encoder[0]("run", x=x)',
+            'encoded = self.encoder[0]("predict", x=self.encoder[0]("run", x=x))',
+            None,
+        ),
+        ("loss.backward()", "print(loss)", None),
+        (
+            "            if self.output:\n                self.head = Head()\n",
+            "            self.head = nn.Linear(2, 2, bias=False)\n            self.head.weight = self.body.weight\n",
+            None,
+        ),
+    ],
+)
+def test_networks_of_one_class_that_run_apart(old: str, new: str, end: str | None) -> None:
+    """An encoder with a head that only the decoder's step asks for."""
+    before = program(PAIR.replace(old, new) if old else PAIR)
+    told = [d.message for d in doubts(before, native(before)) if d.code == "AMP651"]
+    assert len(told) == (end is not None)
+    if end is not None:
+        assert "runs Net with no gradient for its head" in told[0]
+        assert told[0].endswith(end)

@@ -237,3 +237,9 @@ def test_branches_that_wrap_alike_once_the_set_up_is_gone_are_one(other: tuple[s
     ) is folded
     if folded:
         assert "if args.apex" not in after
+
+
+def test_what_is_written_is_told_with_what_is_seen() -> None:
+    (told,) = [f.message for f in rewrite(MODES).findings if f.code == "AMP601"]
+    assert "with find_unused_parameters=True, since" in told
+    assert "runs Both with no gradient for its g" in told

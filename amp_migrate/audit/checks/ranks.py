@@ -32,6 +32,7 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.unused import frozen_later, nested, past_forward, unused
 from amp_migrate.audit.sites.unused_items import unused_items
 from amp_migrate.audit.sites.wrapped_runs import Runs, runs, several
+from amp_migrate.audit.values.origins import in_order
 from amp_migrate.findings import Code
 
 CODES = (
@@ -101,7 +102,7 @@ def check(review: Review) -> Iterable[Doubt]:
             )
             doubt = review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
             checkpoints = any("torch.utils.checkpoint" in m.text for m in review.after.modules.values())
-            yield _answered(doubt) if shown is not None and not checkpoints else doubt
+            yield _answered(replace(doubt, because=evidence)) if shown is not None and not checkpoints else doubt
         elif (named := _chosen_by_name(review, module, call)) is not None:
             message = (
                 f"the network is chosen by name, and some in sight may make parts that nothing uses in training: {named}. Where "
@@ -286,7 +287,7 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
 def _of_some_runs(review: Review, module: Module, call: ast.Call, seen: Runs) -> tuple[str, bool] | None:
     """What of the model that a call wraps some of its runs give no gradient; whether torch finds that out, if it is asked to."""
     classes = list(_classes(review, module, call))
-    out = left_out(review, seen.groups, classes)
+    out = left_out(review, seen, classes)
     if out is not None:
         at = f"{out.module.path}:{review.line(out.module, out.call)}"
         return f"{at} runs {out.network.name} with no gradient for its {out.part}", out.found
@@ -337,7 +338,7 @@ def _beside(review: Review, module: Module, call: ast.Call) -> str | None:
 def _classes(review: Review, module: Module, call: ast.Call) -> Iterator[Class]:
     """The classes of the program of which what a call wraps may be an object."""
     wrapped = argument(call, "module", 0)
-    for origin in review.values_after.of(module, wrapped) if wrapped is not None else ():
+    for origin in in_order(review.values_after.of(module, wrapped)) if wrapped is not None else ():
         if not isinstance(origin.node, ast.Call):
             continue
         scope = origin.module.scope_of(origin.node)

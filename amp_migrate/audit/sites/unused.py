@@ -158,20 +158,26 @@ def has_parameters(program: Program, cls: Class, call: ast.Call) -> bool:
     if any(_layer(program.dotted(scope, kind)) for kind in called):
         return True
     definitions = [d for k in called for d in program.definitions(scope, k, guess=False)]
-    for function in definitions:  # `conv_bn_act(3, 8)`
-        if isinstance(function, Function):
-            calls = syntax.every(function.node, ast.Call)
-            if any(_layer(program.dotted(function.scope, inner.func)) for inner in calls):
-                return True
+    if any(_makes_layer(program, d) for d in definitions):
+        return True
     kinds = [d for d in definitions if isinstance(d, Class)]
     return any(
         _layer(program.dotted(init.scope, inner.func))
+        or any(_makes_layer(program, d) for d in program.definitions(init.scope, inner.func, guess=False))
         for kind in kinds
         if program.is_network(kind)
         for part in nested(program, kind)
         for init in part.methods.get("__init__", ())
         for inner in syntax.every(init.node, ast.Call)
     )
+
+
+def _makes_layer(program: Program, definition: Function | Class) -> bool:
+    """Whether a function makes a layer: `conv_bn_act(3, 8)`."""
+    if not isinstance(definition, Function):
+        return False
+    calls = syntax.every(definition.node, ast.Call)
+    return any(_layer(program.dotted(definition.scope, inner.func)) for inner in calls)
 
 
 def _may_be(module: Module, called: ast.expr) -> list[ast.expr]:

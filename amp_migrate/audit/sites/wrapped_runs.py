@@ -13,13 +13,14 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.origins import Origin
 
 Call = tuple[Module, ast.Call]
 
 
 @dataclass
 class Runs:
-    """The calls of a wrapped network: those of one function before one backward of it together, and how many there are."""
+    """The calls of a wrapped network: those of one object in a function before one backward of it together, and how many."""
 
     groups: list[list[Call]] = field(default_factory=list)
     count: int = 0
@@ -42,15 +43,30 @@ def runs(review: Review, module: Module, wrap: ast.Call) -> Runs:
             if (function := there.function_around(call)) is not None:
                 by_function.setdefault(function, []).append(call)
     for function, calls in by_function.items():
-        group: list[Call] = []
-        ends = [c for c in syntax.every(function.node, ast.Call) if syntax.last(c.func) == "backward"]
+        there = function.module
+        waiting: list[tuple[frozenset[Origin], list[Call]]] = []  # those of each object, as far as they are told apart
+        ends = [c for c in syntax.every(function.node, ast.Call) if c not in calls and _ends(review.after, there, c)]
         for call in sorted([*calls, *ends], key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):
-            if call not in ends:
-                group.append((function.module, call))
-            elif group:
-                found.groups.append(group)
-                group = []
+            if call in ends:
+                found.groups += [group for _, group in waiting]
+                waiting = []
+                continue
+            made = review.values_after.of(there, call.func)
+            same = [w for w in waiting if w[0] & made]
+            waiting = [w for w in waiting if w not in same]
+            waiting.append(
+                (made.union(*(m for m, _ in same)), [*(c for _, group in same for c in group), (there, call)])
+            )
     return found
+
+
+def _ends(program: Program, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs backward, itself or in the function that it calls."""
+    if syntax.last(call.func) == "backward":
+        return True
+    return any(
+        syntax.last(c.func) == "backward" for f in program.callees(module, call) for c in syntax.every(f.node, ast.Call)
+    )
 
 
 def several(group: list[Call]) -> bool:
@@ -82,16 +98,19 @@ def _repeated(module: Module, call: ast.Call) -> bool:
     return False
 
 
-def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[tuple[Module, ast.Call]]:
-    """The calls, in sight, of the object that a call makes, by its name and those that functions know it by."""
+def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[Call]:
+    """The calls, in sight, of the object that a call makes, by its name and those that functions know it by; of any object of
+    the file that is made as it is, where what holds it has no such name: `setattr(self, name, [DDP(m) for m in models])`."""
     stmt, wrapped = module.statement(wrap), argument(wrap, "module", 0)
     targets = stmt.targets if isinstance(stmt, ast.Assign) and stmt.value is wrap else []
-    names = {name for t in targets if (name := last_name(t)) is not None}
-    if not names or wrapped is None:
+    names = {
+        t.attr if isinstance(t, ast.Attribute) else t.id for t in targets if isinstance(t, (ast.Name, ast.Attribute))
+    }
+    if wrapped is None:
         return
     near = {module: names}
     owner = review.after.class_around(module.scope_of(wrap))
-    if owner is not None and any(isinstance(t, ast.Attribute) for t in targets):
+    if owner is not None and not any(isinstance(t, ast.Name) for t in targets):
         near |= {c.module: names for c in review.after.family(owner)}
     todo = list(near)
     for there in todo:
@@ -100,11 +119,11 @@ def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[tuple[Mod
             near[callee] = near.get(callee, set()) | {inner}
     made = review.values_after.of(module, wrapped)
     for there, called in near.items():
-        for name in sorted(called):
-            for call in there.calls_named.get(name, ()):
-                if isinstance(call.func, (ast.Name, ast.Attribute)) and not review.after.callees(there, call):
-                    if made & review.values_after.of(there, call.func):
-                        yield there, call
+        for call in there.calls():
+            named = last_name(call.func) if isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript)) else None
+            if named is not None and (named in called or not names) and not review.after.callees(there, call):
+                if made & review.values_after.of(there, call.func):
+                    yield there, call
 
 
 def _handed(program: Program, module: Module, names: set[str]) -> Iterator[tuple[Module, str]]:

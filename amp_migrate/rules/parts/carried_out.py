@@ -133,7 +133,7 @@ class _Parts:
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
             for call, function in native_calls(self.module, beside):
                 at = (self.module.display, self.module.statement(call).lineno)
-                told, arguments = parallel.as_torchs(self.project, self.module, call, self.output.mended.get(at, ()))
+                told, arguments = parallel.as_torchs(self.project, self.module, call, self.output.mended.get(at, {}))
                 if len(arguments) != len(arguments_of(call)) or self.output.mended.get(at):
                     self.edits.replace(call, call_code(self.module, call, function, arguments))
                 if told:
@@ -146,7 +146,7 @@ class _Parts:
             return optimizers.convert(self.project, site, clipped=True)
         convert = CONVERTERS.get(site.name)
         decision = convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
-        return parallel.answered(decision, self.output.mended.get((self.module.display, site.stmt.lineno), ()))
+        return parallel.answered(decision, self.output.mended.get((self.module.display, site.stmt.lineno), {}))
 
     def _beside(self, node: ast.AST) -> list[ast.stmt] | None:
         """The branch that stays where a node's own goes."""

@@ -7,7 +7,7 @@ Native: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedD
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from amp_migrate.findings import Code, Example, Review
@@ -238,13 +238,13 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
 
 # What the audit finds out about the model that a call wraps, the argument that answers it, and why it is there.
 ASKED_FOR = {
-    "AMP651": ("find_unused_parameters", "True", "since a part of the model gets no gradient"),
-    "AMP652": ("broadcast_buffers", "False", "since one rank runs the model by itself"),
+    "AMP651": ("find_unused_parameters", "True", "a part of the model gets no gradient"),
+    "AMP652": ("broadcast_buffers", "False", "one rank runs the model by itself"),
 }
 
 
-def answered(decision: Native | Manual | None, codes: Collection[str]) -> Native | Manual | None:
-    """A call of torch's class with the arguments that answer the doubts about it, by their codes."""
+def answered(decision: Native | Manual | None, codes: Mapping[str, str]) -> Native | Manual | None:
+    """A call of torch's class with the arguments that answer the doubts about it, by their codes, with what is seen."""
     if not isinstance(decision, Native) or decision.code != "AMP601" or decision.arguments is None:
         return decision
     for code in sorted(ASKED_FOR.keys() & set(codes)):
@@ -253,7 +253,7 @@ def answered(decision: Native | Manual | None, codes: Collection[str]) -> Native
         decision = replace(
             decision,
             arguments=(*decision.arguments, Argument(None, f"{name}={value}")),
-            message="; ".join([f"{told}, with {name}={value}, {why}", *differences]),
+            message="; ".join([f"{told}, with {name}={value}, since {codes[code] or why}", *differences]),
             review=decision.review if decision.review == "review" else "look",
         )
     return decision
@@ -269,7 +269,7 @@ def _frozen(site: Site, call: ast.Call) -> int | None:
 
 
 def as_torchs(
-    project: Project, module: Module, call: ast.Call, codes: Collection[str]
+    project: Project, module: Module, call: ast.Call, codes: Mapping[str, str]
 ) -> tuple[str, tuple[Argument, ...]]:
     """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's, and
     with those that answer the doubts about it."""
@@ -279,10 +279,11 @@ def as_torchs(
     given = [k.arg for k in call.keywords if k.arg is not None]
     if not dropped:
         given.append(UNUSED)  # which the program has run so
-    for name, value, why in (ASKED_FOR[code] for code in sorted(ASKED_FOR.keys() & set(codes))):
+    for code in sorted(ASKED_FOR.keys() & set(codes)):
+        name, value, why = ASKED_FOR[code]
         arguments += (Argument(None, f"{name}={value}"),)
         given.append(name)
-        without += f", with {name}={value}, {why}"
+        without += f", with {name}={value}, since {codes[code] or why}"
     unpacks = any(k.arg is None for k in call.keywords)
     return (without if unpacks else without + differs(project, module, given)), arguments
 
