@@ -243,3 +243,29 @@ def test_what_is_written_is_told_with_what_is_seen() -> None:
     (told,) = [f.message for f in rewrite(MODES).findings if f.code == "AMP601"]
     assert "with find_unused_parameters=True, since" in told
     assert "runs Both with no gradient for its g" in told
+
+
+FREEZE = "for p in teacher.parameters():\n            p.requires_grad = False\n        "
+WRAP = "teacher = DDP(teacher)"
+
+
+@pytest.mark.parametrize(
+    ("wrap", "found"),
+    [
+        (FREEZE + WRAP, True),
+        (f"teacher.requires_grad_(False)\n        teacher = teacher.cuda()\n        {WRAP}", True),
+        (f"teacher.eval().requires_grad_(False)\n        {WRAP}", False),  # not told
+        (WRAP, False),
+        (f"teacher.requires_grad_(False)\n        teacher.body.requires_grad_(True)\n        {WRAP}", False),
+        (f"teacher.requires_grad_(False)\n        teacher.body.weight.requires_grad = True\n        {WRAP}", False),
+        (f"teacher.requires_grad_(False)\n        teacher = Net()\n        {WRAP}", False),
+        (f"if args.frozen:\n            teacher.requires_grad_(False)\n        {WRAP}", False),
+        (FREEZE.replace("            p", "            if p.dim() > 1:\n                p") + WRAP, False),
+        (FREEZE.replace("teacher", "model") + WRAP, False),
+        (f"{FREEZE}{FREEZE.replace('False', 'True')}{WRAP}", False),
+    ],
+)
+def test_torchs_class_refuses_a_model_that_is_frozen_whole(wrap: str, found: bool) -> None:
+    message, review = _said(wrap)
+    assert ("refuses a model that is frozen whole" in message) is found
+    assert (review == "review") is found

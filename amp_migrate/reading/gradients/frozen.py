@@ -31,6 +31,48 @@ def frozen_after(module: Module, stmt: ast.stmt, model: str) -> ast.AST | None:
     return None
 
 
+def frozen_whole(module: Module, stmt: ast.stmt, model: str) -> ast.AST | None:
+    """Where all of a model is frozen above a statement of the same function, on every way to it, and nothing of it is trained
+    again before: `for p in model.parameters(): p.requires_grad = False`."""
+    scope, around = module.scope_of(stmt), {*module.ancestors(stmt)}
+    found: ast.AST | None = None
+    for node in sorted(module.nodes, key=lambda n: getattr(n, "lineno", 0)):
+        if module.scope_of(node) is not scope or getattr(node, "lineno", 0) >= stmt.lineno:
+            continue
+        sure = all(a in around for a in module.ancestors(node) if isinstance(a, (ast.If, ast.For, ast.While, ast.Try)))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+            off = any(_false(v) for v in (*node.args, *(k.value for k in node.keywords)))
+            on = ast.unparse(node.func.value)
+            if on == model and off:
+                found = node if sure else None
+            elif on == model or on.startswith(f"{model}."):
+                found = found if off else None
+        elif (
+            isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Attribute)
+        ):
+            holder = ast.unparse(node.iter.func.value)
+            if node.iter.func.attr in ("parameters", "named_parameters") and _is_of(holder, model):
+                if holder == model and not _chooses(node) and any(_freezes(n) for n in node.body):
+                    found = node if sure else None
+                elif any(isinstance(n, ast.Attribute) and n.attr in GRADIENTS for n in walk(node)):
+                    found = None
+        elif isinstance(node, ast.Assign):
+            written = [ast.unparse(t) for t in node.targets]
+            kept = isinstance(node.value, ast.Call) and model in ast.unparse(node.value)  # `model = model.cuda()`
+            if (model in written and not kept) or any(
+                _is_of(t, model) and t.endswith(".requires_grad") for t in written
+            ):
+                found = None
+    return found
+
+
+GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
+
+
+def _is_of(text: str, model: str) -> bool:
+    return text == model or text.startswith(f"{model}.")
+
+
 def _is_part(text: str, model: str) -> bool:
     return text.startswith(f"{model}.") and text != f"{model}.module"
 

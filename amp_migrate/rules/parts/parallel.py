@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.gradients.frozen import frozen_after
+from amp_migrate.reading.gradients.frozen import frozen_after, frozen_whole
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
@@ -45,7 +45,7 @@ CODES = (
         apex="Broadcasts the parameters once, averages gradients during backward, or after it with delay_allreduce=True. "
         "In either mode only the gradients that arrive are averaged: parameters may go without. Buffers stay apart.",
         native="Averages likewise, sizes its own buckets, broadcasts buffers before every forward, and raises at the second "
-        "iteration if a parameter got no gradient ('Expected to have finished reduction').",
+        "iteration if a parameter got no gradient ('Expected to have finished reduction'). Refuses a model of which none wants one.",
         why="Apex's communication settings have no meaning there and go. device_ids is written where the program names "
         "its device in torch.cuda.set_device; without it torch uses the device the module is on, as Apex did. A model "
         "with parameters that take no part in a step (a pooler that nothing reads, layers drawn at random) needs "
@@ -231,7 +231,13 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     # A program that wraps the same model in torch's knows whether its parameters all take part.
     all_take_part = frozen is not None or sibling is not None or not waits_in_vain(project, site, call)
     told = differs(project, site.module, [*given, *([UNUSED] if all_take_part else [])])
-    review: Review = "review" if unknown else "look" if told else "as-is"
+    untrained = frozen_whole(site.module, site.module.statement(call), ast.unparse(call.args[0])) if call.args else None
+    if untrained is not None:
+        at = getattr(untrained, "lineno", 0)
+        message += (
+            f", which refuses a model that is frozen whole, as line {at} leaves it: use that as it is, without .module"
+        )
+    review: Review = "review" if unknown or untrained is not None else "look" if told else "as-is"
     message += told
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
 
