@@ -18,6 +18,7 @@ WITHOUT_NETWORKS = frozenset(
     "sentencepiece tokenizers regex sacremoses tensorboardX tensorboard wandb sympy numexpr numba psutil termcolor easydict "
     "yacs packaging filelock absl click fire attr attrs joblib prettytable colorama horovod".split()
 )
+PLAIN = re.compile(r"models\.(alexnet|vgg\d+|squeezenet1_\d)")
 BUFFERS = re.compile(
     r"BatchNorm|batch_norm|syncbn|InstanceNorm|spectral_norm|register_buffer|\bBuffer\(|torch\.hub|torch\.jit|getattr\((?:torch\.)?nn\b|"
     r"(?:torch\.)?nn\.__dict__|(?:quantization|ao)\b",
@@ -35,7 +36,7 @@ def _buffers(project: Project, module: Module) -> bool:
     near = in_process(project, {module})
     own = {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
     for there in near:
-        if any(_brings(name, own) for name in _imports(there)):
+        if any(_brings(name, own) for name in (*_imports(there), *_uses(there))):
             return True
         kept = list(_registered(there))
         if None in kept or len(BUFFERS.findall(there.text)) > len(kept):
@@ -56,8 +57,26 @@ def _imports(module: Module) -> Iterator[str]:
 def _brings(name: str, own: set[str]) -> bool:
     root, _, rest = name.partition(".")
     if root == "torchvision":
-        return rest.partition(".")[0] not in ("transforms", "datasets", "utils", "io")
+        return (
+            bool(rest)
+            and rest.partition(".")[0] not in ("transforms", "datasets", "utils", "io")
+            and _keeps_statistics(rest)
+        )
     return root not in sys.stdlib_module_names | WITHOUT_NETWORKS | own or root == "importlib"
+
+
+def _keeps_statistics(rest: str) -> bool:
+    """Whether what torchvision has by a name is anything but its networks without batch normalization, or where they are."""
+    return rest != "models" and PLAIN.fullmatch(rest) is None
+
+
+def _uses(module: Module) -> Iterator[str]:
+    """What a file uses of torchvision, by full names."""
+    for node in module.nodes if "torchvision" in module.text else ():
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            name = module.qualify(node) or ""
+            if name.startswith("torchvision.") and not isinstance(module.parents.get(node), ast.Attribute):
+                yield name if name != "torchvision.models" else "torchvision.models.*"
 
 
 def _registered(module: Module) -> Iterator[str | None]:
