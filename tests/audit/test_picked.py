@@ -136,3 +136,19 @@ def test_a_model_without_training_waits_for_no_gradients() -> None:
     assert messages(*unused)
     without = "with torch.no_grad():\n                y = model(x, task)\n            loss = criterion(y)"
     assert not messages(*unused, ("loss = criterion(model(x, task))", without))
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        ("model.eval(); print(model.state_dict())", False),
+        ("fit(model, loader)", True),  # out of sight
+        ("model.module.loss(loader).backward()", True),
+        ("other.module.loss(loader).backward()", False),
+    ],
+)
+def test_what_may_train_a_model_out_of_sight_waits_for_gradients(used: str, told: bool) -> None:
+    without = "with torch.no_grad():\n                y = model(x, task)\n            loss = criterion(y)"
+    handed = ("        train(model, loader,", f"        {used}\n        train(model, loader,")
+    found = messages((HEAD, "x"), (LIST, "nn.Linear(2, 2)"), ("loss = criterion(model(x, task))", without), handed)
+    assert bool(found) is told

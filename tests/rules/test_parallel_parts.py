@@ -138,7 +138,9 @@ def test_buffers_are_told_of_where_there_may_be_some_that_change(norm: str, impo
         ("teacher = DDP(teacher)\n        teacher(loader[0]).sum().backward()", True),
         ("teacher = DDP(teacher)\n        teacher.module(loader[0])", True),
         ("teacher = DDP(teacher)\n        fit(teacher)", True),  # out of sight
+        ("teacher = DDP(teacher)\n        teacher.module.penalty(loader[0]).backward()", True),
         ("teacher = DDP(teacher)\n        print(len(teacher))", False),
+        ("teacher = DDP(teacher)\n        teacher.eval(); teacher.module.body.cuda()", False),
         ("teacher = DDP(teacher); kept = teacher\n        kept(loader[0])", True),
     ],
 )

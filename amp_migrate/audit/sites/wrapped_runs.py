@@ -11,11 +11,15 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.unused import ASKED
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import Origin
 
 Call = tuple[Module, ast.Call]
+QUESTIONS = frozenset(
+    "isinstance len print id type hasattr getattr setattr str repr modules named_modules children".split()
+)
 
 
 @dataclass
@@ -25,18 +29,22 @@ class Runs:
     groups: list[list[Call]] = field(default_factory=list)
     count: int = 0
     recorded: int = 0
+    elsewhere: bool = False  # whether something else may run it: a method of it, a function out of sight
 
     @property
     def never_trained(self) -> bool:
-        """Whether gradients are off wherever it is seen to run."""
-        return bool(self.count) and not self.recorded
+        """Whether gradients are off wherever it runs."""
+        return bool(self.count) and not self.recorded and not self.elsewhere
 
 
 def runs(review: Review, module: Module, wrap: ast.Call) -> Runs:
     """Those of what a call wraps."""
     found = Runs()
     by_function: dict[Function, list[ast.Call]] = {}
-    for there, call in _calls(review, module, wrap):
+    for there, call, run in _calls(review, module, wrap):
+        if not run:
+            found.elsewhere = True
+            continue
         found.count += 1
         if not gradients_off(review.after, there, call):
             found.recorded += 1
@@ -98,8 +106,8 @@ def _repeated(module: Module, call: ast.Call) -> bool:
     return False
 
 
-def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[Call]:
-    """The calls, in sight, of the object that a call makes, by its name and those that functions know it by; of any object of
+def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[tuple[Module, ast.Call, bool]]:
+    """The calls, in sight, that run the object that a call makes, by its name and those that functions know it by; of any object of
     the file that is made as it is, where what holds it has no such name: `setattr(self, name, [DDP(m) for m in models])`."""
     stmt, wrapped = module.statement(wrap), argument(wrap, "module", 0)
     targets = stmt.targets if isinstance(stmt, ast.Assign) and stmt.value is wrap else []
@@ -119,11 +127,37 @@ def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[Call]:
             near[callee] = near.get(callee, set()) | {inner}
     made = review.values_after.of(module, wrapped)
     for there, called in near.items():
+
+        def is_it(node: ast.AST, there: Module = there, called: set[str] = called) -> bool:
+            named = last_name(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+            if named is None or not isinstance(node, ast.expr) or (names and named not in called):
+                return False
+            return bool(made & review.values_after.of(there, node))
+
         for call in there.calls():
-            named = last_name(call.func) if isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript)) else None
-            if named is not None and (named in called or not names) and not review.after.callees(there, call):
-                if made & review.values_after.of(there, call.func):
-                    yield there, call
+            if call is wrap or review.after.callees(there, call):
+                continue
+            if is_it(call.func):
+                yield there, call, True
+            elif names and _runs_elsewhere(review.after, there, call) and any(map(is_it, _holders(call))):
+                yield there, call, False
+
+
+def _holders(call: ast.Call) -> Iterator[ast.AST]:
+    """What a call that is not of a network itself may run: what it is given, and whose method it is."""
+    yield from syntax.given(call)
+    on: ast.AST = call.func
+    while isinstance(on, ast.Attribute):
+        on = on.value
+        yield on
+
+
+def _runs_elsewhere(program: Program, module: Module, call: ast.Call) -> bool:
+    """Whether a call may run a network that it has: none of torch's own, no question, none of what is asked of each."""
+    name = program.dotted(module.scope_of(call), call.func)
+    if name is not None and name.startswith(("torch.", "apex.")):
+        return False
+    return syntax.last(call.func) not in ASKED | QUESTIONS
 
 
 def _handed(program: Program, module: Module, names: set[str]) -> Iterator[tuple[Module, str]]:

@@ -13,6 +13,10 @@ from amp_migrate.reading.regions.forwards import under_no_grad
 CLASSIFIERS = "torchvision.models."  # `models.resnet50`, not `models.detection.ssd300_vgg16`
 HANDED = frozenset({"isinstance", "len", "print", "id", "type", "hasattr", "getattr", "setattr", "str", "repr"})
 RUNNING = frozenset({"forward", "module", "__call__"})
+ASKED = frozenset(
+    "train eval to cuda cpu half float state_dict load_state_dict parameters named_parameters apply requires_grad_ modules "
+    "named_modules children buffers named_buffers".split()
+)  # of each network, and runs it not
 DEPTH = 3
 
 
@@ -68,10 +72,24 @@ def never_trained(project: Project, module: Module, target: ast.expr) -> bool:
                 if not _without_gradients(project, there, call):
                     return False
                 ran = True
+            elif (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr not in ASKED
+                and _of(project, there, call.func, slots)
+            ):
+                return False
             elif any(_is(project, there, v, slots) for v in (*call.args, *(k.value for k in call.keywords))):
                 if not project.callees(there, call) and not _harmless(project, there, call):
                     return False
     return ran
+
+
+def _of(project: Project, module: Module, func: ast.Attribute, slots: set[Slot]) -> bool:
+    """Whether a method is one of the network's, or of a part of it."""
+    on = func.value
+    while isinstance(on, ast.Attribute) and not _is(project, module, on, slots):
+        on = on.value
+    return _is(project, module, on, slots)
 
 
 def _is(project: Project, module: Module, node: ast.expr, slots: set[Slot]) -> bool:
