@@ -53,11 +53,13 @@ def chosen(both: Mixed, module: Module, call: ast.Call) -> list[Forward]:
 
 
 def handed_in(both: Mixed, module: Module, call: ast.Call) -> bool:
-    """Whether a call runs a function that a user hands in, which gives a loss or evaluates: `loss = self.model_fn(x, model)`."""
+    """Whether a call runs a function that is not seen, as a user hands it in or some table holds it, which gives a loss or
+    evaluates: `loss = self.model_fn(x, model)`."""
     stmt = module.statement(call)
     target = syntax.text(stmt.targets[0]).lower() if isinstance(stmt, ast.Assign) and stmt.value is call else ""
-    if "loss" not in target and not evaluates(last_name(call.func) or ""):
+    name = last_name(call.func) or ""
+    if "loss" not in target and "forward" not in name.lower() and not evaluates(name):
         return False
     origins = both.review.values_before.origins(module.scope_of(call), call.func)
     none = [o for o in origins if isinstance(o.node, ast.Constant) and o.node.value is None]
-    return len(none) < len(origins) and all(o.kind == "parameter" for o in origins if o not in none)
+    return len(none) < len(origins) and all(o.kind in ("parameter", "unknown") for o in origins if o not in none)

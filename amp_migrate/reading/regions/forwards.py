@@ -124,10 +124,21 @@ class Forwards:
 
     def _evaluated_elsewhere(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands a model and a batch to what the user or another part chose to run it, and takes what that
-        gives, where no gradients are made: `scores = run_batch(args, model, batch)`."""
+        gives, where no gradients are made or used: `scores = run_batch(args, model, batch)`."""
         if len(call.args) + len(call.keywords) < 2 or isinstance(module.parents.get(call), ast.Expr):
             return False
-        return self.handed_over(module, call) and under_no_grad(module, call)
+        return self.handed_over(module, call) and (under_no_grad(module, call) or self._evaluating(module, call))
+
+    def _evaluating(self, module: Module, call: ast.Call) -> bool:
+        """Whether a function that runs no backward puts one of the models into evaluation mode above a call."""
+        scope = module.scope_of(call)
+
+        def inside(method: str) -> list[ast.Attribute]:
+            return [f for c, f in module.method_calls.get(method, ()) if module.scope_of(c) is scope]
+
+        if not scope.is_function or scope in self._scaling or inside("backward"):
+            return False
+        return any(f.lineno < call.lineno and self.is_model(module, f.value) for f in inside("eval"))
 
     def _of_networks(self, call: ast.Call, name: str) -> list[Function]:
         """The methods of that name of the program's networks, of a model whose class is not seen: one that is given nothing,

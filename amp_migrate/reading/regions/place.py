@@ -24,6 +24,7 @@ from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.refused import refuses, second_order
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values import run_by_variables
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.reading.values.sources import Sources
@@ -134,8 +135,15 @@ class RegionReader:
     def within_callers(self, scope: Scope) -> bool:
         """Whether all that calls a function stands in regions as it is: one inside of it would be for nothing."""
         function = self.project.functions.get(scope.node)
-        calls = self.project.calls.get(function, []) if function is not None else []
-        if function is None or not calls or self.project.once(Sources).is_value(function):
+        if function is None:
+            return False
+        calls = list(self.project.calls.get(function, ()))
+        if self.project.once(Sources).is_value(function):
+            held = run_by_variables.calls_of(self.project, function)
+            if not held:
+                return False
+            calls += held
+        if not calls:
             return False
         callers = {module.scope_of(call) for module, call in calls}
         return scope not in callers and callers <= set(self._wanted) and all(self._in_region(m, c) for m, c in calls)

@@ -63,19 +63,25 @@ def _hold_functions(project: Project) -> set[Slot]:
 def values_of(project: Project, parameter: Slot) -> list[Slot | None]:
     """Where what a parameter is given by such calls lives; None: in no variable."""
     function = project.functions.get(parameter.holder.node) if isinstance(parameter.holder, Scope) else None
-    if function is None or function.scope.parent is None:
+    if function is None:
+        return []
+    return [
+        project.slot(module, value) if isinstance(value, PLACES) else None
+        for module, call in calls_of(project, function)
+        for name, value in project.arguments(function, call)
+        if name == parameter.name
+    ]
+
+
+def calls_of(project: Project, function: Function) -> list[tuple[Module, ast.Call]]:
+    """The calls in sight of variables that may hold a function."""
+    if function.scope.parent is None:
         return []
     own = Slot(function.scope.parent, function.name)
     if function not in project.once(_named).get(own, ()):
         return []
     slots = project.reaches({own}) - {own}
-    return [
-        project.slot(module, value) if isinstance(value, PLACES) else None
-        for module, call, called in project.once(Variables).calls(slots)
-        if called in slots
-        for name, value in project.arguments(function, call)
-        if name == parameter.name
-    ]
+    return [(module, call) for module, call, called in project.once(Variables).calls(slots) if called in slots]
 
 
 def given(project: Project, slots: set[Slot]) -> set[Slot]:
