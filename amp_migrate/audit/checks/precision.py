@@ -76,7 +76,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _others(both, known)
     yield from _without_set_up(both, known)
     yield from (_not_seen(both, places) for places in not_seen(both, lambda f: _told("lost", f) in known))
-    yield from _taken_in(both)
+    yield from _taken_in(both, set(told))
 
 
 def _with_lines(doubts: list[Doubt]) -> Doubt:
@@ -212,10 +212,12 @@ def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
     return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", told_by)
 
 
-def _taken_in(both: Mixed) -> Iterator[Doubt]:
+def _taken_in(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
     """Networks that no set-up was given, in regions now, where Apex left them in float32: under O2 and O3."""
     found: dict[tuple[Module, object, str], list[ast.Call]] = {}
     for module, call, network in taken_in(both):
+        if ("gained", module.path, module.name_around(call), network) in known:
+            continue
         if both.floats(module) or both.asks(module):
             found.setdefault((module, module.function_around(call), network), []).append(call)
     for (module, _, network), calls in found.items():

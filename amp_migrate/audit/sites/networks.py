@@ -17,7 +17,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
-from amp_migrate.audit.sites.within import given_itself, within_given
+from amp_migrate.audit.sites.within import apart_from_given, given_itself, within_given
 from amp_migrate.audit.values.names import is_option, last_name
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def is_given(both: Mixed, module: Module, model: ast.expr) -> bool:
         return True  # what a function is given that only code out of sight calls, or an object that it was handed on to
     if any(_copied(both, i) for i in found):
         return True  # a copy of one, which was half as that was
-    return given_itself(both, found) or within_given(both, found)
+    return (given_itself(both, found) and not apart_from_given(both, module, model)) or within_given(both, found)
 
 
 def _copied(both: Mixed, identity: Identity) -> bool:

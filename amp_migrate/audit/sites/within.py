@@ -12,15 +12,17 @@ from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.setups import Identity
+from amp_migrate.audit.ways.frames import Made, frame_of
+from amp_migrate.audit.ways.ordered import Ordered, Undecided
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
 
 MOST = 400  # classes that are looked at
-Made = tuple[str, int]  # the file and line, before, of the statement that makes an object
+Place = tuple[str, int]  # the file and line, before, of the statement that makes an object
 
 
-def made_at(identity: Identity, both: Mixed | None = None) -> Made | None:
+def made_at(identity: Identity, both: Mixed | None = None) -> Place | None:
     """Where, before, the object of an identity is made (`both`: of one after)."""
     node, module = identity[0], identity[-1]
     if not isinstance(node, ast.Call) or not isinstance(module, Module):
@@ -38,7 +40,37 @@ def given_itself(both: Mixed, now: Iterable[Identity]) -> bool:
     return not _made(both, now).isdisjoint(made_at(i) for i in both.initialized)
 
 
-def _made(both: Mixed, now: Iterable[Identity]) -> set[Made]:
+def apart_from_given(both: Mixed, module: Module, model: ast.expr) -> bool:
+    """Whether an expression of the program after is surely no model that Apex was given, though one call makes both: the factory
+    around that ran for each, `teacher, student = build("large"), build("small")`."""
+    was = both.was(module, model)
+    if was is None or not isinstance(was[1], ast.expr):
+        return False
+    run = _objects(both, was[0], was[1], was[1])
+    given = [_objects(both, s.module, s.call, m) for s in both.around_of(was[0]) for m in s.models]
+    if not run or not given or not all(given):
+        return False
+    return all(one.surely_not(other) for one in run for made in given for other in made)
+
+
+@kept
+def _ordered(both: Mixed) -> Ordered:
+    """What the names of the program before are where they stand."""
+    return Ordered(both.review.values_before)
+
+
+def _objects(both: Mixed, module: Module, at: ast.AST, expr: ast.expr) -> frozenset[Made]:
+    """What an expression, before, is on any way to where a node stands; nothing where that cannot be told."""
+    ordered = _ordered(both)
+    frames = [frame_of(way) for way in both.before.chains.to(module, at)]
+    try:
+        answers = [ordered.of(frame, at, expr) for frame in dict.fromkeys(frames)]
+    except Undecided:
+        return frozenset()
+    return frozenset().union(*(a.made for a in answers)) if all(a.made for a in answers) else frozenset()
+
+
+def _made(both: Mixed, now: Iterable[Identity]) -> set[Place]:
     """Where, before, objects of the program after are made; a network has no items: `return model` beside `return model, other`
     gives no second."""
     whole = (i for i in now if not (i[1] and _classes(both.review.after, i)))
@@ -46,10 +78,10 @@ def _made(both: Mixed, now: Iterable[Identity]) -> set[Made]:
 
 
 @kept
-def _held(both: Mixed) -> frozenset[Made]:
+def _held(both: Mixed) -> frozenset[Place]:
     """Where the networks are made that initialized models hold."""
     program, values = both.review.before, both.review.values_before
-    found: set[Made] = set()
+    found: set[Place] = set()
     todo = [cls for identity in both.initialized for cls in _classes(program, identity)]
     for cls in todo[:MOST]:
         for module, target, value in _attributes(cls, program.family_up(cls)):
