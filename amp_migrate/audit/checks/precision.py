@@ -21,6 +21,8 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.float_methods import casts_apart, float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.made_anew import Anew
+from amp_migrate.audit.sites.made_anew import doubts as made_anew
 from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
@@ -64,14 +66,19 @@ def check(review: Review) -> Iterable[Doubt]:
     if not both.removed:
         return
     told: dict[Told, list[Doubt]] = {}
+    anew: list[Anew] = []
     for forward, model in both.forwards_before():
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
         for kind, doubt in _compared(both, forward, model):
             if doubt is not None and not (float_layer(both, forward) or float_method(both, forward)):
-                told.setdefault(_told(kind, forward), []).append(doubt)
+                if isinstance(doubt, Anew):
+                    anew.append(doubt)
+                else:
+                    told.setdefault(_told(kind, forward), []).append(doubt)
             break
     yield from map(_with_lines, told.values())
+    yield from made_anew(both, anew)
     known = set(told)
     yield from _others(both, known)
     yield from _without_set_up(both, known)
@@ -117,7 +124,7 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
         for kind, doubt in _compared(both, forward, model):
-            if kind == sought and doubt is not None and not float_method(both, forward):
+            if kind == sought and isinstance(doubt, Doubt) and not float_method(both, forward):
                 told.add(_told(sought, forward))
                 if open_level and not model and not weights_only:
                     message = f"where the opt level asked for is O1: {doubt.message}"
@@ -238,18 +245,22 @@ def _taken_in(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
         yield both.review.doubt(module, calls[0], "AMP531", "a call of the model", message, verdict, ("AMP507",))
 
 
-def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iterator[tuple[str, Doubt | None]]:
+def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iterator[tuple[str, Doubt | Anew | None]]:
     """What is to be said of a forward, the ways that are sure first; nothing where a forward that runs it says the same."""
     ways = both.ways(forward)
     certain = {chain for chain, _ in ways if both.after.chains.certain(chain)}
     wrapped: bool | None = None
-    anew: tuple[Chain, str] | None = None
+    anew = Anew(forward)
     for chain, old in sorted(ways, key=lambda w: (w[0] not in certain, is_test(w[0].start.function))):
         sure = chain in certain
         was = both.under_apex(old, model)
         now = both.in_region(chain)
-        if was.anew and sure and now is not False and both.own_region(old) is False:
-            anew = chain, was.anew
+        if sure and now is not False and both.own_region(old) is False:
+            if was.anew:
+                anew.runs = was.anew
+                anew.ways.append(chain)
+            elif was.half is not False and model & both.initialized:
+                anew.given.append(chain)
         came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
         compared = atoms(conjunction([*came, was.reached, was.half, now]))
         came += [formula for formula in both.before.predicates.made(old) if atoms(formula) <= compared]
@@ -289,8 +300,8 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 if was.usual is not None and example(conjunction([given, now, negation(was.usual)])) is None:
                     doubt = replace(doubt, verdict="look")
                 yield "gained", doubt
-    if anew is not None:
-        yield "anew", _anew(both, forward, *anew)
+    if anew.ways:
+        yield "anew", anew
 
 
 def _begun_in_sight(both: Mixed, chain: Chain) -> bool:
@@ -327,19 +338,6 @@ def _has_own_region(both: Mixed, forward: Forward) -> bool:
     computes in half: what is in these is compared there."""
     runs = both.after.forwards.runs(forward) if forward.method is not None else []
     return (bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)) or casts_apart(both, forward)
-
-
-def _anew(both: Mixed, forward: Forward, chain: Chain, runs: str) -> Doubt:
-    place = chain.place
-    asked = "" if both.floats(place.module) else "where the opt level asked for is O2 or O3, "
-    came = way(both, chain)
-    message = (
-        f"{forward.text} {runs} what is made anew after amp.initialize ({came}): {asked}that was float32, and it runs "
-        "under autocast now. Switch the region off there (enabled=) to keep it"
-    )
-    told = ("AMP531",)
-    doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "look", told)
-    return replace(doubt, alike=message.replace(came, "", 1))
 
 
 def _doubt(

@@ -1,0 +1,96 @@
+"""A function that evaluates both the initialized model and what is made anew: all of its callers are told apart."""
+
+from __future__ import annotations
+
+from tests.audit.helpers import doubts
+
+PROGRAM = """
+import torch
+{imports}
+from net import Net, load, args
+
+def evaluate(model):
+    model.eval()
+    with {region}:
+        return [model(x) for x in load()]
+
+def predict(model):
+    with {region}:
+        return [model(x) for x in load()]
+
+def train(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {set_up}
+    for x, y in load():
+        with {region}:
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        {step}
+    {trained}
+    return model
+
+def main():
+    model = Net().cuda()
+    model = train(model)
+{then}
+
+if __name__ == "__main__":
+    main()
+"""
+LOADED = "    model = Net.from_pretrained(args.best).cuda()\n"
+SWITCH = ', enabled=args.level != "O0"'
+
+
+def _said(then: str, trained: str = "pass", level: str = "args.level", switch: str = SWITCH) -> list[tuple[int, str]]:
+    before = PROGRAM.format(
+        imports="from apex import amp",
+        region="nothing()",
+        set_up=f"model, optimizer = amp.initialize(model, optimizer, opt_level={level})",
+        step="with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()\n        optimizer.step()",
+        trained=trained,
+        then=then,
+    )
+    after = PROGRAM.format(
+        imports="",
+        region=f'nothing(), torch.autocast("cuda", dtype=torch.float16{switch})',
+        set_up='scaler = torch.amp.GradScaler("cuda")',
+        step="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+        trained=trained,
+        then=then,
+    )
+    return [(d.line, d.message) for d in doubts(before, after) if d.code == "AMP531"]
+
+
+def test_all_callers_that_make_it_anew_are_named_once() -> None:
+    then = LOADED + "    evaluate(model)\n" + LOADED + "    evaluate(model)"
+    ((line, message),) = _said(then)
+    assert line == 8
+    assert "(called from lines 29 and 31)" in message
+    assert message.endswith("Switch the region off there (enabled=) to keep it")
+
+
+def test_where_others_run_the_initialized_model_the_callers_have_to_switch() -> None:
+    ((line, message),) = _said(LOADED + "    evaluate(model)", trained="evaluate(model)")
+    assert line == 8
+    assert "(called from line 29)" in message
+    assert "The same call runs the initialized model (called from line 22): let the callers hand over" in message
+    assert "Switch the region off there" not in message
+
+
+def test_callers_are_told_apart_further_up() -> None:
+    """`check(model)` calls `evaluate(model)` for both: who calls that tells them apart."""
+    program = LOADED + "    check(model)\n\ndef check(model):\n    evaluate(model)"
+    ((_, message),) = _said(program, trained="check(model)")
+    assert "(called from line 29)" in message
+    assert "runs the initialized model (called from line 22)" in message
+
+
+def test_one_finding_for_the_functions_of_a_file_that_say_the_same() -> None:
+    ((line, message),) = _said(LOADED + "    evaluate(model)\n    predict(model)")
+    assert line == 8
+    assert "(called from lines 29 and 30)" in message
+    assert message.endswith("(see line 12, too)")
+
+
+def test_it_is_not_told_where_the_process_was_patched() -> None:
+    found = _said(LOADED + "    evaluate(model)\n    predict(model)", level='"O1"', switch="")
+    assert not found
