@@ -34,7 +34,13 @@ SCRIPT = "print(Net(torch.nn.Linear(4, 4)).encode(load()))"
 REGION = ', torch.autocast("cuda", dtype=torch.float16)'
 
 
-def found(calls: str, *, runs: str = "self.forward(texts)", region: str = "", forward: str = "return x") -> list[str]:
+WRAP = '{0}.forward = torch.autocast("cuda", dtype=torch.float16)({0}.forward)'
+OTHER = "class Other(torch.nn.Linear):\n        pass\n\n    other = Other(4, 4)"
+
+
+def found(
+    calls: str, *, runs: str = "self.forward(texts)", region: str = "", forward: str = "return x", wrap: str = "pass"
+) -> list[str]:
     values = {"calls": calls, "runs": runs, "forward": forward}
     before = NET.format(
         imports="from apex import amp",
@@ -46,7 +52,7 @@ def found(calls: str, *, runs: str = "self.forward(texts)", region: str = "", fo
     after = NET.format(
         imports="",
         region=region,
-        set_up='model, scaler = self, torch.amp.GradScaler("cuda")',
+        set_up=f'model, scaler = self, torch.amp.GradScaler("cuda")\n            {wrap}',
         train='with torch.autocast("cuda", dtype=torch.float16): loss = model(x).sum()\n'
         "                scaler.scale(loss).backward()\n                scaler.step(optimizer)\n                scaler.update()",
         **values,
@@ -76,3 +82,11 @@ def test_a_method_that_the_forward_runs() -> None:
 def test_a_constructor_that_tries_the_network() -> None:
     calls = "class Other(Net):\n        def __init__(self):\n            Net.__init__(self)\n            self.forward(load())"
     assert not found(f"{calls}\n\n    def make(cls):\n        return cls.__init__(load())")
+
+
+@pytest.mark.parametrize("runs", ["self.forward(texts)", "self(texts)"])
+def test_a_method_of_what_had_its_own_forward_wrapped(runs: str) -> None:
+    """Which takes its region along, however it is run; that of another network does not."""
+    assert not found(EVALUATOR, runs=runs, wrap=WRAP.format("model"))
+    assert not found(EVALUATOR, runs=runs, wrap=WRAP.format("kept.net"))  # not seen of which class it is
+    assert found(f"{OTHER}\n\n    {EVALUATOR}", runs=runs, wrap=WRAP.format("other")) == ["look"]

@@ -166,7 +166,7 @@ class Forwards:
         """Whether the object is seen to be made, of classes of the program that have a method of this name and no such field."""
         if not self.program.methods_named(func.attr) or self.program.is_self(scope, func.value) is not None:
             return False
-        classes = self._made_of(identities(self.values, scope, func.value))
+        classes = self.made_of(identities(self.values, scope, func.value))
         return bool(classes) and all(self.program._method(c, func.attr) for c in classes)
 
     def _idle_method(self, name: str) -> bool:
@@ -189,7 +189,7 @@ class Forwards:
             if held and all(isinstance(o.node, WRITTEN_DOWN) and not o.path for o in held):
                 return True
         objects = self.identities(forward)
-        classes = self._made_of(objects)
+        classes = self.made_of(objects)
         if classes:
             method = "__call__" if forward.method is None else forward.runs
             return all(not self.program.is_network(c) and self.program._method(c, method) for c in classes)
@@ -223,7 +223,7 @@ class Forwards:
         """Whether it is a class that was chosen."""
         return forward.method is None and chosen_class(self.values, forward.module, forward.model)
 
-    def _made_of(self, objects: frozenset[Identity]) -> list[Class]:
+    def made_of(self, objects: frozenset[Identity]) -> list[Class]:
         """The program's classes that objects are made of; none where one may be something else."""
         found: list[Class] = []
         for identity in objects:
