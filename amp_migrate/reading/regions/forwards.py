@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from functools import cached_property
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.making import makes_network
@@ -19,7 +20,9 @@ from amp_migrate.reading.regions.no_forwards import (
     NOT_FORWARD_PREFIXES,
     NOT_FORWARD_SUFFIXES,
     given_none,
+    looks,
 )
+from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.regions.parts import part_slots
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.units.unit import Unit
@@ -84,7 +87,7 @@ class Forwards:
         if isinstance(func, ast.Attribute):
             if self._runs(module, func):
                 return True
-            methods = self.project.resolved.get(node) or self._of_networks(node, func.attr)
+            methods = self.project.resolved.get(node) or self._of_networks(func.attr)
             named = func.attr.startswith(NOT_FORWARD_PREFIXES) and not (methods and func.attr.startswith("get_"))
             named |= func.attr.endswith(NOT_FORWARD_SUFFIXES) or given_none(node)
             if (
@@ -140,13 +143,11 @@ class Forwards:
             return False
         return any(f.lineno < call.lineno and self.is_model(module, f.value) for f in inside("eval"))
 
-    def _of_networks(self, call: ast.Call, name: str) -> list[Function]:
-        """The methods of that name of the program's networks, of a model whose class is not seen: one that is given nothing,
-        or that gets something, may only tell of the model."""
-        if not name.startswith("get_") and (call.args or call.keywords):
-            return []
+    def _of_networks(self, name: str) -> list[Function]:
+        """The methods of that name of the program's networks, of a model whose class is not seen: they may only tell of the
+        model, or work on what it gave."""
         classes = [c for c in self.project.classes.values() if c.is_module and name in c.methods]
-        return [c.methods[name] for c in classes]
+        return [m for c in classes if not (m := c.methods[name]).is_abstract]
 
     def by_method(self, module: Module, call: ast.Call) -> bool:
         """Whether a forward is another method of a model than `forward`: `model.infer(x)`."""
@@ -290,6 +291,8 @@ class Forwards:
             return last in FLOAT_ARGUMENTS or name.startswith(("torch.nn.functional.", "torch.utils.checkpoint."))
         if isinstance(node.func, ast.Attribute) and last in FLOAT_METHODS - CASTING_METHODS:
             return True
+        if isinstance(node.func, ast.Attribute) and last in TENSOR_METHODS and not module.is_self(node.func.value):
+            return False  # `seen.view(-1, self.width)`: no layer that is called so
         if not name and (last in NOT_FORWARD or (isinstance(node.func, ast.Name) and last in LOOKING)):
             return False
         cls = self.project.class_around(function.scope)
@@ -306,6 +309,15 @@ class Forwards:
         if isinstance(current, ast.Call):  # super().encode(x)
             return isinstance(current.func, ast.Name) and current.func.id == "super"
         return isinstance(current, ast.Name) and current.id == function.scope.self_name
+
+    def hands_on(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call runs functions of the program that only look into what they are given, or hand it on:
+        `model.as_list(losses)`."""
+        functions: Sequence[Function] = self.project.resolved.get(call, ())
+        if not functions and isinstance(call.func, ast.Attribute) and self.is_model(module, call.func.value):
+            functions = self._of_networks(call.func.attr)
+        bodies = [f for f in functions if any(isinstance(n, ast.Return) for n in f.inside)]
+        return bool(bodies) and all(map(looks, bodies))
 
     def own_region(self, call: ast.Call) -> bool:
         """Whether a call runs project functions that have regions of their own."""
@@ -340,7 +352,16 @@ class Forwards:
             return False
         if cls is None:
             return self._helps_network(scope)
-        return cls.is_module and not any(s.holder is cls.family for s in self.unit.optimizer_slots)
+        return cls.is_module and not self._keeps_optimizer(cls)
+
+    def _keeps_optimizer(self, cls: ClassInfo) -> bool:
+        """Whether code of a class, or of one above or below it, has an optimizer that its objects hold: none that is only asked of
+        what may be such an object, `wrapped.optimizer`."""
+        names = {s.name for s in self.unit.optimizer_slots if s.holder is cls.family}
+        if not names:
+            return False
+        family = {*cls.ancestry(), *cls.descendants()}
+        return any(isinstance(n, ast.Attribute) and n.attr in names for c in family for n in walk(c.node))
 
     def _helps_network(self, scope: Scope) -> bool:
         """Whether a function is called by nothing but methods of torch Modules, and scales no loss itself."""
@@ -355,28 +376,6 @@ class Forwards:
         self._looking -= 1
         self._helping.discard(function)
         return helps
-
-
-NO_GRAD = ("no_grad", "inference_mode")
-
-
-def opens(stmt: ast.With | ast.AsyncWith, *names: str) -> bool:
-    """Whether a with statement opens a context that a call by one of some names makes."""
-    made = (item.context_expr for item in stmt.items)
-    return any(isinstance(c, ast.Call) and called_name(c) in names for c in made)
-
-
-def under_no_grad(module: Module, node: ast.AST) -> bool:
-    """Whether a node stands in `with torch.no_grad():` or in a function that is decorated so."""
-    found: list[ast.expr] = []
-    for around in module.ancestors(node):
-        if isinstance(around, WITH_NODES):
-            found += [item.context_expr for item in around.items]
-        elif isinstance(around, FUNCTION_NODES):
-            found += around.decorator_list
-            break
-    calls = (f.func if isinstance(f, ast.Call) else f for f in found)
-    return any((dotted(f) or "").rpartition(".")[2] in NO_GRAD for f in calls)
 
 
 def _holds(cls: ClassInfo, name: str) -> bool:

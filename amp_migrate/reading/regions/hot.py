@@ -6,13 +6,15 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, identifiers, walk
 from amp_migrate.reading.program.view import Node
-from amp_migrate.reading.regions.forwards import Forwards, under_no_grad
+from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
@@ -97,7 +99,7 @@ def hot_statements(
     for n in slice_nodes:
         if n.blocks or n in covered or not (n in forwards or n in reading):
             continue
-        if n not in forwards and not worth(n):
+        if n not in forwards and not worth(n, partial(reader.hands_on, module)):
             continue
         hot.add(n)
     # Reduced outside of a region an output would be a float16 scalar, whose gradient is the scale: infinite.
@@ -105,7 +107,7 @@ def hot_statements(
     hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own))}
     # Evaluation: the loss of outputs, though nothing is scaled.
     for n in simple:
-        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, n):
+        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
             hot.add(n)
     if any(root.names for root in roots) and hot:
         hot |= _arithmetic(slice_nodes, hot, tainted)
@@ -265,10 +267,10 @@ def _terms(value: ast.expr) -> Iterator[ast.expr]:
         yield from _terms(value.right)
 
 
-def worth(node: Node) -> bool:
-    """Whether a statement computes more than arithmetic on a loss."""
+def worth(node: Node, hands_on: Callable[[ast.Call], bool] = lambda _: False) -> bool:
+    """Whether a statement computes more than arithmetic on a loss. `hands_on`: calls that compute nothing."""
     for a in node.own:
-        if isinstance(a, ast.Call) and not _plain_numbers(a):
+        if isinstance(a, ast.Call) and not _plain_numbers(a) and not hands_on(a):
             name = called_name(a)
             if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
                 return True
@@ -304,14 +306,14 @@ def _uncast(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in UNCAST
 
 
-def _calls_loss(reader: Forwards, node: Node) -> bool:
+def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
     if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
         return False
     # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.
     whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     for a in node.own:
         if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
-            return not reader.own_region(a) and not reader.on_host(a)
+            return not (reader.own_region(a) or reader.on_host(a) or reader.hands_on(module, a))
     return False
 
 

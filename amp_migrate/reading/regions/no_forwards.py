@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 
-from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.definitions import Function, is_none
 
 # Methods of a model that compute nothing worth autocasting.
 NOT_FORWARD = frozenset(
@@ -33,9 +34,23 @@ CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward 
 LOOKING = frozenset(
     "bool enumerate getattr hasattr id int isinstance iter len next print range repr str type zip".split()
 )
+# What lists and dictionaries have.
+CONTAINER_METHODS = frozenset("append extend items keys values get copy update pop index".split())
 
 
 def given_none(call: ast.Call) -> bool:
     """Whether None is all that a call is given: there is nothing to compute from, `self.loss(None).keys()`."""
     given = [*call.args, *(k.value for k in call.keywords)]
     return bool(given) and all(map(is_none, given))
+
+
+def looks(function: Function) -> bool:
+    """Whether all that a function runs are Python's own functions and methods of containers, and it multiplies nothing."""
+    for node in function.inside:
+        if isinstance(node, ast.Call):
+            python = isinstance(node.func, ast.Name) and hasattr(builtins, node.func.id)
+            if not python and not (isinstance(node.func, ast.Attribute) and node.func.attr in CONTAINER_METHODS):
+                return False
+        elif isinstance(node, ast.BinOp):
+            return False
+    return True

@@ -18,9 +18,10 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
-from amp_migrate.reading.regions.forwards import NO_GRAD, Forwards, opens
+from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.regions.hot import Outputs, Root, computes, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
+from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
 from amp_migrate.reading.regions.refused import refuses, second_order
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.units.unit import Unit

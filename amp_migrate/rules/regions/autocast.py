@@ -12,7 +12,7 @@ from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.regions.forwards import NO_GRAD, opens
+from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
