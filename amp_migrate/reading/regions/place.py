@@ -40,6 +40,7 @@ class Regions:
     scope: Scope
     found: list[Region] = field(default_factory=list)
     values: set[str] = field(default_factory=set)  # names computed in them
+    ends: set[str] = field(default_factory=set)  # names of the losses
     averages: list[ast.Call] = field(
         default_factory=list
     )  # calls in statements that lead to a loss which average outputs
@@ -238,7 +239,7 @@ class RegionReader:
         for n in hot:
             result.values |= {name for name in defines(n) if "." not in name and name not in ends}
         result.trained = bool(losses) or makes_loss or bool(passes_loss)
-        self._ends = ends
+        self._ends = result.ends = ends
         run = forwards | (companions & hot)
         self._group(module, block, hot, run, result)
         spans = Spans(module, hot, run, lambda node: self._barrier(module, node))

@@ -9,14 +9,17 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, NeverOn
+from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import forward, own_regions, shared_regions
 from amp_migrate.rules.regions.bce import parts
@@ -131,9 +134,7 @@ def apply(m: Migration) -> None:
             else:
                 edits.wrap(region.first, region.last, header)
             off = header.endswith(" enabled=False)")
-            runs = (
-                "the region is off, as O0 asks: all runs in float32" if off else "forward and loss run under autocast"
-            )
+            runs = "the region is off, as O0 asks: all runs in float32" if off else _runs(m, scope, region)
             if uncached:
                 runs += ", which keeps no half copies of weights here: they would be stale or without history in a later run"
             m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "look" if uncached else "as-is")
@@ -160,6 +161,23 @@ def apply(m: Migration) -> None:
         elif not wrapped or _methods(m, [(module, region)]):  # not by a forward that takes its region along
             m.float32.add(region.first)
             _left_out(m, module, region.first)
+
+
+def _runs(m: Migration, scope: Scope, region: Region) -> str:
+    """What a region holds: a forward, a loss or both."""
+    found, held = m.regions.read(scope), m.regions.held(scope, region)
+    forward = bool(_calls(m, scope, region))
+    if not forward:  # of what is not seen to be the model, where no other region of the function has one
+        forward = not any(_calls(m, scope, r) for r in found.found)
+    nodes = [n for stmt in held for n in walk(stmt)]
+    names = {
+        dotted(n) or "" for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
+    }
+    loss = any(name in found.ends or LOSS_NAMES.search(name) for name in names)
+    loss = loss or any(isinstance(n, ast.Call) and is_loss(n) for n in nodes)
+    if not forward:
+        return "the loss is computed under autocast"
+    return "forward and loss run under autocast" if loss else "the forward runs under autocast"
 
 
 def _or_around(m: Migration, scope: Scope, header: str) -> str:
