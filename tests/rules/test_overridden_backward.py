@@ -158,6 +158,27 @@ def test_a_whole_plain_iteration_that_is_overridden_by_a_scaling_one_stays_plain
     assert "AMPTrainer.run_step, which scales, overrides it" in told.message
 
 
+def test_one_that_never_came_by_the_set_up_of_a_derived_class_is_not_told_of() -> None:
+    """`AMPTrainer` sets itself up: objects of its base ran in float32 with Apex, too."""
+    set_up = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    made = f"""class AMPTrainer(Trainer):
+        def __init__(self, model, loader, optimizer):
+            {set_up}
+            super().__init__(model, loader, optimizer)
+
+"""
+    source = ITERATIONS.replace(f"        if fp16:\n            {set_up}\n", "").replace(
+        "class AMPTrainer(Trainer):\n", made
+    )
+    assert source.count(set_up) == 1
+    (result,) = rewrite_files({"train.py": source}).values()
+    assert result.after is not None
+    plain, _, mixed = result.after.partition("class AMPTrainer")
+    assert "autocast" not in plain
+    assert "autocast" in mixed
+    assert not [f for f in result.findings if f.code in ("AMP502", "AMP531")]
+
+
 def test_an_iteration_that_scales_and_is_overridden_by_one_that_scales_too_is_migrated() -> None:
     """The optimizer is the program's own and reads gradients in its step, which only the scaler calls."""
     iteration = """

@@ -52,6 +52,13 @@ class SetUp:
             return self.never(scope)
         return all(self._either(module, node, lead) for lead in leads) and not self._led_to(scope)
 
+    def apart(self, module: Module, node: ast.AST) -> bool:
+        """The same of a node that may also stand in what a file runs as it is loaded, which nothing in sight loads."""
+        if self.never_at(module, node):
+            return True
+        loaded = bool(self.project.once(Imports).importers[module])
+        return module.scope_of(node).outermost.is_module and not loaded and not self.comes_by(module)
+
     def left_out(self, scope: Scope) -> bool:
         """Whether some script, test or notebook, or a file that no set-up comes to, leads to the code of a scope and never
         comes by `initialize`; or a mode of a program that passes it by."""

@@ -147,6 +147,8 @@ def apply(m: Migration) -> None:
     for scope, why in m.unit.uncast.items():
         _uncast(m, scope, WRONG.format(why))
     for scope, instead in m.unit.overridden.items():
+        if _set_up_below(m, scope):
+            continue  # as it was: an object that runs it never came by Apex
         name = f"{instead.cls.name}.{instead.name}" if instead.cls is not None else instead.name
         _uncast(m, scope, f"stays in float32: {name}, which scales, overrides it where mixed precision is on", "look")
     unreached += shared_regions.apply(m)
@@ -236,6 +238,14 @@ def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
     return True
 
 
+def _set_up_below(m: Migration, scope: Scope) -> bool:
+    """Whether only classes that derive from the one around a method set mixed precision up, each for its own objects."""
+    cls = m.project.class_around(scope)
+    below = {c for c in cls.descendants() if c is not cls} if cls is not None else set()
+    around = [m.project.class_around(init.site.scope) for init in m.unit.inits]
+    return bool(around) and all(c in below for c in around)
+
+
 def _uncast(m: Migration, scope: Scope, message: str, review: Review = "review") -> None:
     """Tell of a function that gets no region, and why."""
     module = scope.module
@@ -249,8 +259,8 @@ def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
     calls both, and not before that."""
     function = m.project.function_of(module, stmt)
     calls = m.project.calls.get(function, ()) if function is not None else ()
-    if calls and all(m.set_up.never_at(where, call) for where, call in calls):
-        return  # each runs before anything is set up
+    if calls and all(m.set_up.apart(where, call) for where, call in calls):
+        return  # each runs before anything is set up, or where nothing is
     callers = m.project.callers(function)
     for init in m.unit.inits:
         both = callers & m.project.callers(m.project.functions.get(init.site.scope.node))
