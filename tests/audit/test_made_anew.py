@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amp_migrate.audit import Doubt
 from tests.audit.helpers import doubts
 
 PROGRAM = """
@@ -40,7 +41,7 @@ LOADED = "    model = Net.from_pretrained(args.best).cuda()\n"
 SWITCH = ', enabled=args.level != "O0"'
 
 
-def _said(then: str, trained: str = "pass", level: str = "args.level", switch: str = SWITCH) -> list[tuple[int, str]]:
+def _found(then: str, trained: str = "pass", level: str = "args.level", switch: str = SWITCH) -> list[Doubt]:
     before = PROGRAM.format(
         imports="from apex import amp",
         region="nothing()",
@@ -57,7 +58,11 @@ def _said(then: str, trained: str = "pass", level: str = "args.level", switch: s
         trained=trained,
         then=then,
     )
-    return [(d.line, d.message) for d in doubts(before, after) if d.code == "AMP531"]
+    return [d for d in doubts(before, after) if d.code == "AMP531"]
+
+
+def _said(then: str, **options: str) -> list[tuple[int, str]]:
+    return [(d.line, d.message) for d in _found(then, **options)]
 
 
 def test_all_callers_that_make_it_anew_are_named_once() -> None:
@@ -94,3 +99,11 @@ def test_one_finding_for_the_functions_of_a_file_that_say_the_same() -> None:
 def test_it_is_not_told_where_the_process_was_patched() -> None:
     found = _said(LOADED + "    evaluate(model)\n    predict(model)", level='"O1"', switch="")
     assert not found
+
+
+def test_what_is_said_of_other_files_as_well_names_no_lines() -> None:
+    """So that a report gathers programs which are written alike."""
+    (one,) = _found(LOADED + "    evaluate(model)", trained="evaluate(model)")
+    (other,) = _found(LOADED + "    pass\n    evaluate(model)", trained="evaluate(model)")
+    assert one.message != other.message
+    assert one.alike == other.alike
