@@ -84,6 +84,14 @@ def test_a_forward_function_runs_in_half_wherever_it_is_given_the_model(
     assert run_files(tmp_path, after, "main.py") == ["torch.float16"]
 
 
+def test_one_that_is_taken_from_the_table_where_it_is_called(tmp_path: Path) -> None:
+    files = _program("None", train=True)
+    files["main.py"] = files["main.py"].replace("= forward_fn(model", '= args["forward_fn"](model')
+    after = check_files(files, device="cpu")
+    assert after["main.py"].count("torch.autocast") == 2
+    assert run_files(tmp_path, after, "main.py") == ["torch.float16"]
+
+
 @pytest.mark.parametrize("given", ['args["forward_fn"]', "run_words"])
 def test_the_audit_tells_of_an_evaluation_that_lost_its_region(given: str) -> None:
     before = _program(given, train=True)

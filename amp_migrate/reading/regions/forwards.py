@@ -228,7 +228,12 @@ class Forwards:
 
     def handed_over(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands one of the models to a function out of sight, which runs it: `self.model_fn(x, self.model)`."""
-        return self._takes_model(module, call) and self._of_variable(module, call)
+        if not self._takes_model(module, call):
+            return False
+        item = isinstance(call.func, ast.Subscript) and not self.project.resolved.get(
+            call
+        )  # `STEPS[name](model, batch)`
+        return item or self._of_variable(module, call)
 
     def _takes_model(self, module: Module, call: ast.Call) -> bool:
         return any(self.is_model(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
