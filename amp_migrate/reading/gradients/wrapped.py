@@ -8,7 +8,7 @@ import ast
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.regions.forwards import under_no_grad
+from amp_migrate.reading.regions.no_grad import under_no_grad
 
 CLASSIFIERS = "torchvision.models."  # `models.resnet50`, not `models.detection.ssd300_vgg16`
 HANDED = frozenset({"isinstance", "len", "print", "id", "type", "hasattr", "getattr", "setattr", "str", "repr"})

@@ -1,7 +1,8 @@
 """A setting that only fed Apex stays where it is set; that nothing reads it any more is said.
 
 `config.FP16_OPT_LEVEL`, a constant of a file of settings, an entry of a mapping, a default or a literal that a call gives to
-a parameter which told whether to initialize; `cfg.USE_AMP`, which chose whether a loss is scaled. Options of a command line: `idle_options.py`.
+a parameter which told whether to initialize; `cfg.USE_AMP`, which chose whether a loss is scaled. Options of a command line:
+`idle_options.py`.
 
 Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
 Native: https://pytorch.org/docs/stable/amp.html
