@@ -34,17 +34,37 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         if module in kept - left:
             continue
         said = [(name, call) for name, call in declared(module) if _says(call)] if SAYS_APEX.search(module.text) else []
-        near = in_process(project, (module,)) if said else frozenset()
         calls = [
             call
             for name, call in said
-            if any(name in m.named and (m is module or not _declares(m, name)) for m in written & near)
+            for near in [_served(project, module, call)]
+            if any(_reads(project, m, name, near) and (m is module or not _declares(m, name)) for m in written & near)
             and not any(_chooses(m, name, output.kept) for m in near if name in m.named)
-            and not any(name in m.named for m in left & near)
+            and not any(_reads(project, m, name, near) for m in left & near)
             and not (module in output.edits and output.edits[module].gone(call))
         ]
         calls.sort(key=lambda call: call.lineno)
         note(module, calls, "add_argument", f"the help of {', '.join(map(_option, calls))}", output)
+
+
+def _served(project: Project, module: Module, call: ast.Call) -> frozenset[Module]:
+    """The files of the processes that an option is declared in: of those alone that call the function it is declared in,
+    where there are any."""
+    function = project.functions.get(module.scope_of(call).node)
+    calling = {m for m, _ in project.calls.get(function, ())} if function is not None else set()
+    return in_process(project, calling or (module,))
+
+
+def _reads(project: Project, module: Module, name: str, near: Collection[Module]) -> bool:
+    """Whether a file reads an option, or another file does and hands it to a function there (`train(mixed=args.fp16)`)."""
+    return name in module.named or any(
+        function.module is module
+        for other in near
+        for node in other.named.get(name, ())
+        for around in other.ancestors(node)
+        if isinstance(around, ast.Call)
+        for function in project.resolved.get(around, ())
+    )
 
 
 def _declares(module: Module, option: str) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.cleanup.only_told import tells
 from amp_migrate.rules.migration import Output
+from amp_migrate.writing.edits import Edits
 
 CODES: tuple[Code, ...] = ()  # reported as AMP854: see `leftovers.py`
 
@@ -23,22 +24,35 @@ def apply(targets: Collection[Module], output: Output) -> None:
         edits = output.edits.get(module)
         if not edits or SAYS_APEX.search(module.text) is None or output.stays(module):
             continue
-        note(module, [c for c in _said(module) if not edits.gone(c)], "a message", "what is printed or logged", output)
+        note(module, list(_said(module, edits)), "a message", "what is printed, logged or asserted", output)
 
 
-def note(module: Module, calls: Collection[ast.Call], construct: str, what: str, output: Output) -> None:
-    """Tell once of the calls of a file in which something still says Apex, if there are any."""
-    if not calls:
+def note(module: Module, places: Sequence[ast.Call | ast.Assert], construct: str, what: str, output: Output) -> None:
+    """Tell once of the places of a file in which something still says Apex, if there are any."""
+    if not places:
         return
-    lines = sorted({call.lineno for call in calls})
+    lines = sorted({place.lineno for place in places})
     where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
     message = f"{what} still says Apex ({where}): torch's own has taken its place"
-    output.note(module, min(calls, key=lambda call: call.lineno), "AMP854", construct, message, about=where)
+    output.note(module, min(places, key=lambda place: place.lineno), "AMP854", construct, message, about=where)
 
 
-def _said(module: Module) -> Iterator[ast.Call]:
-    """The calls that print or log a text which says Apex."""
+def _said(module: Module, edits: Edits) -> Iterator[ast.Call | ast.Assert]:
+    """What prints, logs or asserts with a text that says Apex, as it will stand."""
     for call in module.of(ast.Call):
-        texts = (n.value for a in call.args for n in walk(a) if isinstance(n, ast.Constant))
-        if tells(call) and any(isinstance(t, str) and SAYS_APEX.search(t) for t in texts):
+        if isinstance(call, ast.Call) and tells(call) and _says(edits, call, call.args):
             yield call
+    for test in module.of(ast.Assert):
+        if isinstance(test, ast.Assert) and test.msg is not None and _says(edits, test, [test.msg]):
+            yield test
+
+
+def _says(edits: Edits, place: ast.AST, told: Collection[ast.expr]) -> bool:
+    texts = (n for part in told for n in walk(part) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return not edits.gone(place) and any(SAYS_APEX.search(_left(edits, n)) for n in texts)
+
+
+def _left(edits: Edits, text: ast.Constant) -> str:
+    if text in edits.expressions:
+        return edits.text(text)
+    return "" if edits.gone(text) else str(text.value)
