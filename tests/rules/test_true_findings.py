@@ -96,6 +96,133 @@ def test_only_levels_that_may_occur_are_spoken_of(option: str, level: str, wante
     assert all(("O3, unscaled under Apex" in m) == ("O3" in m.partition(",")[0]) for m in found)
 
 
+NUMBER, NOTHING = "; where it is a number, it scaled and left none out", "; where it is None, it scaled nothing"
+LOST = ': with loss_scale="dynamic" Apex scaled there in float32, and left out steps whose gradients overflowed or were NaN'
+OPEN = ": where args.scale is 'dynamic', Apex scaled there in float32, and left out steps whose gradients overflowed or were NaN"
+OFF = "O0 still switches the casts off, and now the scaling, too"
+
+
+@pytest.mark.parametrize(
+    ("scale", "option", "wanted"),
+    [
+        ('"dynamic"', "", OFF + LOST),
+        ("args.scale", "default=None", OFF + OPEN + NUMBER + NOTHING),
+        ("args.scale", 'default="dynamic"', OFF + OPEN + NUMBER),
+        ("128.0", "", OFF + ": with loss_scale=128.0 Apex scaled there in float32, and left no step out"),
+        ("None", "", "O0 still switches it off"),
+        ("1.0", "", "O0 still switches it off"),
+    ],
+)
+def test_what_o0_did_with_a_loss_scale_is_said_of_the_values_that_it_may_have(
+    scale: str, option: str, wanted: str
+) -> None:
+    source = LEVELS.format(option='default="O1"', level="args.opt_level, loss_scale=" + scale)
+    source = source.replace('"--amp"', f'"--scale", {option})\n    parser.add_argument("--amp"')
+    (finding,) = [f for f in told(source, "AMP112") if "O0" in f.message]
+    assert (finding.review, finding.message.partition("; ")[2].partition("; O3")[0]) == ("look", wanted)
+    unscaled = ", unscaled under Apex" in finding.message
+    assert unscaled is (scale in ("None", "args.scale"))
+    assert (" where args.scale is None" in finding.message.partition("; O3")[2]) is (scale == "args.scale")
+
+
+@pytest.mark.parametrize(
+    ("option", "scale", "review"),
+    [
+        ('default="O0"', '"dynamic"', "review"),
+        ('default="O0", choices=["O0", "O1"]', '"dynamic"', "review"),
+        ('default="O0"', "args.scale", "review"),
+        ('default="O1"', '"dynamic"', "look"),
+        ('default="O1", choices=["O0", "O1"]', '"dynamic"', "look"),
+        ('default="O0"', "128.0", "look"),
+        ('default="O0", choices=["O0", "O1"]', "128.0", None),
+        ('default="O0"', "None", "look"),
+    ],
+)
+def test_a_run_without_options_that_lost_its_skipped_steps_is_told_first(
+    option: str, scale: str, review: str | None
+) -> None:
+    source = LEVELS.format(option=option, level="args.opt_level, loss_scale=" + scale)
+    source = source.replace('"--amp"', '"--scale", default="dynamic")\n    parser.add_argument("--amp"')
+    found = [f for f in told(source, "AMP112") if "O0" in f.message]
+    assert [f.review for f in found] == ([review] if review else [])
+    if review == "review":
+        assert found[0].message.startswith(OFF)
+        assert "; that is the default: enable the scaler there, " in found[0].message
+
+
+SAVED = LEVELS.format(option='default="O1"', level='"O2"')
+
+
+@pytest.mark.parametrize(
+    ("program", "saved"),
+    [
+        (SAVED, False),
+        (SAVED + 'torch.save(model.state_dict(), "a.pt")\n    ', True),
+        (SAVED + 'numpy.save("a.npy", x)\n    ', False),
+        (SAVED.replace("import torch\n", "import torch\n    from kept import store\n"), True),
+        (SAVED.replace("import torch\n", "import torch\n    from mels import read\n"), False),
+    ],
+)
+def test_checkpoints_are_spoken_of_where_something_is_saved(program: str, saved: bool) -> None:
+    files = {
+        "train.py": program.replace("import argparse\n", "import argparse\n    import numpy\n"),
+        "kept.py": "def store(model):\n    model.save_pretrained()\n",
+        "mels.py": 'import torch\nif __name__ == "__main__":\n    torch.save(1, "mel.pt")\n',
+        "other.py": 'import torch\ntorch.save(1, "other.pt")\n',
+    }
+    (message,) = [f.message for f in rewrite_files(files)["train.py"].findings if f.code == "AMP112"]
+    assert ("checkpoints" in message) is saved
+
+
+@pytest.mark.parametrize(("call", "halves"), [("model", True), ("model.forward", True), ("model.infer", False)])
+def test_only_what_forward_gives_was_float32(call: str, halves: bool) -> None:
+    source = f"""
+    import torch
+    from apex import amp
+
+    def main(x, path):
+        model = torch.load(path)["model"].cuda().eval()
+        model, _ = amp.initialize(model, [], opt_level="O3")
+        with torch.no_grad():
+            return {call}(x)
+    """
+    (finding,) = told(source, "AMP112")
+    assert ("give half where they gave float32" in finding.message) is halves
+
+
+def test_a_call_that_prepares_no_optimizer_scales_no_loss() -> None:
+    source = """
+    import torch
+    from apex import amp
+
+    def main(args, model, optimizer, loader):
+        if args.train:
+            if args.fp16:
+                model, optimizer = amp.initialize(model, optimizer, opt_level=args.level, loss_scale="dynamic")
+        elif args.fp16:
+            model = amp.initialize(model, opt_level=args.level, loss_scale="dynamic")
+        if args.train:
+            for x, y in loader:
+                loss = model(x, y)
+                if args.fp16:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+        return model(loader)
+    """
+    first, second = told(source, "AMP110")
+    assert (first.message, first.review) == ("replaced by a GradScaler", "as-is")
+    assert (second.message, second.review) == (
+        "taken out; what runs in an autocast region is cast, and nothing else",
+        "as-is",
+    )
+    one, two = told(source, "AMP112")
+    assert OFF in one.message
+    assert two.message.endswith("; O0 still switches it off")
+
+
 @pytest.mark.parametrize(
     ("option", "level", "more"),
     [

@@ -101,14 +101,15 @@ def _made_enabled(review: Review, module: Module, stmt: ast.stmt) -> bool | None
 
 
 def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
-    """O0 with a loss scale: Apex scaled all the same, and a dynamic scale skipped steps whose gradients overflowed."""
+    """O0 with a dynamic loss scale: Apex scaled all the same, and skipped steps whose gradients overflowed; a static one
+    skips none."""
     for setup in both.all_setups:
         if not (setup.known and setup.levels == {"O0"}) or setup.module.path not in both.review.changes:
             continue
         change = both.review.changes[setup.module.path]
         scale = argument(setup.call, "loss_scale", 99)
         asked = scale.value if isinstance(scale, ast.Constant) else None
-        if scale is None or asked in (1, None) or change.back.get(setup.module.statement(setup.call)) in change.same:
+        if scale is None or asked != "dynamic" or change.back.get(setup.module.statement(setup.call)) in change.same:
             continue
         made = [
             call

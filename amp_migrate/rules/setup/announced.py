@@ -8,7 +8,6 @@ Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
 from __future__ import annotations
 
 import ast
-import re
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.command_line import declared
@@ -16,7 +15,6 @@ from amp_migrate.reading.program.definitions import is_none, single_assignment
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import imported
-from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.flags import flag_around
@@ -25,14 +23,13 @@ from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
-from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.half_values import is_upcast
+from amp_migrate.rules.setup import levels
+from amp_migrate.rules.setup.levels import trains
 
 CODES: tuple[Code, ...] = ()
-LEVEL = re.compile(r"\bO[0-3]\b")
-BEYOND = re.compile(r"\bO[45]\b")
 REPLACED = "replaced by a GradScaler"
+CASTS = "taken out; what runs in an autocast region is cast, and nothing else"
 
 
 def apply(m: Migration) -> None:
@@ -44,7 +41,7 @@ def apply(m: Migration) -> None:
             message = placed(m, init)
             if m.scales and message == REPLACED:
                 message += _left_open(m, init)
-            review: Review = "as-is" if message == REPLACED or not (m.scales or m.written_off) else "look"
+            review: Review = "as-is" if message in (REPLACED, CASTS) or not (m.scales or m.written_off) else "look"
             m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
             _explain(m, init)
 
@@ -125,8 +122,10 @@ def placed(m: Migration, init: Init) -> str:
     if m.written_off:
         return "taken out: written as off, it changed nothing, and torch computes in float32 without it"
     if not m.scales:
-        return "taken out; what runs in an autocast region is cast, and nothing else" if m.casts else "taken out"
+        return CASTS if m.casts else "taken out"
     here = [h for h in m.created if h.init is init]
+    if not here and not trains(init):
+        return CASTS if m.casts else "taken out"
     if any(h.scope is init.site.scope for h in here):
         off = init.scale.off if isinstance(init, LegacyInit) else static_scale(init) == 1.0
         return REPLACED + (" that is off: its loss was not scaled" if off else "")
@@ -160,7 +159,8 @@ def _lines(init: Init, places: list[tuple[str, int]]) -> str:
 def _explain(m: Migration, init: Init) -> None:
     """Say what differs, once per initialize call."""
     scale, idle = static_scale(init), _set_elsewhere(init)
-    _levels(m, init)
+    for message, review in levels.told(m, init):
+        _note(m, init, "AMP112", message, review)
     _beyond(m, init)
     _overridden(m, init)
     if isinstance(scale, float) and scale != 1.0 and m.scales:
@@ -211,41 +211,6 @@ def _set_elsewhere(init: Init) -> str:
     return ""
 
 
-def _levels(m: Migration, init: Init) -> None:
-    """O2 and O3, where they may occur, kept weights of their own."""
-    possible = init.levels | _documented(m, init)
-    heavy = sorted(possible & {"O2", "O3"})
-    if not heavy or not m.casts or BEYOND.fullmatch(str(init.only("opt_level"))):
-        return
-    named, halves = " and ".join(heavy), init.only("cast_model_outputs") is None and _gives_half(m)
-    if len(possible) == 1:
-        message = (
-            f"{named} kept float16 weights; autocast keeps float32 weights and casts per operation (memory "
-            "and speed can differ; checkpoints hold float32, as before)"
-        )
-        message += "; models give half where they gave float32, cast where that is seen to matter" if halves else ""
-    else:
-        message = f"{named}, where asked for at run time, now {'mean' if len(heavy) > 1 else 'means'} autocast over "
-        message += "float32 weights (memory and speed can differ"
-        message += ", and models give half where they gave float32)" if halves else ")"
-        message += f"; {_switched_off(m, init)}" if "O0" in possible else ""
-    if "O3" in heavy and m.scales and static_scale(init) != 1.0 and None in (init.constants("loss_scale") or {None}):
-        message += "; O3, unscaled under Apex, scales its loss like the others"
-    _note(m, init, "AMP112", message)
-
-
-def _switched_off(m: Migration, init: Init) -> str:
-    """What O0 means now: Apex cast nothing there, and scaled all the same where a loss scale was asked for beside it."""
-    asked = init.constants("loss_scale") or {...}
-    scaled = m.scales and not asked <= {None, 1, "1", "1.0"}
-    if not scaled:
-        return "O0 still switches it off"
-    text = init.module.source(init.arguments["loss_scale"])
-    message = f"O0 still switches the casts off, and now the scaling, too: with loss_scale={text} Apex scaled there in float32"
-    dynamic = asked & {"dynamic", ...}
-    return f"{message}, and left out steps whose gradients overflowed or were NaN" if dynamic else message
-
-
 def _beyond(m: Migration, init: Init) -> None:
     """O4 and O5 are bfloat16: upstream Apex refuses them, so whoever asks for one has ROCm's."""
     level, values = init.arguments.get("opt_level"), m.project.once(Values)
@@ -253,9 +218,9 @@ def _beyond(m: Migration, init: Init) -> None:
         return
     asked = {v.upper() for v in init.constants("opt_level") or () if isinstance(v, str)}
     if values.fixed(init.module, level) is None:
-        asked |= {name for module in m.unit.reach for name in BEYOND.findall(module.text)}
+        asked |= {name for module in m.unit.reach for name in levels.BEYOND.findall(module.text)}
         asked |= _counted(m, init, level)
-    if beyond := sorted(name for name in asked if BEYOND.fullmatch(name)):
+    if beyond := sorted(name for name in asked if levels.BEYOND.fullmatch(name)):
         named, several = " and ".join(beyond), len(beyond) > 1
         message = (
             f"{named}, which only ROCm's Apex has, cast{'s' * (not several)} to bfloat16 and scale{'s' * (not several)} no loss; "
@@ -271,30 +236,6 @@ def _counted(m: Migration, init: Init, level: ast.expr) -> set[str]:
     parts = [n for n in walk(level) if n is not level and isinstance(n, (ast.Attribute, ast.Name))]
     found = (number for part in parts for number in values.constants(init.module, part) or ())
     return {f"O{number}" for number in found if isinstance(number, (int, str))}
-
-
-def _documented(m: Migration, init: Init) -> frozenset[str]:
-    """The levels that a program speaks of, where its level is a setting for people to change; all of them where it is a
-    parameter that others may give."""
-    level, values = init.arguments.get("opt_level"), m.project.once(Values)
-    if level is None or values.fixed(init.module, level) is not None:
-        return frozenset()
-    owner = init.site.scope.lookup(level.id) if isinstance(level, ast.Name) else None
-    taken_by = m.project.functions.get(owner.node) if owner is not None else None
-    if taken_by is not None and ast.unparse(level) in taken_by.defaults and is_public(m.project, taken_by):
-        return LEVELS
-    return frozenset(name for module in m.unit.reach for name in LEVEL.findall(module.text))
-
-
-def _gives_half(m: Migration) -> bool:
-    """Whether some model may give half in a region: not where its output is cast, or is seen to be a loss, a softmax."""
-    calls = [(s, c) for s in m.regions.scopes() for c, inner in s.module.calls if inner is s]
-    forwards = [(s.module, c) for s, c in calls if m.regions.is_forward(s.module, c)]
-    dtypes = m.project.once(Dtypes)
-    return not forwards or any(
-        not is_upcast(m, module, call) and dtypes.of(module, call) in ("half", "either", "unknown")
-        for module, call in forwards
-    )
 
 
 def _overridden(m: Migration, init: Init) -> None:
