@@ -311,6 +311,66 @@ def test_an_overflow_skips_one_optimizer_where_it_skipped_all(
     )
 
 
+HELD = """
+import torch
+from apex import amp
+from project import build, criterion, loader
+
+
+class Trainer:
+    def __init__(self):
+        self.model = build()
+        self.head = build()
+        self.optimizers = {{}}
+        {kept}
+        names = sorted(self.optimizers.keys())
+        self.model, optimizers = amp.initialize(self.model, [self.optimizers[k] for k in names], opt_level="O1")
+        self.optimizers = {{k: optimizer for k, optimizer in zip(names, optimizers)}}
+
+    def optimize(self, x, y, number):
+        names = self.optimizers.keys()
+        optimizers = [self.optimizers[k] for k in names]
+        loss = criterion(self.model(x), y)
+        if number % 4 == 0:
+            with amp.scale_loss(loss, optimizers) as scaled_loss:
+                scaled_loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        else:
+            with amp.scale_loss(loss, optimizers, delay_unscale={delayed}) as scaled_loss:
+                scaled_loss.backward()
+
+
+trainer = Trainer()
+for i, (x, y) in enumerate(loader):
+    trainer.optimize(x, y, i)
+"""
+BODY = 'self.optimizers["model"] = torch.optim.SGD(self.model.parameters(), lr=0.1)'
+HEAD = 'self.optimizers["head"] = torch.optim.SGD(self.head.parameters(), lr=0.1)'
+
+
+@pytest.mark.parametrize(
+    ("kept", "delayed", "times"),
+    [
+        (BODY, "True", 0),
+        (f"{BODY}\n        {HEAD}", "True", 1),
+        (f"{BODY}\n        {HEAD}", "number % 2 == 0", 2),
+        (f"{BODY}\n        {BODY}", "False", 0),
+        (f"for name in self.names:\n            {BODY}".replace('"model"', "name"), "True", 1),
+        (f"{BODY}\n        fill(self.optimizers)", "True", 1),
+        ('self.optimizers = {"model": torch.optim.SGD(self.model.parameters(), lr=0.1)}', "False", 0),
+        ("self.optimizers.update(model=torch.optim.SGD(self.model.parameters(), lr=0.1))", "True", 1),
+    ],
+)
+def test_one_optimizer_in_a_mapping_is_skipped_as_it_was_and_a_delayed_loss_was_not_looked_at(
+    kept: str, delayed: str, times: int
+) -> None:
+    result = rewrite(HELD.format(kept=kept, delayed=delayed))
+    assert result.after is not None
+    assert len(found(result, "AMP221")) == times
+
+
 @pytest.mark.parametrize(
     ("named", "told"),
     [("optG", True), ("[optG, optD]", False), ("both", False)],

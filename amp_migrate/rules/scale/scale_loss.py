@@ -20,6 +20,7 @@ from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.refused import refuses
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.naming import unbound
+from amp_migrate.reading.units.one_held import holds_one
 from amp_migrate.reading.units.places import holds_several
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.rules.migration import Migration
@@ -322,8 +323,13 @@ def _explain(m: Migration, loss: Loss) -> None:
             "as-is",
         )
     unscaled = bool(m.unit.inits) and all(i.levels == {"O0"} for i in m.unit.inits)
-    held = len(loss.optimizers) == 1 and holds_several(m.project, module, loss.optimizers[0])
-    if m.scales and (held or len(loss.optimizers) > 1) and not unscaled:
+    never = isinstance(delayed, ast.Constant) and delayed.value is True  # there Apex looked for none
+    held = (
+        len(loss.optimizers) == 1
+        and holds_several(m.project, module, loss.optimizers[0])
+        and not holds_one(m.project, module, loss.optimizers[0])
+    )
+    if m.scales and (held or len(loss.optimizers) > 1) and not unscaled and not never:
         which = f"all optimizers in {module.source(loss.optimizers[0])}" if held else "all these optimizers"
         m.output.note(
             module,

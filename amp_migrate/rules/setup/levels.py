@@ -68,7 +68,9 @@ def _heavy(m: Migration, init: Init, heavy: list[str], alone: bool) -> list[str]
     scales = m.scales and trains(init) and static_scale(init) != 1.0
     asked, given = init.constants("loss_scale"), init.arguments.get("loss_scale")
     if "O3" in heavy and scales and None in (asked or {None}):
-        where = f" where {init.module.source(given)} is None" if given is not None and asked != frozenset((None,)) else ""
+        where = (
+            f" where {init.module.source(given)} is None" if given is not None and asked != frozenset((None,)) else ""
+        )
         found.append(f"O3, unscaled under Apex{where}, scales its loss like the others")
     return found
 
