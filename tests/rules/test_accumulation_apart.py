@@ -105,3 +105,45 @@ def test_of_gradients_that_each_backward_begins_anew_a_step_takes_those_of_one(c
     (told,) = [f.message for f in result.findings if f.code == "AMP207"]
     assert ("several backwards per step" in told) is not anew
     assert ("cleared before each backward" in told) is anew
+
+
+TWO = """
+import torch
+from apex import amp
+from project import build, criterion, loader
+
+netG, netD = build().cuda(), build().cuda()
+optG, optD = torch.optim.SGD(netG.parameters(), lr=0.1), torch.optim.SGD(netD.parameters(), lr=0.1)
+[netG, netD], [optG, optD] = amp.initialize([netG, netD], [optG, optD], opt_level="O1")
+
+
+def train(args):
+    for x, y in loader:
+        optD.zero_grad()
+        for i in range(args.every):
+            with amp.scale_loss(criterion(netD(x), y), optD) as scaled_loss:
+                scaled_loss.backward()
+        optD.step()
+        BETWEEN
+        optG.zero_grad()
+        for i in range(args.every):
+            with amp.scale_loss(criterion(netG(x), y), optG) as scaled_loss:
+                scaled_loss.backward()
+        optG.step()
+"""
+PER_UPDATE = "(growth_interval=2000 // N for N of them per update, of all the optimizers, keeps Apex's pace)"
+
+
+@pytest.mark.parametrize(
+    ("between", "pace"),
+    [
+        ("", PER_UPDATE),
+        ("\n    for x, y in loader:", "(growth_interval=2000 // N for N of them keeps Apex's pace)"),
+    ],
+)
+def test_the_backwards_of_all_the_optimizers_come_before_one_update(between: str, pace: str) -> None:
+    told = [f.message for f in found(rewrite(TWO.replace("BETWEEN", between)), "AMP207")]
+    assert len(told) == 2
+    assert all(pace in m for m in told)
+    shared = ", and one update after the steps of several optimizers: the scale grows per update now" in told[0]
+    assert shared is (pace == PER_UPDATE)

@@ -153,8 +153,10 @@ print(json.dumps([trainer.find_rate(batches), trainer.train(batches, True), trai
 """
     result = run_files(tmp_path, texts, "driver.py")
     assert result == [*FULL, *HALF, *HALF]  # type: ignore[comparison-overlap]
-    (look,) = [f for f in found(rewrite(TRAINER), "AMP110") if "until then" in f.message]
+    (look,) = [f for f in found(rewrite(TRAINER), "AMP110") if "a disabled scaler until" in f.message]
     assert look.review == "look"
+    line = next(n for n, text in enumerate(TRAINER.strip().splitlines(), 1) if "amp.initialize" in text)
+    assert look.message == f"a disabled scaler until train runs (line {line})"
 
 
 def test_a_scaler_that_is_made_before_anything_reads_it_is_made_once() -> None:

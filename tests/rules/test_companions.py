@@ -32,6 +32,21 @@ def test_o1_patched_torch_for_networks_it_was_not_given_too(teacher: str) -> Non
     assert "teacher" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ('"O1"', ""),
+        ("args.level", " (O2 and O3 left it in float32)"),
+        ('"O2" if args.half else "O1"', " (O2 left it in float32)"),
+    ],
+)
+def test_what_other_levels_left_in_float32_is_said_where_they_may_be_asked_for(level: str, told: str) -> None:
+    model = f"{MODEL}\nteacher = build()"
+    source = apex(TARGET + LOSS + SCALED, initialize(f"opt_level={level}"), model=model)
+    (finding,) = found(rewrite(source), "AMP507")
+    assert finding.message.endswith(f"so its forward is under autocast{told}")
+
+
 @pytest.mark.parametrize("level", ["O2", "O3"])
 def test_o2_and_o3_left_other_networks_in_float32(level: str) -> None:
     result = rewrite(

@@ -370,6 +370,28 @@ def test_an_optimizer_made_before_the_conversion_stepped_orphans(before: str, af
     assert ("never stepped them" in finding.message) is (review == "review")
 
 
+def test_of_several_that_may_be_the_optimizer_each_is_named() -> None:
+    source = """
+        import torch
+        from apex.parallel import convert_syncbn_model
+
+
+        def build(model, kind):
+            if kind == "sgd":
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            elif kind == "adam":
+                optimizer = torch.optim.Adam(model.parameters(), 0.1)
+            else:
+                optimizer = torch.optim.Adam(model.parameters(), 0.1)
+                optimizer = Lookahead(optimizer)
+            model = convert_syncbn_model(model)
+            return model, optimizer
+        """
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
+    assert finding.review == "review"
+    assert "the optimizer of line 7, 9 or 11, made before, never stepped them" in finding.message
+
+
 LATE = {
     "handed in by a caller that made one before": (
         """

@@ -141,7 +141,9 @@ def _without(m: Migration, name: str) -> None:
                     scaler = m.scaler_off(module, module.scope_of(node))
                     m.edit(module).replace(node, (target.value, f".{m.scaler.base_name} = {scaler}"))
                     m.until_then.append((module, node, module.source(target.value)))
-                    m.output.done(module, node, "AMP110", "apex.amp", "a disabled scaler until then", "look")
+                    m.output.done(
+                        module, node, "AMP110", "apex.amp", "a disabled scaler, as None stood for no Apex", "look"
+                    )
 
 
 def _beside_initialize(m: Migration, module: Module, node: ast.stmt) -> bool:

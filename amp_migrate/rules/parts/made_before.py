@@ -20,11 +20,18 @@ OPTIMIZER = re.compile(
 @dataclass(frozen=True)
 class Before:
     """An optimizer made before a place: where, or that who comes there may have one (`stmt` None); `sure`: it is one of that
-    model, and made, not only held, there."""
+    model, and made, not only held, there, or where one of `others` makes it in its stead."""
 
     module: Module
     stmt: ast.stmt | None = None
     sure: bool = False
+    others: tuple[ast.stmt, ...] = ()
+
+    @property
+    def lines(self) -> str:
+        """The lines that may make it."""
+        *first, last = sorted(s.lineno for s in (self.stmt, *self.others) if s is not None)
+        return f"{', '.join(map(str, first))} or {last}" if first else str(last)
 
 
 def made_before(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Before | None:
@@ -44,7 +51,8 @@ def _before(
     earlier = [s for s in _own(module, scope) if s.lineno < stmt.lineno and not exclusive(module, s, stmt)]
     for assign in reversed(earlier):
         if _makes(assign, _of_model(earlier, text)):
-            return Before(module, assign, sure=True)
+            others = (s for s in earlier if s is not assign and exclusive(module, s, assign))
+            return Before(module, assign, True, tuple(s for s in others if _makes(s, _of_model(earlier, text))))
     text = _came_from(earlier, text)
     function = project.functions.get(scope.node)
     root, _, rest = text.partition(".")

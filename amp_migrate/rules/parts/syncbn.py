@@ -136,7 +136,7 @@ def _never_stepped(site: Site, before: Before) -> str:
     if not before.sure:
         return f"the optimizer that is held since line {before.stmt.lineno}{file}, if of this model, never stepped them, and does now"
     return (
-        f"the optimizer of line {before.stmt.lineno}{file}, made before, never stepped them, and does now; make the optimizer "
+        f"the optimizer of line {before.lines}{file}, made before, never stepped them, and does now; make the optimizer "
         "after the conversion to be clear"
     )
 

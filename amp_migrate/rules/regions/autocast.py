@@ -318,13 +318,15 @@ def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
     """Say that a network which was not given to initialize is under autocast as well."""
     call = next(n for n in walk(stmt) if m.regions.companions.runs(module, n))
     assert isinstance(call, ast.Call)
+    asked = [f"O{n}" for n in (2, 3) if any(f"O{n}" in i.levels for i in m.unit.inits)]
+    else_ = f" ({' and '.join(asked)} left it in float32)" if asked else ""
     m.output.note(
         module,
         call,
         "AMP507",
         "torch.autocast",
         f"initialize was not given {module.source(call.func)}; O1 ran it in mixed precision all the same, so its forward is "
-        "under autocast (O2 and O3 left it in float32)",
+        f"under autocast{else_}",
     )
 
 

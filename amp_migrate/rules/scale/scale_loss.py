@@ -90,7 +90,8 @@ CODES = (
         "amp.scale_loss",
         apex="loss_id picks one of num_losses scalers.",
         native="One scaler serves all losses of an optimizer; two would give wrong gradients where they share parameters.",
-        why="An overflow in one loss now lowers the scale of the others too.",
+        why="An overflow in one loss now lowers the scale of the others too, and the scale grows by the updates, whichever loss "
+        "they follow.",
         links=(
             "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
         ),
@@ -350,7 +351,8 @@ def _explain(m: Migration, loss: Loss) -> None:
             loss.call,
             "AMP205",
             "amp.scale_loss",
-            "all losses share one scaler: an overflow in one lowers the scale of the others too",
+            "all losses share one scaler: an overflow in one lowers the scale of the others too, and every update counts "
+            "towards its growth, whichever loss it follows, where Apex counted the backwards of each apart",
         )
 
 

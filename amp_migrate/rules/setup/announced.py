@@ -58,9 +58,18 @@ def _left_open(m: Migration, init: Init) -> str:
 
 
 def _only_read(module: Module, level: ast.expr) -> bool:
-    """Whether a level is a setting as it was given, and not put together or looked up: `level != "O0"` says all of it."""
+    """Whether a level is a setting as it was given, or a text put together of one (`f"O{args.amp}"`), and not looked up or
+    computed: `level != "O0"` says all of it."""
     if isinstance(level, ast.IfExp):
         return _only_read(module, level.body) and _only_read(module, level.orelse)
+    if isinstance(level, ast.BinOp):
+        return _only_read(module, level.left) and _only_read(module, level.right)
+    if isinstance(level, (ast.JoinedStr, ast.Tuple)):
+        return all(_only_read(module, n) for n in (level.values if isinstance(level, ast.JoinedStr) else level.elts))
+    if isinstance(level, ast.FormattedValue):
+        return _only_read(module, level.value)
+    if isinstance(level, ast.Call) and not level.keywords and _puts_together(level.func):
+        return all(_only_read(module, a) for a in level.args)
     if isinstance(level, ast.Name) and (value := single_assignment(module, level)) is not None:
         return _only_read(module, value)
     while isinstance(level, ast.Attribute) or (
@@ -68,6 +77,13 @@ def _only_read(module: Module, level: ast.expr) -> bool:
     ):
         level = level.value
     return isinstance(level, (ast.Constant, ast.Name))
+
+
+def _puts_together(called: ast.expr) -> bool:
+    """Whether `str(number)` or `"O{}".format(number)` is called."""
+    if isinstance(called, ast.Name):
+        return called.id == "str"
+    return isinstance(called, ast.Attribute) and called.attr == "format" and isinstance(called.value, ast.Constant)
 
 
 def _without_default(m: Migration, init: Init) -> str:

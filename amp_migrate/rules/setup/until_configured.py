@@ -59,7 +59,7 @@ def disabled(
     made: Function,
     stmt: ast.stmt,
     plan: ScalerPlan,
-    said: str = "a disabled scaler until then",
+    said: str = "",
 ) -> None:
     """Give an object a disabled scaler, and the settings beside it, where its constructor has a statement; or a switch
     that is off."""
@@ -67,7 +67,7 @@ def disabled(
     kept = f"{name}.{plan.base_name}"
     if plan.optional:
         m.edit(module).insert_after(stmt, f"{kept} = False")
-        m.output.note(module, stmt, "AMP110", "torch.autocast", f"{kept} is False until then", "as-is")
+        m.output.note(module, stmt, "AMP110", "torch.autocast", f"{kept} is False {_until(home, made.scope)}", "as-is")
         return
     m.edit(module).insert_after(stmt, f"{kept} = {m.scaler_off(module, made.scope)}")
     m.until_then.append((module, stmt, name))
@@ -77,7 +77,16 @@ def disabled(
         holder, _, attribute = held.partition(".")
         if holder == home.scope.self_name and not _sets(made, attribute):
             m.edit(module).insert_after(stmt, f"{name}.{attribute} = None")
-    m.output.done(module, stmt, "AMP110", "amp.initialize", said, "look")
+    m.output.done(
+        module, stmt, "AMP110", "amp.initialize", said or f"a disabled scaler {_until(home, made.scope)}", "look"
+    )
+
+
+def _until(home: Home, scope: Scope) -> str:
+    """Until when an object has what does nothing."""
+    line = (home.init.call if home.init.site.scope is home.scope else home.anchor).lineno
+    where = f"line {line}" if home.scope.module is scope.module else f"{home.scope.module.display}:{line}"
+    return f"until {where}" if home.scope is scope else f"until {home.scope.name} runs ({where})"
 
 
 def _sets(made: Function, attribute: str) -> bool:
@@ -92,12 +101,12 @@ def _sets(made: Function, attribute: str) -> bool:
     )
 
 
-def _class_default(m: Migration, cls: ClassInfo, plan: ScalerPlan) -> None:
+def _class_default(m: Migration, cls: ClassInfo, plan: ScalerPlan, home: Home) -> None:
     """Give the objects of a class without a constructor of its own a disabled scaler, or a switch that is off."""
     body = [s for s in cls.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     value = "False" if plan.optional else m.scaler_off(cls.module, cls.scope)
     m.edit(cls.module).insert_before(body[0], f"{plan.base_name} = {value}")
-    message = f"{plan.base_name} is {'False' if plan.optional else 'a disabled scaler'} until then"
+    message = f"{plan.base_name} is {'False' if plan.optional else 'a disabled scaler'} {_until(home, cls.scope)}"
     m.output.note(cls.module, body[0], "AMP110", "torch.autocast", message, "look")
 
 
@@ -114,7 +123,7 @@ def asked_before(m: Migration) -> None:
             if made is not None:
                 homes.setdefault(made, []).append((home, function))
             elif _wanted(m, plan, home, function):
-                _class_default(m, function.cls, plan)
+                _class_default(m, function.cls, plan, home)
         for made, those in homes.items():
             _from_the_beginning(m, plan, made, those)
 

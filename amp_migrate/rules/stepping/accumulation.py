@@ -93,9 +93,14 @@ def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]
     where = f" where {pace.count} is above 1" if pace.count else ""
     if pace.several:
         where = f" ({pace.several}{', and those of each micro-batch' * bool(where)}{where})"
+    several, of = f"several backwards per {each}{where}", "of them"
+    if each == "step" and _update_shared(m):
+        several, each = f"{several}, and one update after the steps of several optimizers", "update"
+        by_id = any(x.site.argument(2, "loss_id") is not None for x in m.unit.losses)
+        of = f"of them per update, of {'one loss_id' if by_id else 'all the optimizers'},"
     message = (
-        f"several backwards per {each}{where}: the scale grows per {each} now, not per backward (growth_interval=2000 // N "
-        f"for N of them keeps Apex's pace), and an overflow halves it once per {each}"
+        f"{several}: the scale grows per {each} now, not per backward (growth_interval=2000 // N "
+        f"for N {of} keeps Apex's pace), and an overflow halves it once per {each}"
     )
     if pace.loop is None or not isinstance(pace.loop.stmt, LOOP_NODES):
         return message, "look"
@@ -109,6 +114,16 @@ def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]
         "init_scale, or step inside the loop if that was meant",
         "review",
     )
+
+
+def _update_shared(m: Migration) -> bool:
+    """Whether one update of one scaler comes after steps of several optimizers."""
+    steps = [s for s in m.unit.steps if m.live(s.module, s.call)]
+    for scope, updates in m.updates.items():
+        stepped = {m.unit.optimizers.number(s.module, s.optimizer) for s in steps if s.scope is scope} - {None}
+        if len(m.scalers) == 1 and 0 < len(updates) < len(stepped):
+            return True
+    return False
 
 
 def _begins_anew(loss: Loss) -> bool:
