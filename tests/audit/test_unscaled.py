@@ -129,6 +129,28 @@ def test_a_constant_that_every_call_gives_is_compared_as_what_it_is(test: str) -
     assert "not scaled here: under O2" in found.message
 
 
+@pytest.mark.parametrize(
+    ("arm", "given", "reason"),
+    [
+        ("if many and fp16:", "args.fp16", " where (not many or not fp16)"),
+        ("if many and args.on:", "args.fp16", " where not many"),
+        ("if loss.sum() > 0:\n          if fp16:", "args.fp16", " where not fp16"),
+        ("if loss.sum() > 0:\n          if fp16 == True:", "False", ""),
+        ("if args.options.half:", "args.fp16", " where not args.options.half"),
+    ],
+)
+def test_the_reason_is_what_sets_the_two_backwards_apart_as_it_is_written(arm: str, given: str, reason: str) -> None:
+    import_ = "import argparse\n"
+    known = 'import os\nmany = int(os.environ["WORLD_SIZE"]) > 1 if "WORLD_SIZE" in os.environ else False\n'
+    option = 'parser.add_argument("--on", action="store_true")\nargs = '
+    nested = "\n          " in arm
+    swaps = [("        if fp16:", f"        {arm}"), (import_, import_ + known), ("args = ", option)]
+    if nested:
+        swaps += [("        else:\n            loss.b", "          else:\n            loss.b")]
+    (found,) = told(given, "args.on", '"O2"', *swaps, word="scaled here")
+    assert f"not scaled here{reason}: under O2" in found.message
+
+
 def test_a_level_that_the_arm_leaves_out() -> None:
     swap = ("if fp16:", 'if fp16 or args.level == "O2":')
     (found,) = told("args.fp16", CUDA, "args.level", swap)

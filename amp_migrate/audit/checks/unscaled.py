@@ -109,7 +109,7 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
         matter = {a: v for a, v in minimal(runs, found).items() if a in asked}
         if (_variables(side, module, call, chain) - atoms(plain(on))) & set(matter):
             continue  # whose values are not seen: one may say the same as a flag of the set-up
-        where = " and ".join(a if v else f"not {a}" for a, v in sorted(matter.items())[:3])
+        where = " and ".join(_reasons(side, module, call, chain, runs))
         parts = []
         if still:
             parts.append(
@@ -127,6 +127,46 @@ def _unscaled(both: Mixed, module: Module, call: ast.Call) -> Iterator[Doubt]:
             )
             yield Doubt(module.path, call.lineno, "AMP532", "backward", message, "review")
             return
+
+
+def _reasons(side: Side, module: Module, call: ast.Call, chain: Chain, runs: Formula) -> Iterator[str]:
+    """Why some runs came to a plain backward and not to the scaled one beside it: parts of tests, as they are written."""
+    place = side.predicates.places(chain)[-1]
+    shared = [
+        {*side.chains.tests(module, c)}
+        for c in module.calls()
+        if syntax.text(c.func).rpartition(".")[2] == "scale_loss"
+        and module.function_around(c) is module.function_around(call)
+    ]
+    for test, came in side.chains.tests(module, call):
+        if all((test, came) in tests for tests in shared) or side.predicates.under([(test, came)], place) is True:
+            continue  # no reason, or one in every run
+        may = [
+            _written(part, holds, plain(side.predicates.of(part, place)))
+            for part, holds in _parts(test, came)
+            if _may_hold(conjunction([runs, plain(side.predicates.under([(part, holds)], place))]))
+        ]
+        if may:
+            yield may[0] if len(may) == 1 else f"({' or '.join(may)})"
+
+
+def _parts(test: ast.expr, came: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The parts of a test each of which alone has it come out so."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not came)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or if came else ast.And):
+        for value in test.values:
+            yield from _parts(value, came)
+    else:
+        yield test, came
+
+
+def _written(part: ast.expr, holds: bool, meant: Formula) -> str:
+    """How a part of a test is named: a variable by the flag that it holds, anything else as it is written."""
+    text = meant if isinstance(part, ast.Name) and isinstance(meant, str) else syntax.text(part)
+    if holds or isinstance(part, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        return text if holds else f"not {text}"
+    return f"not ({text})"
 
 
 def _variables(side: Side, module: Module, call: ast.Call, chain: Chain) -> set[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 Formula = bool | str | tuple["str | Formula", ...]  # "x": an atom; ("not", f), ("and", f, ...), ("or", f, ...)
 ATOMS = 16  # more of them are not compared
 _MEASURED = re.compile(r"(.+) (==|>=|<=|>|<) (-?\d+(?:\.\d+)?)")
+_HELD = re.compile(r"(?:^|(?<=[\s(\[,]))\.(?=[^\W\d])")
 _SIGNS = {"==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
 
@@ -178,7 +179,12 @@ def matter(when: Mapping[str, bool], was: Formula, now: Formula) -> dict[str, bo
 
 def flags_told(when: Mapping[str, bool]) -> list[str]:
     """Flags as they are named one by one: `not do_train`."""
-    return [atom.lstrip(".") if value else f"not {atom.lstrip('.')}" for atom, value in sorted(when.items())]
+    return [named(atom) if value else f"not {named(atom)}" for atom, value in sorted(when.items())]
+
+
+def named(atom: str) -> str:
+    """An atom to be read: without the dots before names that whatever object may hold."""
+    return _HELD.sub("", atom)
 
 
 def comparable(one: Formula, other: Formula) -> bool:
@@ -191,7 +197,7 @@ def spelled(when: Mapping[str, bool]) -> str:
     """`, where do_train is off`."""
     said = []
     for atom, value in sorted(when.items()):
-        text = atom.lstrip(".").replace(" == ", " is ").replace(" in .", " in ")
+        text = named(atom).replace(" == ", " is ")
         for asked, other in ((" is ", " is not "), (" in ", " not in ")):
             if not value and text.count(asked) == 1:
                 text, value = text.replace(asked, other), True
