@@ -105,6 +105,26 @@ def test_a_program_that_does_not_or_that_catches_nothing_of_a_step(body: str) ->
     assert not found(body)
 
 
+@pytest.mark.parametrize(
+    ("made", "times"),
+    [
+        ("scaler = torch.amp.GradScaler()", 0),
+        ("scaler = begin()", 1),
+        ("global scaler; scaler = torch.amp.GradScaler()", 0),
+        ("other = torch.amp.GradScaler()", 1),
+    ],
+)
+def test_a_turn_that_makes_a_scaler_of_its_own_goes_on_with_that(made: str, times: int) -> None:
+    line = made.partition("; ")[2] or made
+    body = (
+        f"def prepare():\n    {made}\nfor x in loader:\n    prepare()\n    try:\n        step(GIVEN, x)\n"
+        "    except RuntimeError:\n        continue"
+        if made.startswith("global")
+        else f"for x in loader:\n    {line}\n    try:\n        step(GIVEN, x)\n    except RuntimeError:\n        continue"
+    )
+    assert len(found(body)) == times
+
+
 @pytest.mark.parametrize(("given", "told"), [("False", 0), ("True", 1), ("x is not None", 1)])
 def test_a_call_that_keeps_from_the_step_raises_nothing_there(given: str, told: int) -> None:
     body = "for x in loader:\n    try:\n        step(GIVEN, x, go=FLAG)\n    except RuntimeError:\n        continue"

@@ -46,6 +46,7 @@ CODES = (
 # What an optimizer out of memory raises, and what else catches it.
 CAUGHT = frozenset("RuntimeError Exception BaseException OutOfMemoryError".split())
 DEPTH = 6
+MOST = 200  # functions that one turn of a loop is followed through
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -172,7 +173,7 @@ def _survived(
                 skip = 0 if ways & {"on", "continue"} else 1 if "break" in ways else 1000
         elif caught is not None and isinstance(at, (ast.For, ast.AsyncFor, ast.While)):
             if not skip:
-                return where, caught
+                return (where, caught) if not _made_anew(program, module, at, update) else None
             skip -= 1
         child = at if isinstance(at, ast.stmt) else child
     function = module.function_around(node)
@@ -185,6 +186,25 @@ def _survived(
         if found is not None:
             return (where, caught) if caught is not None else found
     return None
+
+
+def _made_anew(program: Program, module: Module, loop: ast.For | ast.AsyncFor | ast.While, update: str) -> bool:
+    """Whether each turn of a loop makes a scaler of that name, itself or in what it calls."""
+    kept = update.split(".")[-2]
+    seen = set[Function]()
+    todo: list[tuple[Module, ast.AST]] = [(module, stmt) for stmt in loop.body]
+    while todo and len(seen) < MOST:
+        where, node = todo.pop()
+        for part in syntax.walk(node):
+            if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call):
+                made = syntax.text(part.value.func).rpartition(".")[2] == "GradScaler"
+                if made and any(syntax.text(t).rpartition(".")[2] == kept for t in part.targets):
+                    return True
+            for function in program.callees(where, part) if isinstance(part, ast.Call) else ():
+                if function not in seen:
+                    seen.add(function)
+                    todo.append((function.module, function.node))
+    return False
 
 
 def _kept_from(program: Program, module: Module, node: ast.AST, function: Function, call: ast.Call) -> bool:

@@ -90,8 +90,7 @@ class Threads(Homes):
                 node,
                 "AMP213",
                 "GradScaler",
-                f"{function.name} needs the scaler, but nothing in sight calls it with one; rewrite it together with "
-                "the files that do, or hand the scaler over yourself",
+                f"{function.name} needs the scaler, {self._never_called(function)}",
             )
         if self.project.once(Sources).is_value(function):
             raise Blocked(
@@ -129,6 +128,18 @@ class Threads(Homes):
         self._read_without(function, node)
         self._busy.discard(function)
         return self.base_name
+
+    def _never_called(self, function: Function) -> str:
+        """What there is to say of a function whose calls are not seen: a method of its name may be called of what is unknown."""
+        for module in self.project.modules if function.cls is not None else ():
+            for call, named in module.method_calls.get(function.name, ()):
+                if not self.project.resolved.get(call) and len(call.args) <= len(function.positional):
+                    where = f"{module.source(named)} ({module.display}:{call.lineno})"
+                    return f"and whether {where} calls it is not seen; hand the scaler over yourself"
+        return (
+            "but nothing in sight calls it with one; rewrite it together with the files that do, or hand the scaler over "
+            "yourself"
+        )
 
     def _read_without(self, function: Function, node: ast.AST) -> None:
         """Hand a function its scaler also in calls that pass None as the optimizer, where it is asked whether it is enabled
