@@ -172,6 +172,22 @@ class TestPlaces:
             assert wanted in raw.split("\n")[placed.line - 1]
             assert placed.message == f"cell {cell}, line {line}: m"
 
+    @pytest.mark.parametrize(
+        ("message", "placed"),
+        [
+            ("amp is used (lines 3, 5)", "amp is used (cell 2, line 3; cell 3, line 1)"),
+            ("made at line 5", "made at cell 3, line 1"),
+            ("lines 3 and 6, those", "cell 2, line 3 and cell 3, line 2, those"),
+            ("the optimizer of line 6 of lib/train.py", "the optimizer of line 6 of lib/train.py"),
+            ("at lib/train.py:6", "at lib/train.py:6"),
+        ],
+    )
+    def test_lines_that_a_message_names_are_those_of_cells(self, message: str, placed: str) -> None:
+        parsed = Notebook.parse(notebook(text("#"), code("!echo \\\n", "  a\n", "x = 1"), code("a\n", "target")))
+        assert parsed.program.split("\n")[2:6] == ["x = 1", '"amp-migrate: cell 3"', "a", "target"]
+        found = parsed.place(Finding(3, 1, "AMP102", "c", "manual", "review", message))
+        assert found.message == f"cell 2, line 3: {placed}"
+
     def test_lines_that_findings_name_are_those_of_the_file(self, tmp_path: Path) -> None:
         raw = notebook(
             text("#", "#", "#"),

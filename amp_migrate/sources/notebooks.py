@@ -23,6 +23,9 @@ _MARK_LINE = re.compile(r'^"amp-migrate: cell (\d+)"[ \t]*(?:\n|\Z)', re.M)
 _MASK = '"amp-migrate: line {}"'
 _MASK_LINE = re.compile(r'"amp-migrate: line (\d+)"')
 
+# Lines of the program that a message names: "line 3", "lines 21, 80"; not those of another file.
+_LINES = re.compile(r"\blines? \d+(?:(?:, | and | or |, and |, or )\d+)*(?P<other> of [\w./-]+\.(?:py|ipynb)\b)?")
+
 # Integers stay text: Python converts none of thousands of digits.
 _DECODER = json.JSONDecoder(parse_int=str)
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -140,7 +143,20 @@ class Notebook:
     def place(self, finding: Finding) -> Finding:
         """A finding of the program where it stands in the file: the line of the JSON text, the cell in its message."""
         cell, line = self._line_of_cell(finding.line)
-        return finding if cell is None else self.at(cell, line, finding)
+        if cell is None:
+            return finding
+        return self.at(cell, line, replace(finding, message=_LINES.sub(self._in_cells, finding.message)))
+
+    def _in_cells(self, named: re.Match[str]) -> str:
+        """The lines of the program that a message names, as lines of cells."""
+        said = []
+        if named["other"]:
+            return named[0]
+        for number in re.findall(r"\d+", named[0]):
+            cell, line = self._line_of_cell(int(number))
+            said.append(f"cell {cell.number}, line {line}" if cell is not None else f"line {number}")
+        between = re.findall(r"(?<=\d)\D+(?=\d)", named[0])
+        return "".join(a + b for a, b in zip(said, [*(b.replace(",", ";") for b in between), ""], strict=True))
 
     def file_line(self, line: int) -> int:
         """The line of the file's JSON text that a line of the program is."""

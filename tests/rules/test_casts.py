@@ -408,6 +408,23 @@ def test_what_autocast_does_by_itself_needs_no_registration(call: str) -> None:
     check_becomes(f"{call}\n{LOOP}", NEW_LOOP.lstrip("\n"))
 
 
+@pytest.mark.parametrize(
+    ("call", "more", "review", "unused"),
+    [
+        ('amp.register_half_function(torch, "einsum")', "", "as-is", True),
+        ('amp.register_half_function(torch, "einsum")', 'torch.einsum("ij,jk", a, b)\n', "look", False),
+        ('amp.register_half_function(torch, "einsum")', "from torch import einsum\neinsum(1)\n", "look", False),
+        ('amp.register_half_function(torch, "softmax")', "", "look", False),
+    ],
+)
+def test_a_registration_of_what_nothing_uses_needs_no_look(call: str, more: str, review: str, unused: bool) -> None:
+    (found,) = [
+        f for f in rewrite(f"import torch\nfrom apex import amp\n{call}\n{more}{LOOP}").findings if f.code == "AMP513"
+    ]
+    assert found.review == review
+    assert (", and nothing in sight uses it" in found.message) is unused
+
+
 def test_registrations_in_a_loop_and_under_a_switch() -> None:
     source = """
     if args.fp16:

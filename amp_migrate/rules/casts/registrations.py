@@ -17,6 +17,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.names import native_name
 
 TORCH = ("torch", "torch.nn.functional", "torch.Tensor")
+REVIEWS: tuple[Review, ...] = ("as-is", "look", "review")
 # Modules whose forward calls the function of torch that is registered.
 LAYERS = {"torch.sigmoid": "torch.nn.Sigmoid", "torch.tanh": "torch.nn.Tanh", "torch.relu": "torch.nn.ReLU"}
 # Functions of torch with more than one floating point tensor among their leading arguments.
@@ -54,7 +55,7 @@ def finish(m: Migration, site: Site, names: ast.expr, code: str, said: list[Said
     """Take a registration out, or the loop around it that registers several functions, and say what stands for it."""
     loop = _loop(site.module, names)
     m.edit(site.module).delete(loop if loop is not None else site.stmt)
-    review: Review = "review" if any(x.review == "review" for x in said) else "look"
+    review = max((x.review for x in said), key=REVIEWS.index)
     m.output.done(site.module, site.stmt, code, site.construct, "; ".join(x.message for x in said), review)
 
 
@@ -96,13 +97,27 @@ def convert_torch(m: Migration, cast: Cast, base: str, name: str) -> Said:
     full = f"{base}.{name}"
     said = _by_itself(cast.to, name)
     if said is not None:
-        return Said(f"{full} {said}" if m.unit.inits else _without_program(m, cast, full, said))
+        exact, unused = cast.to == "half" and name in NATIVE.halves, not _in_sight(m, name)
+        said += ", and nothing in sight uses it" if exact and unused else ""
+        return Said(
+            f"{full} {said}" if m.unit.inits else _without_program(m, cast, full, said),
+            "as-is" if exact and unused else "look",
+        )
     _refuse_unless_plain(m, cast, full)
     done = _at_calls(m, cast, full, name)
     if cast.to == "float" and name in FOR_BCE:  # Apex let a BCELoss pass whose inputs are float32, autocast none
         reason = "if that was for a BCELoss out of sight: autocast refuses it on float32 inputs too; keep it out of the region"
         return Said(f"{done.message}; {reason}", done.review)
     return done
+
+
+def _in_sight(m: Migration, name: str) -> bool:
+    """Whether a file of the run names a function, other than in quotes."""
+    return any(
+        name in module.text
+        and (name in module.loads or any(isinstance(n, ast.Attribute) for n in module.named.get(name, ())))
+        for module in m.unit.reach
+    )
 
 
 def _refuse_unless_plain(m: Migration, cast: Cast, full: str) -> None:

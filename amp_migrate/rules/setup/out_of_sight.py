@@ -218,7 +218,9 @@ def still_asks(project: Project, module: Module, edits: Edits, node: ast.Import 
     targets = {t.id for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
     flags = sorted(targets & {n.id for name in targets for n in module.loads.get(name, ()) if not edits.gone(n)})
     if not flags and never_read(project, module, node):
-        return "stays, for it asks whether Apex is installed, which some of the program that is left with Apex needs"
+        return (
+            "stays: nothing reads it, but it asks whether Apex is installed, and some of the program is left with Apex"
+        )
     if not flags:
         return None
     return (
