@@ -711,6 +711,8 @@ def train(args, model, optimizer, loader):
     assert [(d.path, d.code) for d in found] == [("run0.py", "AMP232")]
     said = found[0].message
     assert said.startswith("this script has more paths than were followed")
+    assert said.endswith(": check that each backward has one step and one update, where it steps (trainer.py:9)")
+    assert [d.line for d in found] == [3]  # what the script does for the step, and not its first import
     assert ("(so has run1.py)" in said) == (scripts == 2)
     assert ("(so have run1.py, run2.py, run3.py, run4.py and 2 more)" in said) == (scripts == 7)
 

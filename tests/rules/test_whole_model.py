@@ -118,6 +118,15 @@ def test_another_model_is_to_be_seen() -> None:
     assert looked_at(ALL, clipped="torch.nn.ModuleList([model, extra])")
 
 
+def test_a_model_that_a_function_may_give_none_of_is_no_other() -> None:
+    source = PROGRAM.format(made=textwrap.indent(ALL.strip("\n"), "    "), model="model", clipped="model")
+    made = "torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))"
+    source = source.replace(f"model = {made}", "model = select(args.fp16)")
+    source = source.replace("def main(", f"def select(kind):\n    if kind:\n        return {made}\n\n\ndef main(")
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP304"]
+    assert finding.review == "as-is"
+
+
 @pytest.mark.parametrize(
     ("later", "wanted"),
     [

@@ -23,6 +23,7 @@ from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
+from amp_migrate.audit.stepping.lost import not_followed
 from amp_migrate.audit.stepping.machine import (
     BESIDE,
     LEFT,
@@ -41,7 +42,6 @@ from amp_migrate.audit.stepping.runs import Runs
 from amp_migrate.audit.stepping.traces import differences
 from amp_migrate.findings import Code
 
-NAMED = 4  # scripts that are named beside the first of several
 _LINK = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
 
 CODES = (
@@ -120,7 +120,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if module.path in review.changes or not _is_of_tests(module):
             starts.setdefault(module, owner)
     if starts:
-        yield _not_followed(review, starts)
+        yield not_followed(review, bodies, starts)
 
 
 def _steps_change(change: Change) -> bool:
@@ -343,18 +343,3 @@ def _is_of_tests(module: Module) -> bool:
     """Whether a file is a test's, whose calls of methods by name come to many: what they run is followed from programs, too."""
     path = PurePosixPath(module.path)
     return path.stem.startswith("test_") or path.stem.endswith(("_test", "conftest"))
-
-
-def _not_followed(review: Review, starts: dict[Module, Owner]) -> Doubt:
-    """One doubt for all that comes by the same steps, at the first of the files that change."""
-    module = next((m for m in starts if m.path in review.changes), next(iter(starts)))
-    owner = starts[module]
-    node: ast.AST = owner.node if isinstance(owner, Function) else owner.tree.body[0]
-    name = f"{owner.name}()" if isinstance(owner, Function) else "this script"
-    others = [
-        f"{o.name}() of {m.path}" if isinstance(o, Function) else m.path for m, o in starts.items() if m is not module
-    ]
-    also = f" (so {'has' if len(others) == 1 else 'have'} {', '.join(others[:NAMED])}" if others else ""
-    also += f" and {len(others) - NAMED} more" * (len(others) > NAMED) + ")" * bool(others)
-    message = f"{name} has more paths than were followed{also}: check that each backward has one step and one update"
-    return review.doubt(module, node, "AMP232", "optimizer.step", message, "review")

@@ -53,7 +53,8 @@ def stays_whole(m: Migration, one: Held) -> bool:
 
 
 def _known(project: Project, module: Module, model: ast.expr) -> bool:
-    found = project.once(Values).may_be(module, model)
+    """Whether all that a model may be is made in sight; where it is None there are no parameters, nor a run."""
+    found = [v for v in project.once(Values).may_be(module, model) if v.constant is not None]
     return bool(found) and all(v.kind in ("call", "instance") for v in found)
 
 
