@@ -126,9 +126,9 @@ def _named(project: Project, module: Module) -> set[Module]:
 
 def passing_by(project: Project, functions: Collection[Function]) -> frozenset[Module]:
     """The files that run statements of their own, are imported by none, and call none of some functions, not through others
-    either, of which all ways are seen."""
+    either, of which all ways are seen; what a test calls is run in the process of that test."""
     ways = set[Function | Scope]().union(*(project.callers(f) for f in functions))
-    starts = [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
+    starts = [w for w in starts_of(project, ways) if isinstance(w, Scope) or role(w.module) != "test"]
     if (functions and not starts) or not all(isinstance(s, Scope) for s in starts):
         return frozenset()
     calls = (c for way in ways if isinstance(way, Function) for c in project.calls.get(way, ()))
@@ -136,6 +136,11 @@ def passing_by(project: Project, functions: Collection[Function]) -> frozenset[M
     calling = {m for m, call in calls if m.scope_of(call).is_module and not when_run(m, call)}
     alone = project.once(_started) - {w.module for w in ways}
     return frozenset(m for m in alone if calling.isdisjoint(imported(project, m))) if calling else alone
+
+
+def starts_of(project: Project, ways: Iterable[Function | Scope]) -> list[Function | Scope]:
+    """What nothing in sight calls: files, and functions."""
+    return [w for w in ways if isinstance(w, Scope) or not project.calls.get(w)]
 
 
 def _started(project: Project) -> frozenset[Module]:

@@ -24,6 +24,7 @@ from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
 from amp_migrate.reading.regions.refused import refuses, second_order
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
+from amp_migrate.reading.units.passing import only_run_by
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values import run_by_variables
 from amp_migrate.reading.values.operations import LOSS_NAMES
@@ -107,7 +108,7 @@ class RegionReader:
             for call, scope in self.project.once(Occurrences, module).calls_about(
                 self.unit.model_slots | self.forwards.parts | self.forwards.selves
             ):
-                if scope not in wanted and self.forwards.is_forward(module, call):
+                if scope not in wanted and self.forwards.is_forward(module, call) and not self._passed_by(scope):
                     wanted[scope] = None
         for function in self.helpers:
             wanted.pop(function.scope, None)
@@ -127,6 +128,11 @@ class RegionReader:
         wanted |= dict.fromkeys(sorted(told, key=lambda s: (s.module.display, getattr(s.node, "lineno", 0))))
         wanted = {s: None for s in wanted if s not in self.unit.uncast and s not in self.unit.overridden}
         return [s for s in wanted if not s.is_class and (s in told or not self.forwards.in_network(s))]
+
+    def _passed_by(self, scope: Scope) -> bool:
+        """Whether only programs run a function that never initialize: a demo, a test."""
+        function = self.project.functions.get(scope.node)
+        return function is not None and only_run_by(self.project, function, self.unit.passing)
 
     def _hands_model(self, function: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call gives a function one of the unit's models, if it is given its model at all."""

@@ -12,7 +12,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.occurrences import Occurrences
-from amp_migrate.reading.program.processes import in_process, module_of, passing_by, tied, when_run
+from amp_migrate.reading.program.processes import in_process, module_of, tied
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import Site
@@ -26,6 +26,7 @@ from amp_migrate.reading.units.calls import NeverOn as NeverOn
 from amp_migrate.reading.units.calls import Step as Step
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
+from amp_migrate.reading.units.passing import passing
 from amp_migrate.reading.units.places import Optimizers
 from amp_migrate.reading.units.spoken_steps import Spoken, in_lambda, spoken_steps
 from amp_migrate.reading.units.telling_names import MODEL_NAMES, OPTIMIZER_NAMES, holds_data
@@ -33,7 +34,6 @@ from amp_migrate.reading.units.unscaled import PlainLoss, never_steps, plain_los
 from amp_migrate.reading.units.unscaled import only_asks as only_asks
 from amp_migrate.reading.units.wrapped_steps import made_by_wrappers
 from amp_migrate.reading.values import run_by_variables
-from amp_migrate.reading.values.sources import Sources
 
 
 @dataclass(eq=False)
@@ -234,15 +234,13 @@ class Unit:
         starts = {i.module for i in self.inits}
         if not starts:
             return self.reach
-        together = in_process(self.project, starts)
-        functions = [
-            self.project.functions.get(i.site.scope.node) for i in self.inits if not when_run(i.module, i.call)
-        ]
-        known = [f for f in functions if f is not None]
-        held = any(self.project.once(Sources).is_value(f) for f in known)  # what calls it is not seen
-        if len(known) == len(functions) and not held:  # else whoever imports it initializes
-            together -= passing_by(self.project, known) - starts
+        together = in_process(self.project, starts) - self.passing
         return [m for m in self.reach if m in together]
+
+    @cached_property
+    def passing(self) -> frozenset[Module]:
+        """The files that are run by themselves and come by no call of `initialize`."""
+        return passing(self.project, self.inits)
 
     @cached_property
     def tied(self) -> frozenset[Module]:
