@@ -67,7 +67,10 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _instead(both: Mixed, run: Traced) -> str:
     """What to do where a half copy is run on float32 tensors: a file that is kept should take what it took."""
-    if both.after.program.dotted(run.module.scope_of(run.call), run.call.func) in ("torch.jit.trace", "torch.onnx.export"):
+    if both.after.program.dotted(run.module.scope_of(run.call), run.call.func) in (
+        "torch.jit.trace",
+        "torch.onnx.export",
+    ):
         return (
             "Put it in torch.autocast(..., dtype=torch.float16, cache_enabled=False), and what is written down takes float32, as "
             "before; a trace on half tensors takes half ones alone"
