@@ -40,8 +40,9 @@ class Body(Expressions):
             return
         start = f"{self.own}."
         for text, value in self.env.items():
-            if text.startswith(start) and text.count(".") == 1 and "[" not in text:
-                self.halves.hold(self.method.owner, text[len(start) :], value)
+            name, entry, _ = text.removeprefix(start).partition("[")
+            if text.startswith(start) and "." not in name:
+                self.halves.hold(self.method.owner, name, Value("?", "?", (value,)) if entry else value)
 
     # -- statements --------------------------------------------------------------------------------------------------
 

@@ -160,8 +160,8 @@ class Calls(Library):
             return NOTHING if name in ("list", "tuple", "set") else UNKNOWN
         if name in ("list", "tuple", "iter", "sorted", "reversed"):
             return given[0]
-        if name == "map" and len(given) > 1:
-            return self.mapped(expr, given)
+        if name == "map" and len(given) > 1:  # `map(torch.sigmoid, outputs)`
+            return self.applied(expr, expr.args[0], [v.entry() for v in given[1:]])
         if name == "next":
             return given[0].entry()
         if name in ("zip", "enumerate"):
@@ -169,10 +169,6 @@ class Calls(Library):
             turn = tuple(entries) if name == "zip" else (INTEGER, entries[0])
             return Value("?", "?", (Value("?", "?", turn),))
         return UNKNOWN
-
-    def mapped(self, expr: ast.Call, given: list[Value]) -> Value:
-        """`map(torch.sigmoid, outputs)`."""
-        return self.applied(expr, expr.args[0], [v.entry() for v in given[1:]])
 
     def applied(self, expr: ast.Call, function: ast.expr, given: list[Value]) -> Value:
         """What a function or layer gives that a call runs with these, and is not the callee of."""
@@ -276,9 +272,10 @@ class Calls(Library):
             return UNKNOWN
         told: Told = ALL_TOLD
         if not (apart and self.halves.below):
-            given_half = any(v.followed or v.origin for v in env.values()) or held
+            given_half = any(v.followed or v.origin for v in env.values())
             tells = self.halves.below or given_half or (self.inside and function in self.halves.running_in)
-            told = self.in_region(self.told if tells else NOT_TOLD)
+            # What an object holds is told of whoever calls: that caller may have been given nothing of it.
+            told = self.in_region(ALL_TOLD if held else self.told if tells else NOT_TOLD)
         return self.halves.call(function, env, self.inside, told, passed)
 
     def in_region(self, told: Told) -> Told:

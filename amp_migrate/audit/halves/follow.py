@@ -215,7 +215,7 @@ class Halves:
 
     def hold(self, owner: Class, name: str, value: Value) -> None:
         """Note what a method leaves in an attribute of its object, which other methods read: a metric's `update`."""
-        if self.below or self.unseen or self.program.is_network(owner) or not (value.followed or value.now == "float"):
+        if self.unseen or self.program.is_network(owner) or not (value.followed or value.now == "float"):
             return
         old = self._held.get((owner, name))
         self._held[owner, name] = value if old is None else join([old, value])
@@ -236,6 +236,7 @@ class Halves:
         late = {(c, name) for owner, name in self._held for c in self.program.family(owner)} & self._missed
         if late:
             self._results = {asked: result for asked, result in self._results.items() if late.isdisjoint(result[2])}
+            self._outputs.clear()
             self._followed = 0
         return bool(late)
 

@@ -76,13 +76,16 @@ class Operations:
             return
         if kind == "numpy" and self.inside and not value.origin:
             kind = "below"
+            if value.now == "maybe":  # what is out of sight gives it: of what it is only put on the CPU for, it is told
+                if ".cpu" in syntax.text(node) or value.host:
+                    self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
+                return
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
-            certain = kind == "below" and value.now in ("half", "partly")
-            if kind in OF_THE_REGION or certain or (kind in RAISING and value.now == "half"):
-                self.halves.report(kind, self.module, node, value, detail, self.halves.at)
-            elif kind == "below" and value.now == "maybe" and ".cpu" in syntax.text(node):
-                self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
-        elif value.now == "half" or value.origin or kind in ("integer", *OF_THE_REGION):
+            certain = kind == "below" or (kind in RAISING and value.now == "half")
+            told = kind in OF_THE_REGION or certain
+        else:
+            told = value.now == "half" or bool(value.origin) or kind in ("integer", *OF_THE_REGION)
+        if told:
             self.halves.report(kind, self.module, node, value, detail, self.halves.at)
 
     def operation(self, expr: ast.expr, name: str, given: list[Value], functional: bool) -> Value:

@@ -29,8 +29,8 @@ class Said:
             ), "review"
         if kind == "perhaps below":
             return (
-                f"{text}: a part of the model that is out of sight gives this; where that is float16 under autocast, NumPy gets a "
-                "float16 array; O1's .cpu() made it float32. Write .float() first"
+                f"{text}: a network, or a part of one, that is out of sight gives this; where that is float16 under autocast, NumPy "
+                "gets a float16 array; O1's .cpu() made it float32. Write .float() first"
             ), "look"
         if kind == "island":
             if not self.both.floats(module) or self.both.patches(module):
