@@ -48,6 +48,14 @@ FLOAT_LAYERS = frozenset(
     "MultiMarginLoss MultiLabelSoftMarginLoss PoissonNLLLoss SoftMarginLoss HuberLoss CTCLoss Embedding "
     "Upsample UpsamplingNearest2d UpsamplingBilinear2d".split()
 )
+# The dtype of what comes in, in a region and under Apex: a batch normalization, too.
+KEEPING_LAYERS = frozenset(
+    "ReLU ReLU6 LeakyReLU ELU SELU CELU SiLU Mish Hardswish Hardtanh Hardsigmoid Sigmoid Tanh Identity Flatten Unflatten "
+    "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d Dropout Dropout1d "
+    "Dropout2d Dropout3d AlphaDropout MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d AdaptiveAvgPool1d "
+    "AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d PixelShuffle PixelUnshuffle "
+    "ReflectionPad1d ReflectionPad2d ReplicationPad1d ReplicationPad2d ZeroPad2d ConstantPad1d ConstantPad2d".split()
+)
 # Encoders of libraries, which end in a layer normalization; what they give beside comes out of a linear layer (the pooler).
 ENCODING = ("transformers", "pytorch_transformers", "pytorch_pretrained_bert")
 ENCODERS = frozenset(

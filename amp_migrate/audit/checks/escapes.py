@@ -74,6 +74,7 @@ def check(review: Review) -> Iterable[Doubt]:
     unseen = Unseen(halves)
     if both.patched or any(s.patches for s in both.removed):
         unseen.networks()
+        unseen.hooks()
     elif modules:
         unseen.networks(WRITES.keys())
     if modules:

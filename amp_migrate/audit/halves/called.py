@@ -53,19 +53,26 @@ def made(halves: Halves, scope: Scope, func: ast.expr) -> list[Function]:
     return halves.values.methods(scope, func.value, func.attr)
 
 
-def methods(halves: Halves, scope: Scope, func: ast.expr) -> list[Function]:
+def methods(halves: Halves, scope: Scope, call: ast.Call) -> list[Function]:
     """The methods that a call of an object may run; where it is not seen how that is made, by what it is called:
-    `predictions_saver.add` is a method of some `Saver`."""
+    `predictions_saver.add` is a method of some `Saver`, `self.cls_head.loss` one of some `Head`."""
+    func = call.func
     found = made(halves, scope, func)
     if found or not isinstance(func, ast.Attribute):
         return found
     name = last_name(func.value)
     word = name.strip("_").rpartition("_")[2].lower() if name is not None else ""
-    if len(word) < 5:
+    if len(word) < 4:
         return []
     near = [
         f
         for f in halves.program.methods_named(func.attr)
-        if f.owner is not None and f.owner.name.lower().endswith(word)
+        if f.owner is not None and f.owner.name.lower().endswith(word) and _takes(f, call)
     ]
     return near if len(near) <= ALIKE else []
+
+
+def _takes(method: Function, call: ast.Call) -> bool:
+    """Whether a method takes as many values as a call gives it by place."""
+    a = method.node.args
+    return a.vararg is not None or len(call.args) <= len(a.posonlyargs) + len(a.args) - method.bound

@@ -192,7 +192,7 @@ class Calls(Library):
     def container(self, expr: ast.Call, receiver: ast.expr) -> bool:
         """Whether something is put into a list, set or dictionary: no method of the program's own."""
         return self.env.get(syntax.text(receiver), UNKNOWN) != UNKNOWN or not methods(
-            self.halves, self.module.scope_of(expr), expr.func
+            self.halves, self.module.scope_of(expr), expr
         )
 
     def update(self, container: ast.expr, old: Value, new: Value) -> bool:
@@ -236,7 +236,7 @@ class Calls(Library):
         functions = [d for d in found if isinstance(d, Function)]
         halves = any(v.followed for v in (*given, *named.values()))
         if not found and isinstance(expr.func, ast.Attribute):
-            functions = (methods if halves else made)(self.halves, scope, expr.func)
+            functions = methods(self.halves, scope, expr) if halves else made(self.halves, scope, expr.func)
         if not found and not functions and halves:
             functions = kept(self.halves, scope, expr.func)
         partial = of_partial(self.halves, scope, expr.func) if not found and not functions and halves else None

@@ -27,9 +27,7 @@ class Layers:
     def all(self, scope: Scope, func: ast.expr) -> list[str | Class]:
         """What a callable may be; empty where that is not seen."""
         if isinstance(func, ast.Call):
-            name = self._layer_name(self.program.dotted(scope, func.func), scope, func)
-            own = [d for d in self.program.definitions(scope, func.func, guess=False) if isinstance(d, Class)]
-            return [name] if name is not None else [*own]
+            return self._made(scope, func)
         if isinstance(func, ast.Attribute) and func.attr == "forward" and syntax.text(func.value).startswith("super("):
             cls = self.program.class_around(scope)
             return self._bases(cls) if cls is not None else []
@@ -48,7 +46,7 @@ class Layers:
     def _made(self, there: Scope, call: ast.Call, depth: int = 0) -> list[str | Class]:
         """What a call makes: a layer of torch's, a class of the program that has a forward; what a Sequential ends in."""
         classes = [d for d in self.program.definitions(there, call.func, guess=False) if isinstance(d, Class)]
-        name = self._layer_name(self.program.dotted(there, call.func), there, call)
+        name = _layer_name(self.program.dotted(there, call.func))
         if name is not None and not classes:
             return [name]
         found: list[str | Class] = []
@@ -63,9 +61,7 @@ class Layers:
                     classes.append(origin.module.class_of[kind])
                 elif isinstance(kind, ast.Constant) and kind.value is None:
                     continue
-                elif isinstance(kind, ast.expr) and (
-                    name := self._layer_name(self.program.dotted(scope, kind), scope, call)
-                ):
+                elif isinstance(kind, ast.expr) and (name := _layer_name(self.program.dotted(scope, kind))):
                     found.append(name)
                 else:
                     return []
@@ -75,7 +71,7 @@ class Layers:
             return found
         last = call.args[-1]
         if not isinstance(last, ast.Starred):
-            return self._made(there, last, depth + 1) if isinstance(last, ast.Call) else []
+            return self._of_sequence(there, call.args, depth)
         for origin in in_order(self.values.origins(there, last.value, (None,))):  # nn.Sequential(*layers): any of them
             node = origin.node
             if isinstance(node, ast.List) and not node.elts:
@@ -86,18 +82,27 @@ class Layers:
             found += made
         return found
 
+    def _of_sequence(self, there: Scope, layers: list[ast.expr], depth: int) -> list[str | Class]:
+        """What decides on the dtype of what layers in a row give: the last, but for those that keep what they are given."""
+        last: list[str | Class] = []
+        for layer in reversed(layers):
+            made = self._made(there, layer, depth + 1) if isinstance(layer, ast.Call) else []
+            last = last or made
+            if not made or any(not isinstance(m, str) or m not in known.KEEPING_LAYERS for m in made):
+                return made or last
+        return last
+
     def _bases(self, cls: Class) -> list[str | Class]:
         """The layer of torch.nn that a class is made from."""
         names = [n.rpartition(".")[2] for n in self.program.external_bases(cls)]
         found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS | known.ENCODERS]
         return found[:1]
 
-    def _layer_name(self, name: str | None, scope: Scope, call: ast.Call) -> str | None:
-        if name is None or not name.startswith("torch.nn."):
-            made = (name or "").removesuffix(".from_pretrained").split(".")
-            return made[-1] if made[0] in known.ENCODING and made[-1] in known.ENCODERS else None
-        last = name.rpartition(".")[2]
-        if last == "Sequential" and call.args and isinstance(call.args[-1], ast.Call):
-            inner = self.program.dotted(scope, call.args[-1].func)
-            return self._layer_name(inner, scope, call.args[-1])
-        return None if last == "Sequential" else last
+
+def _layer_name(name: str | None) -> str | None:
+    """What a layer of torch's is called, or an encoder of a library's; of layers in a row, none of them."""
+    if name is None or not name.startswith("torch.nn."):
+        made = (name or "").removesuffix(".from_pretrained").split(".")
+        return made[-1] if made[0] in known.ENCODING and made[-1] in known.ENCODERS else None
+    last = name.rpartition(".")[2]
+    return None if last == "Sequential" else last

@@ -7,6 +7,7 @@ from collections.abc import Set
 from functools import cached_property
 
 from amp_migrate.audit.dtypes import IN_PLACE
+from amp_migrate.audit.halves.called import kept
 from amp_migrate.audit.halves.follow import Halves
 from amp_migrate.audit.halves.tensors import NOT_TOLD, Value
 from amp_migrate.audit.kept import kept_meanwhile
@@ -14,6 +15,8 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.values.names import last_name
+
+HOOK = "register_forward_hook"
 
 
 class Unseen:
@@ -49,6 +52,21 @@ class Unseen:
                     for name in sorted(run & cls.methods.keys()):
                         for function in cls.methods[name]:
                             self.halves.run_in_region(function)
+        self.halves.unseen = False
+
+    def hooks(self) -> None:
+        """Follow what is run behind layers, with what these may give in a region."""
+        self.halves.unseen = True
+        for module in self.after.modules:
+            for call in module.calls() if HOOK in module.words else ():
+                if last_name(call.func) != HOOK or not call.args:
+                    continue
+                scope = module.scope_of(call)
+                named = self.program.definitions(scope, call.args[0], guess=False)
+                for hook in {*(d for d in named if isinstance(d, Function)), *kept(self.halves, scope, call.args[0])}:
+                    given = hook.parameters[hook.bound :]
+                    if len(given) > 2 and self.mentioned.definition(hook.qualname):
+                        self.halves.run_in_region(hook, env={given[2].arg: Value("maybe", "maybe")})
         self.halves.unseen = False
 
     def products_in_place(self) -> None:
