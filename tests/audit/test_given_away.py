@@ -141,6 +141,15 @@ Mine({}).step(load(), load())
     (message,) = said("self.transform(out)", "self.transform(out)")
     assert "self.transform is out of sight" in message
     assert "a network with float32 weights raises on it there" in message
+    (message,) = said("self.transform(out.cpu())", "self.transform(out.cpu())")  # where the weights are not
+    assert "weights" not in message
+    (message,) = said(
+        "self.axes[1].imshow(out)", "self.axes[1].imshow(out)"
+    )  # a method of what is called as no network is
+    assert "self.axes[1].imshow is out of sight" in message
+    assert "weights" not in message
+    (message,) = said("self.tools.encode(out)", "self.tools.encode(out)")
+    assert "a network with float32 weights raises on it there" in message
     (message,) = said("self.measure(out, y)", "self.measure(out, y)")  # of two it measures something
     assert "weights" not in message
     (message,) = said("self.criterion(out)", "self.criterion(out)")

@@ -9,6 +9,7 @@ from amp_migrate.audit.halves.tensors import CAST, Value
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.sites.lookalikes import PARTS, RUNNING
 from amp_migrate.audit.sites.networks import KEEPERS
 from amp_migrate.audit.values.names import last_name
 
@@ -126,7 +127,8 @@ class Said:
         if kind in ("unseen", "unseen beside"):
             was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
             was = "O2 gave it in float32" if self.both.floats(module) else was
-            if isinstance(node, ast.Call) and len(node.args) == 1 and self._may_have_weights(module, node.func):
+            called = node.func if isinstance(node, ast.Call) and len(node.args) == 1 else None
+            if called is not None and not value.host and self._may_have_weights(module, called):
                 was = f"a network with float32 weights raises on it there, which Apex cast; {was}. Write .float() first"
             else:
                 was += ". Write .float() where it computes"
@@ -213,9 +215,14 @@ class Said:
         return old is None or syntax.text(node) not in syntax.text(old)
 
     def _may_have_weights(self, module: Module, called: ast.expr) -> bool:
-        """Whether what is called is held in a variable whose name is not that of a loss, a metric and the like."""
-        imported = self.both.review.after.dotted(module.scope_of(called), called)
-        return imported is None and not KEEPERS.search(last_name(called) or "")
+        """Whether what is called is held in a variable whose name is not that of a loss, a metric and the like; a method of
+        another object is one of a network only by its own name, or by that of the object."""
+        after, name = self.both.review.after, last_name(called) or ""
+        if after.dotted(module.scope_of(called), called) is not None or KEEPERS.search(name):
+            return False
+        if not isinstance(called, ast.Attribute) or after.is_self(module.scope_of(called), called.value) is not None:
+            return True
+        return name in RUNNING or bool(PARTS.search(name)) or last_name(called.value) in self.both.network_names
 
 
 def quoted(node: ast.AST) -> str:

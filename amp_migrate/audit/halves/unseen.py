@@ -12,8 +12,9 @@ from amp_migrate.audit.halves.follow import Halves
 from amp_migrate.audit.halves.tensors import NOT_TOLD, Value
 from amp_migrate.audit.kept import kept_meanwhile
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.seen_runs import seen_runs
 from amp_migrate.audit.values.names import last_name
 
 HOOK = "register_forward_hook"
@@ -49,10 +50,21 @@ class Unseen:
                 continue
             for cls in module.classes:
                 if not run.isdisjoint(cls.methods) and self.program.is_network(cls) and self.mentioned.cls(cls):
-                    for name in sorted(run & cls.methods.keys()):
+                    for name in sorted(run & cls.methods.keys() - self._outside(cls)):
                         for function in cls.methods[name]:
                             self.halves.run_in_region(function)
         self.halves.unseen = False
+
+    def _outside(self, cls: Class) -> set[str]:
+        """The forward of a network, where no call that runs one stands in a region, nor in what may run in one."""
+        runs = seen_runs(self.program, cls)
+        if runs is None or any(self._runs_inside(*run) for run in runs):
+            return set()
+        return {"forward"}
+
+    def _runs_inside(self, module: Module, call: ast.Call) -> bool:
+        region, caller = self.after.regions.nearest(module, call), module.function_around(call)
+        return not region.off if region is not None else caller is not None and self._may_be_inside(caller)
 
     def hooks(self) -> None:
         """Follow what is run behind layers, with what these may give in a region."""
@@ -89,10 +101,8 @@ class Unseen:
         """Whether a function is called in a region, or by what is; of one that nothing in sight calls, whether a region calls
         something by its name, or it is handed on."""
         called = [*self.program.callers(function), *self.after.forwards.callers(function)]
-        for module, call in called:
-            region, caller = self.after.regions.nearest(module, call), module.function_around(call)
-            if not region.off if region is not None else caller is not None and self._may_be_inside(caller):
-                return True
+        if any(self._runs_inside(module, call) for module, call in called):
+            return True
         handed_on = not called and any(self.program.mentions(function))
         return not called and (handed_on or function.name in self._called_inside)
 
