@@ -103,10 +103,10 @@ def test_what_carries_no_gradient_is_left_as_o1_had_it(lines: str) -> None:
     )
     assert not found(rewrite(program), "AMP518")
     (finding,) = found(rewrite(program.replace('"O1"', '"O2"')), "AMP518")
-    assert finding.message.endswith("O2 and O3 gave them so")
+    assert finding.message.endswith("O2 and O3 gave it so")
     graded = program.replace("output.detach()", "output").replace("with torch.no_grad()", "if True")
     (finding,) = found(rewrite(graded), "AMP518")
-    assert finding.message.endswith("the gradient is the scale")
+    assert "becomes float32 before its mean: in float16 the gradient of that would be the loss scale" in finding.message
 
 
 @pytest.mark.parametrize("pooled", ["output.mean(dim=1)", "torch.mean(output, 1)", "output.mean((1, 2), keepdim=True)"])
@@ -115,7 +115,7 @@ def test_a_mean_along_an_axis_is_left_as_o1_had_it(pooled: str) -> None:
     program = apex(f"output = model(x)\npooled = {pooled}\nloss = torch.nn.functional.mse_loss(pooled, y)\n{SCALE}")
     assert not found(rewrite(program), "AMP518")
     (finding,) = found(rewrite(program.replace('"O1"', '"O2"')), "AMP518")
-    assert finding.message.endswith("O2 and O3 gave them so")
+    assert finding.message.endswith("O2 and O3 gave it so")
     assert found(rewrite(apex(f"output = model(x)\nloss = {pooled}.sum()\n{SCALE}")), "AMP518")
 
 
@@ -224,3 +224,57 @@ def test_a_mean_that_is_only_shown_gives_no_gradient(again: str, cast: bool) -> 
     assert result.after is not None
     assert ("bound.float().mean()" in result.after) is cast
     assert bool(found(result, "AMP518")) is cast
+
+
+HEADS = """
+class Adaptive(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(4, classes))
+        self.margin = torch.nn.Parameter(torch.rand(1, classes))
+
+    def forward(self, x, y):
+        return torch.mm(x, self.weight), GIVEN
+
+class Plain(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(4, classes))
+
+    def forward(self, x, y):
+        return torch.mm(x, self.weight)
+
+def make_head(kind):
+    if kind == "adaptive":
+        head = Adaptive(4)
+    else:
+        head = Plain(4)
+    return head
+
+class Whole(torch.nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.head = make_head(kind)
+
+    def forward(self, x, y):
+        found = self.head(x, y)
+        return found
+
+model = Whole(KIND)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "cast"),
+    [
+        ("70 * (1 - torch.sum(self.margin, dim=1) / 4)", False),
+        ("self.margin * 2", False),  # a parameter that no product is given is no half
+        ("torch.mm(x, self.weight)", True),
+    ],
+)
+def test_the_second_of_two_things_is_no_row_of_the_one_that_another_head_gives(given: str, cast: bool) -> None:
+    lines = "output, margin = model(x, y)\nmargin = torch.mean(margin)\n"
+    lines += "loss = torch.nn.functional.cross_entropy(output, y) + margin\n"
+    program = apex(lines + SCALE).replace("optimizer =", HEADS.replace("GIVEN", given) + "\noptimizer =", 1)
+    assert "Whole" in program
+    assert bool(found(rewrite(program), "AMP518")) == cast

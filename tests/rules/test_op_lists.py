@@ -137,3 +137,35 @@ def test_an_operation_that_nothing_comes_to_is_not_named(leaving: str) -> None:
     function = f"\n\ndef shuffle(x, weight):\n    y = x.matmul(weight)\n    {leaving}\n    print(torch.nn.functional.gelu(y))\n"
     assert not found(rewrite(source + function), "AMP508")
     assert found(rewrite(source + function.replace(f"    {leaving}\n", "")), "AMP508")
+
+
+WARP = """
+class Warp(torch.nn.Module):
+    def __init__(self, grid):
+        super().__init__()
+        self.register_buffer("grid", BUFFER)
+        self.net = torch.nn.Conv2d(3, 2, 3, padding=1)
+
+    def forward(self, x):
+        flow = self.net(x)
+        wide = self.grid + flow
+        return torch.nn.functional.grid_sample(x, torch.stack((wide[:, 0], wide[:, 1]), dim=-1)).mean()
+
+model = Warp(load()).cuda()
+"""
+
+
+@pytest.mark.parametrize(
+    ("buffer", "told"),
+    [
+        ("torch.tensor(grid, dtype=torch.float32)", False),
+        ("torch.zeros(1, 2, 4, 4)", False),
+        ("torch.tensor(0.5, dtype=torch.float32)", True),  # without dimensions it makes nothing float32
+        ("grid.half()", True),
+    ],
+)
+def test_a_grid_that_a_buffer_makes_float32_is_not_named(buffer: str, told: bool) -> None:
+    program = apex(LOOP.replace("{}(model(x)).mean()", "model(x)"))
+    program = program.replace("optimizer =", f"{WARP.replace('BUFFER', buffer)}\noptimizer =", 1)
+    assert "Warp" in program
+    assert bool([f for f in found(rewrite(program), "AMP508") if "grid_sample" in f.message]) == told

@@ -16,9 +16,11 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.values import operations as known
 from amp_migrate.reading.values.analysis import Values
+from amp_migrate.reading.values.buffers import registered
 from amp_migrate.reading.values.entries import appended
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
-from amp_migrate.reading.values.returned import Returns
+from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.values.returned import Returns, only_value
 from amp_migrate.reading.values.table import BESIDE, Answer, Path, Value
 
 # scalar: float32 without dimensions, which half times it does not become; number: of Python; host: no tensor, or one that NumPy
@@ -86,10 +88,21 @@ class Dtypes:
     ) -> set[Dtype]:
         """What the part at an index of `length` parts may be."""
         found = self.returns.given_back(module, node, forwards) if isinstance(node, ast.Call) else []
-        tuples = [(m, v.elts[index]) for m, v in found if isinstance(v, ast.Tuple) and len(v.elts) == length]
-        if tuples or found:
-            return {self.of(home, value) for home, value in tuples or found}
+        apart = self.returns.apart(module, node, length, forwards) if isinstance(node, ast.Call) else []
+        if apart or found:
+            return {self.of(home, value) for home, value in [(home, t.elts[index]) for home, t in apart] or found}
         return {self._all(node, self.values.may_be(module, node, (index,)))}
+
+    def _taken_apart(self, module: Module, name: ast.Name) -> Dtype | None:
+        """What a name is of what gives so many things on some of its ways: no row of what it gives on the others."""
+        scope = module.scope_of(name)
+        bound = reaching(scope, name) if scope.lookup(name.id) is scope else ()
+        stmt = module.statement(bound[0]) if len(bound) == 1 else None
+        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
+            return None
+        places = [(i, n) for target in stmt.targets for part, i, n in parts(target) if part == name.id]
+        tuples = [(home, t.elts[i]) for i, n in places for home, t in self.returns.apart(module, stmt.value, n)]
+        return joined(self.of(home, value) for home, value in tuples) if tuples else None
 
     def entry(self, module: Module, call: ast.expr, index: int, forwards: Iterable[Function] = ()) -> set[Dtype]:
         """What the entry at an index may be of several things that a call of the program returns; nothing where it returns one."""
@@ -128,9 +141,13 @@ class Dtypes:
         if isinstance(node, ast.Name) and (put := appended(module.scope_of(node), node.id)):
             return joined(self.of(module, value) for value in put)
         found = self._all(node, self.values.may_be(module, node))
+        if found in ("half", "unknown") and isinstance(node, ast.Name):
+            found = self._taken_apart(module, node) or found
+        if found == "unknown" and isinstance(node, ast.Attribute):
+            return joined(self.of(home, value) for home, value in registered(self.project, module, node)) or found
         if found == "unknown" and isinstance(node, ast.Subscript):
             return self.of(module, node.value)  # a row of a tensor, an entry of what holds alike
-        if found == "unknown" and isinstance(node, ast.Name) and (only := _only_value(module, node)) is not None:
+        if found == "unknown" and isinstance(node, ast.Name) and (only := only_value(module, node)) is not None:
             return self.of(module, only)
         generates = isinstance(node, ast.Call) and called_name(node) in known.GENERATORS
         return "integer" if found == "unknown" and generates else found
@@ -229,6 +246,8 @@ class Dtypes:
         if "out" in named or None in named:
             return "unknown"
         asked = [named["dtype"]] if "dtype" in named else given[1:] if name in ("to", "type") else ()
+        if name == "tensor" and given and self.of(module, given[0]) == "number":
+            return "scalar"
         for wanted in asked:
             if (dtype := _of_type(module.qualify(wanted) or "")) is not None:
                 return dtype
@@ -371,16 +390,6 @@ def _has_axis(call: ast.Call, name: str, given: Sequence[ast.expr]) -> bool:
     """Whether a reduction leaves dimensions."""
     before = 2 if name in ("norm", "dist") else 1  # the order of a norm
     return any(k.arg in ("dim", "axis") for k in call.keywords) or len(given) > before
-
-
-def _only_value(module: Module, name: ast.Name) -> ast.expr | None:
-    """What a name of a function is given in the one place that binds it."""
-    scope = module.scope_of(name)
-    bound = scope.bindings.get(name.id, ())
-    stmt = module.statement(bound[0]) if len(bound) == 1 else None
-    if not isinstance(stmt, ast.Assign) or not any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets):
-        return None
-    return stmt.value
 
 
 def parts(target: ast.expr) -> Iterator[tuple[str, int, int]]:

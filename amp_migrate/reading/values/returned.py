@@ -62,6 +62,19 @@ class Returns:
             if isinstance(node, ast.Return) and node.value is not None
         ]
 
+    def apart(
+        self, module: Module, call: ast.Call, length: int, forwards: Iterable[Function] = (), depth: int = 4
+    ) -> list[tuple[Module, ast.Tuple]]:
+        """The tuples of so many things that a call gives back, also by way of what it calls in turn."""
+        found: list[tuple[Module, ast.Tuple]] = []
+        for home, value in self.given_back(module, call, forwards):
+            made = only_value(home, value) if isinstance(value, ast.Name) else value
+            if isinstance(made, ast.Tuple) and len(made.elts) == length:
+                found.append((home, made))
+            elif isinstance(made, ast.Call) and depth:
+                found += self.apart(home, made, length, depth=depth - 1)
+        return [(home, t) for home, t in found if not any(isinstance(e, ast.Starred) for e in t.elts)]
+
     def handed(
         self, module: Module, call: ast.Call, index: int, forwards: Iterable[Function] = (), length: int | None = None
     ) -> list[ast.expr] | None:
@@ -212,3 +225,13 @@ class Returns:
         if name.startswith("torch.nn.") and name.count(".") == 2:  # torch.nn.Linear
             return "other" if last in SEVERAL else "unknown" if last in HOLDERS else "tensor"
         return None if self.project.resolved.get(made) else "unknown"
+
+
+def only_value(module: Module, name: ast.Name) -> ast.expr | None:
+    """What a name of a function is given in the one place that binds it."""
+    scope = module.scope_of(name)
+    bound = scope.bindings.get(name.id, ())
+    stmt = module.statement(bound[0]) if len(bound) == 1 else None
+    if not isinstance(stmt, ast.Assign) or not any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets):
+        return None
+    return stmt.value

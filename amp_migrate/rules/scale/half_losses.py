@@ -57,8 +57,11 @@ def apply(m: Migration) -> None:
             else:
                 m.edit(module).insert("before", taken, "(")
                 m.edit(module).insert("after", taken, ").float()")
-            why = "the gradient is the scale" if graded else "O2 and O3 gave them so"
-            m.output.note(module, call, "AMP518", "mean", f"the outputs become float32 first: {why}", "as-is")
+            why = "O2 and O3 gave it so"
+            if graded:
+                why = "in float16 the gradient of that would be the loss scale, and 65536 is infinite there"
+            message = f"{module.source(taken)} becomes float32 before its mean: {why}"
+            m.output.note(module, call, "AMP518", "mean", message, "as-is")
 
 
 def _is_whole(module: Module, call: ast.Call, taken: ast.expr) -> bool:
