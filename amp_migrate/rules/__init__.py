@@ -39,6 +39,7 @@ from amp_migrate.rules.regions import (
     float_operations,
     op_lists,
     outputs,
+    to_host,
 )
 from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
 from amp_migrate.rules.setup import (
@@ -101,6 +102,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     casts.regions,
     outputs.apply,
     float_operations.where_seen,
+    to_host.where_seen,
     bce.apply,
     in_place.apply,
     op_lists.apply,

@@ -171,7 +171,8 @@ class _Found(Said):
                 remedy = at[0].path, review.line(*at)
             given, by = None, ""
             if kind in COMING and verdict == "review":
-                by = "AMP522" if kind == "operation" else ""
+                certain = kind == "numpy" and value.now == "half" and not detail
+                by = "AMP522" if kind == "operation" else "AMP504" if certain else ""
                 if isinstance(value.origin, Came):
                     given = value.origin.place[0].path, review.line(*value.origin.place)
             alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)

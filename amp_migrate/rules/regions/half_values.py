@@ -98,7 +98,7 @@ class HalfValues:
             return self._patched  # O1 gives what it patched float32 of this as well
         moved = last in ("to", "cuda") and self.dtypes.of(self.module, node) == "half"
         if not moved and (
-            last not in KEEPING or (last not in UNCHANGED and self.stands_inside(node) and self._upcasts)
+            last not in KEEPING | {"mean"} or (last not in UNCHANGED and self.stands_inside(node) and self._upcasts)
         ):
             return False
         given = [*node.args[:1], *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]

@@ -13,9 +13,10 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
+from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
-from amp_migrate.rules.regions.casting import ROUNDING, function_of, named_floating, unrounded, write_float
+from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, function_of, named_floating, unrounded, write_float
 from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, kept_from
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -47,6 +48,40 @@ def apply(m: Migration, found: Regions, inside: set[ast.stmt], cast: set[str]) -
     float_operations.apply(m, found.scope.module, found, half)
     _host_copies(m, found.scope.module, found, half)
     _arrays(m, found.scope.module, found, half)
+
+
+def where_seen(m: Migration) -> None:
+    """Cast what NumPy is given in whichever function, where the audit saw that to be half for sure: of several in one line,
+    what is seen to be half here, too."""
+    for module in m.project.modules:
+        lines = m.mended_lines(module, "AMP504")
+        arrays = [(c, f.value) for c, f in module.method_calls.get("numpy", ()) if c.lineno in lines] if lines else []
+        for call, given in arrays:
+            value = _before_the_cpu(given)
+            alone = [c.lineno for c, _ in arrays].count(call.lineno) == 1
+            if not isinstance(value, CASTABLE) or not m.edit(module).insertions.keys().isdisjoint(walk(given)):
+                continue
+            if alone or m.project.once(Dtypes).of(module, value) == "half":
+                m.edit(module).insert("after", value, ".float()")
+                message = f"{module.source(value)} becomes float32 before NumPy sees it"
+                m.output.note(module, call, "AMP504", "Tensor.cpu", message, "as-is")
+
+
+def _before_the_cpu(value: ast.expr) -> ast.expr:
+    """What goes to the CPU of what NumPy is given, else that: `x.detach()` of `x.detach().cpu().data`."""
+    found = current = value
+    while True:
+        if (
+            isinstance(current, ast.Call)
+            and isinstance(current.func, ast.Attribute)
+            and current.func.attr in UNCHANGED | {"cpu"}
+        ):
+            found = current.func.value if current.func.attr == "cpu" else found
+            current = current.func.value
+        elif isinstance(current, ast.Attribute) and current.attr in ("data", "T"):
+            current = current.value
+        else:
+            return found
 
 
 def _level(m: Migration) -> str:
@@ -90,6 +125,8 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             continue
         if isinstance(current, ast.Name) and _is_float32(m, module, found, current.id):
             continue
+        if node.lineno in m.mended_lines(module, "AMP504"):
+            continue  # which `where_seen` casts
         if isinstance(current, ast.Name) and half.may_be_whole(current.id) and not methods & ROUNDING:
             message = (
                 f"{current.id} may be float16 for NumPy, where {_level(m)} made it float32: .float() keeps it, unless it holds "
@@ -121,7 +158,7 @@ def _is_float32(m: Migration, module: Module, found: Regions, name: str) -> bool
 
 def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """`output.cpu()`, where `output` is what the model returned or keeps the dtype of that, whatever becomes of it."""
-    edits = m.edit(module)
+    edits, seen = m.edit(module), m.mended_lines(module, "AMP504")
     for node in (n for s in found.scope.body for n in walk(s)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu"):
             continue
@@ -129,6 +166,8 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
         if not half.may_be(value, outputs=True) or {value, unrounded(module, value)} & edits.insertions.keys():
             continue
         read = read_as(module, node)
+        if read == "numpy" and node.lineno in seen:
+            continue  # which `where_seen` casts
         root = ast.unparse(kept_from(unrounded(module, value)))
         if half.is_tensor(value) or named_floating(module, kept_from(unrounded(module, value))):
             if read not in SAME_VALUES - ({"numpy"} if not isinstance(kept_from(value), ast.Name) else set()):
