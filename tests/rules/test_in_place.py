@@ -417,3 +417,14 @@ def test_what_nothing_calls_runs_in_a_region_only_if_it_is_handed_on(called: str
     results = rewrite_files({"train.py": source, "evaluated.py": library})
     after = results["evaluated.py"].after
     assert (after is not None and "dist.addmm_(x.to(dist.dtype)" in after) == bool(called)
+
+
+@pytest.mark.parametrize(("level", "apex"), [("O1", True), ("O2", False)])
+def test_it_is_said_of_the_level_that_patches_functions_that_apex_cast_them(level: str, apex: bool) -> None:
+    program = PROGRAM.replace("WRITE", "dist.addmm_(x, self.centers.t(), beta=1, alpha=-2)").replace(
+        '"O1"', f'"{level}"'
+    )
+    result = rewrite(f"import torch\nfrom apex import amp\nfrom torch.nn.utils import clip_grad_norm_\n{program}")
+    (told,) = [f for f in result.findings if f.code == "AMP542" and f.status == "done"]
+    assert told.message.endswith("to the dtype of dist, as Apex cast them") is apex
+    assert ("as Apex" in told.message) is apex

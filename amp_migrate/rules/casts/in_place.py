@@ -97,5 +97,8 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
         else:
             edits.insert("before", factor, "(")
             edits.insert("after", factor, f").to({name}.dtype)")
-    message = f"takes no part in autocast: its arguments are cast to the dtype of {name}, as Apex cast them"
+    levels = frozenset[str]().union(*(i.levels for i in m.unit.inits)) - {"O0"}
+    message = f"takes no part in autocast: its arguments are cast to the dtype of {name}"
+    if not levels or "O1" in levels:  # the others patch no function
+        message += ", as Apex cast them" if levels <= {"O1"} else ", as O1 cast them"
     m.output.done(module, call, "AMP542", "tensor.addmm_", message)
