@@ -98,6 +98,7 @@ INTEGERS = frozenset(
     "argmax argmin argsort nonzero long int short eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
     "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()
 )
+MASKS = frozenset("bool eq ne gt lt ge le isnan isinf isfinite logical_and logical_or logical_not".split())  # of these
 PAIRS = frozenset("topk sort max min median kthvalue mode cummax cummin".split())  # values and indices
 SHAPES = frozenset("shape ndim size broadcast_shapes allclose array_equal isclose iinfo finfo".split())  # no arithmetic
 STACKING = frozenset("array asarray concatenate vstack hstack stack".split())

@@ -176,6 +176,22 @@ def test_what_a_masked_assignment_writes_is_of_the_dtype_it_is_written_into(
     assert written in text
 
 
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "hard.byte().bool()",
+        "hard.float().bool()",
+        "hard & (cosine > -2)",
+        "~torch.logical_not(hard)",
+        "cosine.gt(0.05)",
+    ],
+)
+def test_a_mask_is_one_however_it_is_made(mask: str) -> None:
+    hard = f"chosen = {mask}\n        cosine[chosen] = cosine[chosen] * (self.shift + cosine[chosen])"
+    text = check_trained(MASKED.replace("LEVEL", "O2").replace("HARD", hard).replace("VOLUME", "pass"))
+    assert "cosine[chosen] = (cosine[chosen] * (self.shift + cosine[chosen])).to(cosine.dtype)" in text
+
+
 def test_what_a_model_gives_in_an_object_is_cast_for_the_product_of_a_closure() -> None:
     source = PROGRAM.replace("WRITE", "dist.addmm_(x, self.centers.t(), beta=1, alpha=-2)")
     source = source.replace(

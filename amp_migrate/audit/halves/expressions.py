@@ -219,6 +219,8 @@ class Expressions(Calls):
             NUMBER if value == UNKNOWN and (_number(side) or self.setting(side)) else value
             for side, value in ((expr.left, self.of(expr.left)), (expr.right, self.of(expr.right)))
         )
+        if left.mask and right.mask:
+            return left  # `(x > 0) & seen`
         if isinstance(expr.op, ast.MatMult):
             return self.operation(expr, "matmul", [left, right], True)
         if isinstance(expr.op, ast.Pow):

@@ -98,7 +98,7 @@ class Operations:
         name = name[:-1] if in_place else name
         first = given[0].entry() if given[0].items else given[0]
         if name in known.INTEGERS:
-            return INTEGER
+            return INTEGER._replace(mask=name in known.MASKS)
         if name in known.PAIRS and (len(given) > 1 or name in ("topk", "sort") or has_axis(expr)):
             values = first.holding(None)
             return values.holding((values, INTEGER))
