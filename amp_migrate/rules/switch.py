@@ -21,6 +21,7 @@ from amp_migrate.reading.units.native_switches import shared_switches
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.bools import as_bool
+from amp_migrate.reading.values.sources import Sources
 
 if TYPE_CHECKING:
     from amp_migrate.rules.migration import Migration
@@ -63,7 +64,7 @@ class Switch:
             return as_bool(self.project, scope, " and ".join(way)) if way else None
         if len({f.text() for f in flags}) > 1:
             return self._asked(module, node)
-        flag = self._asked_around(flags[0], module, node)
+        flag = self._asked_by_callers(self._asked_around(flags[0], module, node), scope)
         if flag.always:
             return None
         if not flag.never and self._runs_without(scope):
@@ -113,6 +114,16 @@ class Switch:
         if any(excludes(part, other) for part in flag.parts for other in asked):
             return Flag(flag.scope, None)
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
+
+    def _asked_by_callers(self, flag: Flag, scope: Scope) -> Flag:
+        """The switch of another scope without what stands around all calls of a function: `if found: ... evaluate(model)`."""
+        function = self.project.functions.get(scope.node)
+        calls = self.project.calls.get(function, ()) if function is not None else ()
+        if not flag.parts or len(flag.parts) < 2 or function is None or self.project.once(Sources).is_value(function):
+            return flag
+        left = {self._asked_around(flag, m, c) for m, c in calls if m.scope_of(c) is flag.scope}
+        seen = all(m.scope_of(c) is flag.scope for m, c in calls)
+        return left.pop() if seen and len(left) == 1 and not any(f.never or f.always for f in left) else flag
 
     def off_at(self, module: Module, node: ast.AST) -> bool:
         """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""

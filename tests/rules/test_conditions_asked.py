@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.rules.helpers import rewrite
 from tests.rules.trained import check_trained
 
 # More conditions are asked twice than are followed at a time; three of them decide on the backward and the step.
@@ -63,3 +66,39 @@ def test_an_equality_within_a_condition_is_not_the_condition() -> None:
         MODES.replace("    loss = criterion", asked + "    loss = criterion").replace("    due =", asked + "    due =")
     )
     assert after.count("any(n == 0 for n in (i,))") == 2
+
+
+FOUND = """
+    import os
+    import sys
+    import torch
+    from apex import amp
+
+    args = {"fp16": len(sys.argv) > 1}
+
+
+    def predict(model, batches):
+        model.eval()
+        for x in batches:
+            print(model(x).argmax())
+
+
+    if __name__ == "__main__":
+        path = "model.pt"
+        model = torch.nn.Linear(4, 2).cuda()
+        if os.path.exists(path):
+            model.load_state_dict(torch.load(path))
+            if args["fp16"]:
+                model = amp.initialize(model, opt_level="O1")
+            predict(model, [])
+        MORE
+"""
+
+
+@pytest.mark.parametrize(("more", "asked"), [("pass", False), ("predict(model, [])", True)])
+def test_what_stands_around_all_calls_of_a_function_is_not_asked_in_it_again(more: str, asked: bool) -> None:
+    after = rewrite(FOUND.replace("MORE", more)).after
+    assert after is not None
+    (region,) = [line for line in after.splitlines() if "autocast" in line]
+    assert 'args["fp16"]' in region
+    assert ("os.path.exists" in region) is asked

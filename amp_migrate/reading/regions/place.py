@@ -29,7 +29,6 @@ from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values import run_by_variables
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.returned import Returns
-from amp_migrate.reading.values.sources import Sources
 
 GAP = 3  # cold statements between two hot ones that a region swallows rather than being split
 
@@ -143,14 +142,7 @@ class RegionReader:
     def within_callers(self, scope: Scope) -> bool:
         """Whether all that calls a function stands in regions as it is: one inside of it would be for nothing."""
         function = self.project.functions.get(scope.node)
-        if function is None:
-            return False
-        calls = list(self.project.calls.get(function, ()))
-        if self.project.once(Sources).is_value(function):
-            held = run_by_variables.calls_of(self.project, function)
-            if not held:
-                return False
-            calls += held
+        calls = run_by_variables.calls_in_sight(self.project, function) if function is not None else []
         if not calls:
             return False
         callers = {module.scope_of(call) for module, call in calls}

@@ -84,6 +84,16 @@ def calls_of(project: Project, function: Function) -> list[tuple[Module, ast.Cal
     return [(module, call) for module, call, called in project.once(Variables).calls(slots) if called in slots]
 
 
+def calls_in_sight(project: Project, function: Function) -> list[tuple[Module, ast.Call]]:
+    """All calls of a function, by its name and by variables that hold it; none where what it is handed to is not seen to call
+    it."""
+    calls = project.calls.get(function, [])
+    if not project.once(Sources).is_value(function):
+        return calls
+    held = calls_of(project, function)
+    return [*calls, *held] if held else []
+
+
 def given(project: Project, slots: set[Slot]) -> set[Slot]:
     """The parameters of such functions that are given what lives in some variables, and where that goes from there."""
     variables = project.once(Variables)
