@@ -34,6 +34,7 @@ from amp_migrate.audit.checks import (
     held_steps,
     instances,
     keys,
+    left_behind,
     level_tests,
     native_side,
     needs_apex,
@@ -74,7 +75,7 @@ class Check(Protocol):
 # Those that refuse nothing: asked last, once nothing is left that the others refuse.
 TELLING: tuple[Check, ...] = (
     *(always_on, apex_copies, caught, changed_dtypes, done_without, exports, float_copies, half_averages, half_copies),
-    *(half_inputs, half_steps, instances, keys, level_tests, out_of_sight, own_entries, precision, products, ranks),
+    *(half_inputs, half_steps, instances, keys, left_behind, level_tests, out_of_sight, own_entries, precision, products, ranks),
     *(renewed, unscaled, weight_cache),
 )
 
