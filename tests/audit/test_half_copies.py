@@ -82,6 +82,7 @@ def test_a_trace_is_told_to_keep_the_casts() -> None:
     assert advice("saved(x)") == "Give it half tensors"
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")
 def test_a_trace_with_the_casts_takes_float32(tmp_path: Path) -> None:
     """As the advice says; and without it a trace raises."""
     torch = pytest.importorskip("torch")

@@ -138,7 +138,7 @@ scaler.update()
     ("scale", "switch", "count"),
     [
         (', loss_scale="dynamic"', ", enabled=False", 1),
-        (", loss_scale=128.0", ", enabled=False", 1),
+        (", loss_scale=128.0", ", enabled=False", 0),  # which left out no step
         (', loss_scale="dynamic"', "", 0),
         (", loss_scale=1.0", ", enabled=False", 0),
         ("", ", enabled=False", 0),

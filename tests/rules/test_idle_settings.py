@@ -208,7 +208,7 @@ def test_a_setting_that_chose_whether_the_loss_is_scaled_is_told_of_where_nothin
     text = TRAIN.format(
         imports="from settings import config", switch="config.fp16", arguments="opt_level='O1'", more="pass"
     )
-    text = text.replace("if config.fp16:\n            model,", "if amp is not None:\n            model,")
+    text = text.replace("if config.fp16:\n            model,", "with torch.enable_grad():\n            model,")
     assert text.count("config.fp16") == 1
     settings = "config = make()\nconfig.fp16 = True\nconfig.scaled = True\n"
     results = rewrite_files({"train.py": text.replace("config.fp16", asked), "settings.py": settings})

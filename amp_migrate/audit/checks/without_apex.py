@@ -22,13 +22,14 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.review import Review
+from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.scripted import may_compile
-from amp_migrate.audit.sites.setups import INITIALIZE
+from amp_migrate.audit.sites.setups import INITIALIZE, argument
 from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains
 from amp_migrate.audit.ways.installed import imports_apex
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.audit.ways.within import leaves
 from amp_migrate.findings import Code
 
@@ -109,6 +110,8 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
         asked = installed.only_with_it(chains, before, call, flags)
         if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):
             continue
+        if _failed_where_on(review):
+            continue
         halved = installed.halved_without(before, asked, call)
         without = (
             f"in half (`{syntax.text(halved)}`)" if halved else "without mixed precision, whatever had been asked for"
@@ -118,6 +121,23 @@ def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
         )
         yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
         return
+
+
+def _failed_where_on(review: Review) -> bool:
+    """Whether a machine without Apex came to no loss to be scaled, where it would have failed, and what was asked for there is
+    what switches mixed precision on now: `if args.fp16:` around each `scale_loss`, which does not ask for Apex."""
+    side = mixed(review).before
+    switches = [
+        syntax.text(enabled) if (enabled := argument(call, "enabled", GRAD_SCALER[name])) is not None else ""
+        for change in review.changes.values()
+        for call, name in calls_in(review.after, change.after, GRAD_SCALER)
+    ]
+    asked: list[list[str]] = []
+    for module, call, _ in review.calls_before("apex.amp.scale_loss"):
+        if installed.only_with_it(side.chains, module, call, side.installed.flags(module)) is not None:
+            return False
+        asked.append([syntax.text(test) for test, came_out in side.chains.tests(module, call) if came_out])
+    return bool(asked and switches) and all(any(test in s for test in tests) for tests in asked for s in switches)
 
 
 def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[str, bool]) -> bool:

@@ -12,7 +12,7 @@ from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, is_none, single_assignment, unpacks
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.elsewhere import expanded, in_call, visible
 from amp_migrate.reading.units.unit import Init
@@ -144,7 +144,8 @@ def init_flag(project: Project, init: Init) -> Flag:
             return Flag(scope, None)
         parts += more
     parts += [p for chosen in chosen_parts(project, module, init.call) for p in chosen or ()]
-    return Flag(scope, distinct([*import_parts(project, init), *_halving_parts(project, init), *parts]))
+    parts = [*import_parts(project, init), *_halving_parts(project, init), *parts]
+    return Flag(scope, distinct(parts or _asked_to_scale(project, init)))
 
 
 def chosen_parts(project: Project, module: Module, node: ast.AST) -> list[list[str] | None]:
@@ -182,6 +183,41 @@ def flag_around(project: Project, init: Init) -> Flag:
     for _, parts in guard_parts(project, init.module, init.stmt):
         flag = flag.joined([part for part in parts or [] if "__name__" not in part])
     return flag
+
+
+def _asked_to_scale(project: Project, init: Init) -> list[str]:
+    """What a program asks for before it scales a loss, where the set-up asks for Apex alone: it is the switch that people set.
+    Where it is off, a machine without Apex went on in float32, and one with Apex trained unscaled halves, or nothing (O2)."""
+    guards = guard_parts(project, init.module, init.stmt)
+    if any(parts != [] for _, parts in guards) or not any(identifiers(guard.test) for guard, _ in guards):
+        return []
+    asked = [_asked_before(project, init, module, stmt) for module, stmt in init.scaling]
+    return asked[0] if asked and all(parts == asked[0] for parts in asked) else []
+
+
+def _asked_before(project: Project, init: Init, module: Module, stmt: ast.stmt) -> list[str]:
+    """What stands around a statement that scales a loss and has a plain backward on its other side, as it reads at the set-up;
+    nothing where it cannot be read there."""
+    scope, home = module.scope_of(stmt), init.site.scope
+    asked = [
+        part
+        for guard, parts in guard_parts(project, module, stmt)
+        if "backward" in methods_called(guard.orelse if module.inside_of(stmt, guard.body) else guard.body)
+        for part in parts or ()
+    ]
+    if not all(visible(project, part, scope, home) for part in asked):
+        function = project.functions.get(scope.node)
+        calls = project.calls.get(function, ()) if function is not None else ()
+        if function is None or len(calls) != 1 or calls[0][0].scope_of(calls[0][1]) is not home:
+            return []
+        seen = flag_in_call(project, Flag(scope, distinct(asked)), function, *calls[0], home)
+        asked = [*(seen.parts or ())] if seen is not None else []
+    names = {name for part in asked for name in identifiers(ast.parse(part)) if home.lookup(name) is home}
+    above = all(
+        name in home.params or any(b.lineno < init.stmt.lineno for b in home.bindings[name] if isinstance(b, ast.stmt | ast.expr))
+        for name in names
+    )
+    return asked if above else []
 
 
 def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:

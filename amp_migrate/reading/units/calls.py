@@ -63,6 +63,7 @@ class Init:
     seeds: set[Slot] = field(default_factory=set)  # further places where its models live
     handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
     halving: list[tuple[Module, ast.Call]] = field(default_factory=list)  # what makes its models half by hand
+    scaling: list[tuple[Module, ast.stmt]] = field(default_factory=list)  # the statements that scale its losses
 
     @property
     def module(self) -> Module:

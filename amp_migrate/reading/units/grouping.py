@@ -57,6 +57,8 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     for unit in units:
         unit.unreadable += [failures[s] for s in unit.sites if s in failures]
         settle_branches(unit.inits)
+        for init in unit.inits:
+            init.scaling = [(loss.module, loss.with_stmt) for loss in unit.losses if loss.item is not None]
     return units
 
 
