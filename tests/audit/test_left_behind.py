@@ -8,7 +8,10 @@ import pytest
 
 from amp_migrate.audit import audit
 
-LEFT = "import torch\nfrom apex import amp\n\n\ndef scaled(loss, optimizer):\n    return amp.scale_loss(loss, optimizer)\n"
+LEFT = (
+    "import torch\nfrom apex import amp\n\n\ndef scaled(loss, optimizer):\n    return amp.scale_loss(loss, optimizer)\n"
+)
+GUARDED = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None"
 TRAIN = """
     import torch
     {own}
@@ -37,8 +40,14 @@ def said(loads: str, files: dict[str, str], after: dict[str, str] | None = None)
         ("import losses", {"losses.py": LEFT}),
         ("from losses import scaled", {"losses.py": LEFT}),
         ("from lib.losses import scaled", {"lib/__init__.py": "", "lib/losses.py": LEFT}),
-        ("import lib.tools", {"lib/__init__.py": "from .losses import scaled\n", "lib/losses.py": LEFT, "lib/tools.py": ""}),
-        ("import first", {"first.py": "import second\n", "second.py": "import first\nimport losses\n", "losses.py": LEFT}),
+        (
+            "import lib.tools",
+            {"lib/__init__.py": "from .losses import scaled\n", "lib/losses.py": LEFT, "lib/tools.py": ""},
+        ),
+        (
+            "import first",
+            {"first.py": "import second\n", "second.py": "import first\nimport losses\n", "losses.py": LEFT},
+        ),
         ("import losses", {"losses.py": LEFT.replace("from apex import amp", "import apex.amp as amp")}),
     ],
 )
@@ -51,9 +60,12 @@ def test_a_file_left_with_apex_that_is_loaded_is_told_where_it_is(loads: str, fi
 @pytest.mark.parametrize(
     ("loads", "left"),
     [
-        ("import losses", LEFT.replace("from apex import amp", "try:\n    from apex import amp\nexcept ImportError:\n    amp = None")),
+        ("import losses", LEFT.replace("from apex import amp", GUARDED)),
         ("import losses", LEFT.replace("from apex import amp", "from apex.optimizers import FusedLAMB as amp")),
-        ("import losses", "def scaled(loss, optimizer):\n    from apex import amp\n    return amp.scale_loss(loss, optimizer)\n"),
+        (
+            "import losses",
+            "def scaled(loss, optimizer):\n    from apex import amp\n    return amp.scale_loss(loss, optimizer)\n",
+        ),
         ("import other", LEFT),
         ("try:\n    import losses\nexcept ImportError:\n    losses = None", LEFT),
     ],
@@ -63,7 +75,9 @@ def test_what_does_without_apex_or_is_not_loaded_is_not(loads: str, left: str) -
 
 
 def test_a_file_that_was_migrated_itself_is_not() -> None:
-    assert not said("import losses", {"losses.py": LEFT}, {"losses.py": LEFT.replace("from apex import amp", "amp = None")})
+    assert not said(
+        "import losses", {"losses.py": LEFT}, {"losses.py": LEFT.replace("from apex import amp", "amp = None")}
+    )
 
 
 def test_several_that_load_one_are_told_once() -> None:

@@ -75,7 +75,19 @@ class Check(Protocol):
 # Those that refuse nothing: asked last, once nothing is left that the others refuse.
 TELLING: tuple[Check, ...] = (
     *(always_on, apex_copies, caught, changed_dtypes, done_without, exports, float_copies, half_averages, half_copies),
-    *(half_inputs, half_steps, instances, keys, left_behind, level_tests, out_of_sight, own_entries, precision, products, ranks),
+    *(
+        half_inputs,
+        half_steps,
+        instances,
+        keys,
+        left_behind,
+        level_tests,
+        out_of_sight,
+        own_entries,
+        precision,
+        products,
+        ranks,
+    ),
     *(renewed, unscaled, weight_cache),
 )
 

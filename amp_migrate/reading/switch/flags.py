@@ -214,7 +214,8 @@ def _asked_before(project: Project, init: Init, module: Module, stmt: ast.stmt) 
         asked = [*(seen.parts or ())] if seen is not None else []
     names = {name for part in asked for name in identifiers(ast.parse(part)) if home.lookup(name) is home}
     above = all(
-        name in home.params or any(b.lineno < init.stmt.lineno for b in home.bindings[name] if isinstance(b, ast.stmt | ast.expr))
+        name in home.params
+        or any(b.lineno < init.stmt.lineno for b in home.bindings[name] if isinstance(b, ast.stmt | ast.expr))
         for name in names
     )
     return asked if above else []
