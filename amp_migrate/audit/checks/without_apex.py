@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.calls.derived import other_eps
+from amp_migrate.audit.checks.passed_by import passed_by
 from amp_migrate.audit.checks.settings_gone import read_still, settings
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
@@ -22,14 +23,12 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.review import Review, calls_in
+from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.scripted import may_compile
-from amp_migrate.audit.sites.setups import INITIALIZE, argument
 from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.chains import Chains
 from amp_migrate.audit.ways.installed import imports_apex
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.audit.ways.within import leaves
 from amp_migrate.findings import Code
 
@@ -54,7 +53,7 @@ def check(review: Review) -> Iterable[Doubt]:
             continue  # without Apex it did nothing
         found = [*_computed_from_it(review, change), *_fallbacks(review, change), *_unread(review, change)]
         if not any("mixed precision" in doubt.message for doubt in found):
-            found += _switched_by_it(review, change)
+            found += passed_by(review, change)
         yield from found or _answers(review, change)
 
 
@@ -88,66 +87,6 @@ def _imported(program: Program) -> bool:
 
 def flags_of(review: Review, change: Change) -> dict[str, bool]:
     return mixed(review).before.installed.flags(change.before)
-
-
-def _switched_by_it(review: Review, change: Change) -> Iterator[Doubt]:
-    """Mixed precision was set up only where Apex was there, and without it the program went on: it trained in float32."""
-    before = change.before
-    flags = flags_of(review, change)
-    if not flags or "initialize" not in before.text:
-        return
-    chains = mixed(review).before.chains
-    for call in before.calls():
-        if review.before.dotted(before.scope_of(call), call.func) != INITIALIZE:
-            continue
-        new = change.back.get(before.statement(call))
-        if new is not None and new in change.same:
-            continue
-        tests = [t for t, _ in chains.tests(before, call)]
-        about = {name for part in (*tests, call) for name in installed.asked_of(part)}
-        if installed.fails_without(before, flags, about):
-            continue
-        asked = installed.only_with_it(chains, before, call, flags)
-        if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):
-            continue
-        if _failed_where_on(review):
-            continue
-        halved = installed.halved_without(before, asked, call)
-        without = (
-            f"in half (`{syntax.text(halved)}`)" if halved else "without mixed precision, whatever had been asked for"
-        )
-        message = (
-            f"a machine without Apex passed by the set-up here and went on {without}; it trains in mixed precision now"
-        )
-        yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
-        return
-
-
-def _failed_where_on(review: Review) -> bool:
-    """Whether a machine without Apex came to no loss to be scaled, where it would have failed, and what was asked for there is
-    what switches mixed precision on now: `if args.fp16:` around each `scale_loss`, which does not ask for Apex."""
-    side = mixed(review).before
-    switches = [
-        syntax.text(enabled) if (enabled := argument(call, "enabled", GRAD_SCALER[name])) is not None else ""
-        for change in review.changes.values()
-        for call, name in calls_in(review.after, change.after, GRAD_SCALER)
-    ]
-    asked: list[list[str]] = []
-    for module, call, _ in review.calls_before("apex.amp.scale_loss"):
-        if installed.only_with_it(side.chains, module, call, side.installed.flags(module)) is not None:
-            return False
-        asked.append([syntax.text(test) for test, came_out in side.chains.tests(module, call) if came_out])
-    return bool(asked and switches) and all(any(test in s for test in tests) for tests in asked for s in switches)
-
-
-def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[str, bool]) -> bool:
-    """Whether the statement that asked for Apex does so still, or nothing switches mixed precision on."""
-    if not any("autocast" in m.text or "GradScaler" in m.text for m in review.after.modules.values()):
-        return True
-    new = change.back.get(change.before.statement(asked))
-    head = new.test if isinstance(new, (ast.If, ast.While)) else new
-    telling = flags.keys() & mixed(review).after.installed.flags(change.after).keys()
-    return head is not None and any(syntax.text(n) in telling for n in syntax.walk(head))
 
 
 def _computed_from_it(review: Review, change: Change) -> Iterator[Doubt]:
