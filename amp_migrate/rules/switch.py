@@ -13,7 +13,7 @@ from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
-from amp_migrate.reading.switch.flags import Flag, distinct, flag_around, guard_parts, without_implied
+from amp_migrate.reading.switch.flags import Flag, distinct, flag_around, guard_parts, stored_fields, without_implied
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
@@ -121,9 +121,18 @@ class Switch:
         calls = self.project.calls.get(function, ()) if function is not None else ()
         if not flag.parts or len(flag.parts) < 2 or function is None or self.project.once(Sources).is_value(function):
             return flag
-        left = {self._asked_around(flag, m, c) for m, c in calls if m.scope_of(c) is flag.scope}
-        seen = all(m.scope_of(c) is flag.scope for m, c in calls)
-        return left.pop() if seen and len(left) == 1 and not any(f.never or f.always for f in left) else flag
+        if not calls or not all(m.scope_of(c) is flag.scope for m, c in calls):
+            return flag
+        left = {self._asked_around(flag, m, c) for m, c in calls}
+        asked = left.pop() if len(left) == 1 else flag
+        gone = [p for p in flag.parts if p not in (asked.parts or ())]
+        return flag if asked.never or asked.always or not all(self._bound_once(p, flag.scope) for p in gone) else asked
+
+    def _bound_once(self, part: str, scope: Scope) -> bool:
+        """Whether a condition is the same wherever it is asked: nothing that it names is bound again, no field of it set."""
+        tree = ast.parse(part)
+        bound = (len(owner.bindings.get(n, ())) for n in identifiers(tree) if (owner := scope.lookup(n)) is not None)
+        return all(count < 2 for count in bound) and not any(stored_fields(scope.module, tree))
 
     def off_at(self, module: Module, node: ast.AST) -> bool:
         """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""

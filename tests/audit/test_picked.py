@@ -152,3 +152,16 @@ def test_what_may_train_a_model_out_of_sight_waits_for_gradients(used: str, told
     handed = ("        train(model, loader,", f"        {used}\n        train(model, loader,")
     found = messages((HEAD, "x"), (LIST, "nn.Linear(2, 2)"), ("loss = criterion(model(x, task))", without), handed)
     assert bool(found) is told
+
+
+def test_a_head_beside_another_of_one_backward_is_told_only() -> None:
+    """torch's class marks a parameter twice where it looks for unused ones after each of two forwards of one backward."""
+    change = (
+        "loss = criterion(model(x, task))",
+        "loss = criterion(model(x, 0)) + of_task(model, x, task)",
+    )
+    helper = ("    def train(", "    def of_task(net, x, task):\n        return net(x, task).sum()\n\n    def train(")
+    (alone,) = messages((HEAD, "self.heads[task](x)"))
+    assert alone.endswith("pass find_unused_parameters=True")
+    (told,) = messages((HEAD, "self.heads[task](x)"), change, helper)
+    assert "one backward follows several forwards" in told

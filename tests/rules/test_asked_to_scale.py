@@ -93,3 +93,30 @@ def test_what_is_different_is_told_and_what_is_not_is_not() -> None:
     assert not [f for r in results.values() for f in r.findings if f.code == "AMP119"]
     failing = rewrite(source.replace("if cfg.USE_AMP:", "if cfg.USE_AMP and HAS_APEX:"))
     assert found(failing, "AMP133")
+
+
+@pytest.mark.parametrize("flag", ["use_amp", "args.fp16"])
+def test_a_flag_that_is_given_again_further_down_is_no_switch(flag: str) -> None:
+    """The scaler, made once, would stay as it was while the regions go on."""
+    text = TRAIN.format(asked=flag, guard="if HAS_APEX:", between="pass", call="pass")
+    text = text.replace("        if HAS_APEX:", f"        {flag} = False\n        if HAS_APEX:")
+    once = rewrite(text).after
+    assert once is not None
+    assert flag in switches(once)[0]
+    again = rewrite(
+        text.replace("            if " + flag, f"            {flag} = len(x) > 3\n            if {flag}")
+    ).after
+    assert again is None or switches(again)[0] == ""
+
+
+def test_a_field_that_others_set_is_no_switch() -> None:
+    text = TRAIN.format(asked="args.fp16", guard="if HAS_APEX:", between="pass", call="pass")
+    results = rewrite_files({"train.py": text, "run.py": "def prepare(args):\n    args.fp16 = True\n"})
+    after = results["train.py"].after
+    assert after is not None
+    assert switches(after)[0] == ""
+
+
+def test_what_only_begins_like_the_switch_is_another_flag() -> None:
+    text = TRAIN.format(asked="args.fp16", guard="if HAS_APEX and args.fp16_all:", between="pass", call="pass")
+    assert found(rewrite(text), "AMP133")

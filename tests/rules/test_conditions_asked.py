@@ -102,3 +102,14 @@ def test_what_stands_around_all_calls_of_a_function_is_not_asked_in_it_again(mor
     (region,) = [line for line in after.splitlines() if "autocast" in line]
     assert 'args["fp16"]' in region
     assert ("os.path.exists" in region) is asked
+
+
+def test_what_is_given_again_between_the_set_up_and_the_call_is_asked() -> None:
+    source = FOUND.replace("os.path.exists(path)", "found").replace('path = "model.pt"', "found = False")
+    source = source.replace("            predict(model, [])\n", "").replace(
+        "MORE", "found = len(sys.argv) > 2\n        if found:\n            predict(model, [])"
+    )
+    after = rewrite(source).after
+    assert after is not None
+    (region,) = [line for line in after.splitlines() if "autocast" in line]
+    assert "found" in region or "use_amp" in region

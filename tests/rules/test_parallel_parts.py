@@ -142,6 +142,7 @@ def test_buffers_are_told_of_where_there_may_be_some_that_change(norm: str, impo
         ("teacher = DDP(teacher)\n        print(len(teacher))", False),
         ("teacher = DDP(teacher)\n        teacher.eval(); teacher.module.body.cuda()", False),
         ("teacher = DDP(teacher); kept = teacher\n        kept(loader[0])", True),
+        ("teacher = DDP(teacher); kept = [teacher]\n        kept[0](loader[0])", True),
     ],
 )
 def test_a_model_that_runs_without_gradients_waits_for_none(wrap: str, found: bool) -> None:
@@ -152,8 +153,9 @@ def test_a_model_that_runs_without_gradients_waits_for_none(wrap: str, found: bo
     ("made", "found"),
     [
         ("models.resnet18()", False),
-        ("models.__dict__[args.arch](pretrained=True)", False),
-        ("getattr(models, args.arch)()", False),
+        ("models.__dict__[args.arch](pretrained=True)", True),  # may be one with a head beside, that a loss leaves out
+        ("getattr(models, args.arch)()", True),
+        ("models.inception_v3()", True),
         ("models.detection.ssd300_vgg16()", True),
         ("models.resnet18() if args.small else Net()", True),
         ("Net()", True),
@@ -266,6 +268,8 @@ WRAP = "teacher = DDP(teacher)"
         (f"teacher.requires_grad_(False)\n        teacher.body.requires_grad_(True)\n        {WRAP}", False),
         (f"teacher.requires_grad_(False)\n        teacher.body.weight.requires_grad = True\n        {WRAP}", False),
         (f"teacher.requires_grad_(False)\n        teacher = Net()\n        {WRAP}", False),
+        (f"teacher.requires_grad_(False)\n        teacher.head = nn.Linear(2, 2)\n        {WRAP}", False),
+        (f"teacher.requires_grad_(False)\n        unfreeze(teacher)\n        {WRAP}", False),
         (f"if args.frozen:\n            teacher.requires_grad_(False)\n        {WRAP}", False),
         (FREEZE.replace("            p", "            if p.dim() > 1:\n                p") + WRAP, False),
         (FREEZE.replace("teacher", "model") + WRAP, False),

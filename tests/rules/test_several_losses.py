@@ -388,3 +388,36 @@ def test_an_optimizer_that_no_scaled_loss_names_is_told_to_train_now(named: str,
     for note in notes:
         assert "no scale_loss names this optimizer" in note.message
         assert source.split("\n")[note.line - 1] == "    optD.step()"
+
+
+def test_a_method_that_appends_what_it_is_given_may_do_so_several_times() -> None:
+    source = """
+        import torch
+        from apex import amp
+        from project import SGD
+
+        class Trainer:
+            def __init__(self, a, b):
+                self.model = a
+                self.optimizers = []
+                FILLED
+                self.model, self.optimizers = amp.initialize(self.model, self.optimizers, opt_level="O1")
+
+            def add(self, optimizer):
+                self.optimizers.append(optimizer)
+
+            def step(self, x):
+                with amp.scale_loss(self.model(x).sum(), self.optimizers) as scaled_loss:
+                    scaled_loss.backward()
+                for optimizer in self.optimizers:
+                    optimizer.step()
+        """
+    several = rewrite(source.replace("FILLED", "self.add(SGD(a)); self.add(SGD(b))"))
+    assert several.after is not None
+    assert found(several, "AMP221")
+    own = source.replace("FILLED", "self.optimizers.append(SGD(a))")
+    one = rewrite(
+        own.replace("    def add(self, optimizer):\n                self.optimizers.append(optimizer)\n\n        ", "")
+    )
+    assert one.after is not None
+    assert not found(one, "AMP221")

@@ -53,16 +53,26 @@ def _failed_where_on(review: Review) -> bool:
     what switches mixed precision on now: `if args.fp16:` around each `scale_loss`, which does not ask for Apex."""
     side = mixed(review).before
     switches = [
-        syntax.text(enabled) if (enabled := argument(call, "enabled", GRAD_SCALER[name])) is not None else ""
+        _conjuncts(argument(call, "enabled", GRAD_SCALER[name]))
         for change in review.changes.values()
         for call, name in calls_in(review.after, change.after, GRAD_SCALER)
     ]
-    asked: list[list[str]] = []
+    asked: list[set[str]] = []
     for module, call, _ in review.calls_before("apex.amp.scale_loss"):
         if installed.only_with_it(side.chains, module, call, side.installed.flags(module)) is not None:
             return False
-        asked.append([syntax.text(test) for test, came_out in side.chains.tests(module, call) if came_out])
-    return bool(asked and switches) and all(any(test in s for test in tests) for tests in asked for s in switches)
+        tests = [test for test, came_out in side.chains.tests(module, call) if came_out]
+        asked.append(set[str]().union(*map(_conjuncts, tests)))
+    return bool(asked and switches) and all(tests & switch for tests in asked for switch in switches)
+
+
+def _conjuncts(test: ast.expr | None) -> set[str]:
+    """What a condition asks, part by part: `a` and `b` of `bool(a and b)`."""
+    while isinstance(test, ast.Call) and syntax.text(test.func) == "bool" and len(test.args) == 1:
+        test = test.args[0]
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return set[str]().union(*map(_conjuncts, test.values))
+    return {syntax.text(test)} if test is not None else set()
 
 
 def _asked_still(review: Review, change: Change, asked: ast.expr, flags: dict[str, bool]) -> bool:

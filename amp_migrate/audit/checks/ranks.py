@@ -290,13 +290,13 @@ def _of_some_runs(review: Review, module: Module, call: ast.Call, seen: Runs) ->
     out = left_out(review, seen, classes)
     if out is not None:
         at = f"{out.module.path}:{review.line(out.module, out.call)}"
-        return f"{at} runs {out.network.name} with no gradient for its {out.part}", out.found
+        return f"{at} runs {out.network.name} with no gradient for its {out.part}", out.found and not seen.open
     networks = list(dict.fromkeys(n for c in classes for n in nested(review.after, c))) if seen.groups else []
     for network in networks:
         for _, place in picked(review.after, network):
             if not in_turn(review.after, networks):
                 told = f"{network.name} runs {place}, as its caller picks, and no other part of that"
-                return told, not any(several(group) for group in seen.groups)
+                return told, not seen.open and not any(several(group) for group in seen.groups)
     return None
 
 

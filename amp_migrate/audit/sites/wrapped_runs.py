@@ -29,7 +29,12 @@ class Runs:
     groups: list[list[Call]] = field(default_factory=list)
     count: int = 0
     recorded: int = 0
-    elsewhere: bool = False  # whether something else may run it: a method of it, a function out of sight
+    elsewhere: bool = (
+        False  # whether something else may run it: a method of it, a function out of sight, who has it from a list
+    )
+    open: bool = (
+        False  # whether the backward of some calls is not in their function: which others it follows is not seen
+    )
 
     @property
     def never_trained(self) -> bool:
@@ -65,6 +70,7 @@ def runs(review: Review, module: Module, wrap: ast.Call) -> Runs:
             waiting.append(
                 (made.union(*(m for m, _ in same)), [*(c for _, group in same for c in group), (there, call)])
             )
+        found.open = found.open or bool(waiting)
     return found
 
 
@@ -141,6 +147,17 @@ def _calls(review: Review, module: Module, wrap: ast.Call) -> Iterator[tuple[Mod
                 yield there, call, True
             elif names and _runs_elsewhere(review.after, there, call) and any(map(is_it, _holders(call))):
                 yield there, call, False
+        for node in (n for name in called if names for n in there.loads.get(name, ())):
+            if _kept(there, node, called) and is_it(node):
+                yield there, wrap, False
+
+
+def _kept(module: Module, node: ast.expr, called: set[str]) -> bool:
+    """Whether what has one of some names is put where another name, or none, stands for it: into a list, given back."""
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Assign):
+        return parent.value is node and not all(last_name(t) in called for t in parent.targets)
+    return isinstance(parent, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Return, ast.Yield, ast.Starred, ast.IfExp))
 
 
 def _holders(call: ast.Call) -> Iterator[ast.AST]:

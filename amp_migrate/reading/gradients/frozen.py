@@ -59,11 +59,24 @@ def frozen_whole(module: Module, stmt: ast.stmt, model: str) -> ast.AST | None:
         elif isinstance(node, ast.Assign):
             written = [ast.unparse(t) for t in node.targets]
             kept = isinstance(node.value, ast.Call) and model in ast.unparse(node.value)  # `model = model.cuda()`
-            if (model in written and not kept) or any(
-                _is_of(t, model) and t.endswith(".requires_grad") for t in written
-            ):
-                found = None
+            if (model in written and not kept) or any(t.startswith(f"{model}.") for t in written):
+                found = None  # another one, a head of its own: `model.fc = nn.Linear(...)`
+        elif isinstance(node, ast.Call) and not _converting(node):
+            if any(_is_of(ast.unparse(v), model) for v in (*node.args, *(k.value for k in node.keywords))):
+                found = None  # which may set some of it free
     return found
+
+
+def _converting(call: ast.Call) -> bool:
+    """Whether a call that is given a model makes another of it, or only looks: `DDP(model)`, `convert_syncbn_model(model)`,
+    `amp.initialize(model, optimizer)`, `torch.optim.SGD(...)`, `len(model)`."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    return name[:1].isupper() or name in CONVERTING
+
+
+CONVERTING = frozenset(
+    "convert_syncbn_model convert_sync_batchnorm initialize print len id type isinstance hasattr getattr repr str".split()
+)
 
 
 GRADIENTS = frozenset({"requires_grad", "requires_grad_"})

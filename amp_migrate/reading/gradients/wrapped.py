@@ -11,6 +11,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.regions.no_grad import under_no_grad
 
 CLASSIFIERS = "torchvision.models."  # `models.resnet50`, not `models.detection.ssd300_vgg16`
+AUXILIARY = frozenset({"inception_v3", "inception3", "googlenet"})  # have a head that a loss need not take
 HANDED = frozenset({"isinstance", "len", "print", "id", "type", "hasattr", "getattr", "setattr", "str", "repr"})
 RUNNING = frozenset({"forward", "module", "__call__"})
 ASKED = frozenset(
@@ -21,7 +22,8 @@ DEPTH = 3
 
 
 def classifier_of_torchvision(project: Project, module: Module, wrapped: ast.expr) -> bool:
-    """Whether a network is one of torchvision's for images, whichever: all parameters of these take part in each forward."""
+    """Whether a network is one of torchvision's for images, called by its name: all parameters of these take part in each
+    forward."""
     made = [v for v in _made(module, wrapped) if not _converts(project, module, v)]
     return bool(made) and all(_of_torchvision(project, module, v) for v in made)
 
@@ -49,13 +51,11 @@ def _converts(project: Project, module: Module, value: ast.expr) -> bool:
 
 
 def _of_torchvision(project: Project, module: Module, value: ast.expr) -> bool:
-    func = value.func if isinstance(value, ast.Call) else None
-    if isinstance(func, ast.Subscript) and isinstance(func.value, ast.Attribute) and func.value.attr == "__dict__":
-        return f"{project.qualify(module, func.value.value)}." == CLASSIFIERS
-    if isinstance(func, ast.Call) and isinstance(func.func, ast.Name) and func.func.id == "getattr" and func.args:
-        return f"{project.qualify(module, func.args[0])}." == CLASSIFIERS
-    name = project.qualify(module, func) if func is not None else None
-    return name is not None and name.startswith(CLASSIFIERS) and "." not in name.removeprefix(CLASSIFIERS)
+    name = project.qualify(module, value.func) if isinstance(value, ast.Call) else None
+    if name is None or not name.startswith(CLASSIFIERS):
+        return False
+    own = name.removeprefix(CLASSIFIERS)
+    return "." not in own and own.lower() not in AUXILIARY
 
 
 def never_trained(project: Project, module: Module, target: ast.expr) -> bool:
@@ -93,7 +93,7 @@ def _of(project: Project, module: Module, func: ast.Attribute, slots: set[Slot])
 
 
 def _is(project: Project, module: Module, node: ast.expr, slots: set[Slot]) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute)) and project.slot(module, node) in slots
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and project.slot(module, node) in slots
 
 
 def _harmless(project: Project, module: Module, call: ast.Call) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts
@@ -11,6 +11,7 @@ from amp_migrate.reading.conditions.tests import Availability, availability, opp
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, is_none, single_assignment, unpacks
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import apex_imports
@@ -212,13 +213,34 @@ def _asked_before(project: Project, init: Init, module: Module, stmt: ast.stmt) 
             return []
         seen = flag_in_call(project, Flag(scope, distinct(asked)), function, *calls[0], home)
         asked = [*(seen.parts or ())] if seen is not None else []
-    names = {name for part in asked for name in identifiers(ast.parse(part)) if home.lookup(name) is home}
-    above = all(
-        name in home.params
-        or any(b.lineno < init.stmt.lineno for b in home.bindings[name] if isinstance(b, ast.stmt | ast.expr))
-        for name in names
-    )
-    return asked if above else []
+    return asked if all(_settled(project, init, part) for part in asked) else []
+
+
+def _settled(project: Project, init: Init, part: str) -> bool:
+    """Whether a condition is what it is at the set-up for the whole run: what it names is bound above alone, its fields are set
+    there, or where files are loaded before."""
+    home, tree = init.site.scope, ast.parse(part)
+    for name in identifiers(tree):
+        owner = home.lookup(name)
+        bound = owner.bindings.get(name, ()) if owner is not None else ()
+        if any(getattr(b, "lineno", 0) > init.stmt.lineno for b in bound):
+            return False
+    before = imported(project, init.module) - {init.module}
+    for module in project.modules:
+        for node in stored_fields(module, tree):
+            scope = module.scope_of(node)
+            above = scope is home and node.lineno < init.stmt.lineno
+            if not above and not (scope.is_module and module in before):
+                return False
+    return True
+
+
+def stored_fields(module: Module, condition: ast.AST) -> Iterator[ast.Attribute]:
+    """Where a file gives a field of a name that a condition asks for a value."""
+    asked = {n.attr for n in walk(condition) if isinstance(n, ast.Attribute)}
+    for node in module.of(ast.Attribute) if any(name in module.text for name in asked) else ():
+        if isinstance(node, ast.Attribute) and node.attr in asked and isinstance(node.ctx, ast.Store):
+            yield node
 
 
 def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:

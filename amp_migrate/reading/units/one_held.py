@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import identifiers
 
 Labels = frozenset[object]  # what tells the things in a collection apart: a key, the place where it is put in
 
@@ -114,6 +115,11 @@ def _put(module: Module, use: ast.expr) -> Labels | None:
         if parent.attr in _PARTS | {"get"}:
             return frozenset()
         once = parent.attr == "append" and not any(isinstance(a, LOOP_NODES) for a in module.ancestors(use))
+        call = module.parents[parent]
+        if once and isinstance(call, ast.Call):  # of what a function is given, as often as that is called
+            scope = module.scope_of(use)
+            made_once = getattr(scope.node, "name", "") == "__init__"
+            once = made_once or not identifiers(*call.args) & {*scope.params} - {scope.self_name}
         return frozenset((use,)) if once else None
     if isinstance(parent, (ast.Call, ast.keyword)):
         call = module.parents[parent] if isinstance(parent, ast.keyword) else parent
