@@ -401,7 +401,7 @@ def test_a_method_that_appends_what_it_is_given_may_do_so_several_times() -> Non
                 self.model = a
                 self.optimizers = []
                 FILLED
-                self.model, self.optimizers = amp.initialize(self.model, self.optimizers, opt_level="O1")
+                amp.initialize(self.model, self.optimizers, opt_level="O1")
 
             def add(self, optimizer):
                 self.optimizers.append(optimizer)
