@@ -44,13 +44,21 @@ def apart_from_given(both: Mixed, module: Module, model: ast.expr) -> bool:
     """Whether an expression of the program after is surely no model that Apex was given, though one call makes both: the factory
     around that ran for each, `teacher, student = build("large"), build("small")`."""
     was = both.was(module, model)
-    if was is None or not isinstance(was[1], ast.expr):
+    if was is None or not isinstance(was[1], ast.expr) or not _made_several(both):
         return False
     run = _objects(both, was[0], was[1], was[1])
     given = [_objects(both, s.module, s.call, m) for s in both.around_of(was[0]) for m in s.models]
     if not run or not given or not all(given):
         return False
     return all(one.surely_not(other) for one in run for made in given for other in made)
+
+
+@kept
+def _made_several(both: Mixed) -> bool:
+    """Whether more than one way leads to a call that makes a model which Apex was given: one made there is another on each."""
+    made = ((i[0], i[-1]) for i in both.initialized)
+    calls = ((m, n) for n, m in made if isinstance(n, ast.Call) and isinstance(m, Module))
+    return any(len(both.before.chains.to(m, n)) > 1 for m, n in calls)
 
 
 @kept
