@@ -152,7 +152,7 @@ def is_there(place: str, facts: Facts) -> bool:
 
 
 @kept
-def assigned(stmt: ast.stmt) -> set[str]:
+def assigned(stmt: ast.stmt) -> frozenset[str]:
     """Names and attributes, as they are written, that a statement (or the head of a compound one) gives a value."""
     heads: list[ast.AST]
     if isinstance(stmt, (ast.For, ast.AsyncFor)):
@@ -162,7 +162,7 @@ def assigned(stmt: ast.stmt) -> set[str]:
     elif isinstance(stmt, (ast.If, ast.While, ast.Try, ast.Match)):
         heads = list(syntax.every(getattr(stmt, "test", stmt), ast.NamedExpr)) if hasattr(stmt, "test") else []
     elif isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return {stmt.name}
+        return frozenset({stmt.name})
     else:
         heads = [stmt]
     names: set[str] = set()
@@ -173,13 +173,16 @@ def assigned(stmt: ast.stmt) -> set[str]:
                     names.add(text(node))
             elif type(node) is ast.alias:
                 names.add((node.asname or node.name).split(".")[0])
-    return names
+    return frozenset(names)
 
 
-def forget(facts: Facts, names: set[str]) -> Facts:
+def forget(facts: Facts, names: frozenset[str]) -> Facts:
     """The facts that still hold once names have other values."""
-    if not names or not facts:
-        return facts
+    return _still(facts, names) if names and facts else facts
+
+
+@lru_cache(maxsize=16384)
+def _still(facts: Facts, names: frozenset[str]) -> Facts:
     return frozenset(f for f in facts if not any(reads(f[0], name) for name in names))
 
 

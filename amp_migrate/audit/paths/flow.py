@@ -66,9 +66,21 @@ class Graph:
         self.nodes += [self.exit, self.error]
 
     @cached_property
-    def given(self) -> dict[Node, set[str]]:
+    def given(self) -> dict[Node, frozenset[str]]:
         """What the statement of a node assigns."""
         return {n: assigned(n.stmt) for n in self.nodes if n.stmt is not None}
+
+    @cached_property
+    def _by_statement(self) -> dict[ast.stmt, list[Node]]:
+        found: dict[ast.stmt, list[Node]] = {}
+        for node in self.nodes:
+            if node.stmt is not None:
+                found.setdefault(node.stmt, []).append(node)
+        return found
+
+    def of(self, stmt: ast.stmt | None) -> list[Node]:
+        """The nodes of a statement."""
+        return self._by_statement.get(stmt, []) if stmt is not None else []
 
     @cached_property
     def times(self) -> Counter[str]:

@@ -264,11 +264,11 @@ class Losses(Switches):
         elif isinstance(stmt, ast.For):
             value = stmt.iter
         elif isinstance(stmt, ast.Return):
-            value, names = stmt.value, {RETURNED}
+            value, names = stmt.value, frozenset({RETURNED})
         elif isinstance(stmt, (ast.With, ast.AsyncWith)):
             value = next((i.context_expr for i in stmt.items if i.optional_vars is not None), None)
         elif isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Yield):
-            value, names = stmt.value.value, {RETURNED}
+            value, names = stmt.value.value, frozenset({RETURNED})
         found = self.scaled(scope, env, value, facts, state) if value is not None else None
         if isinstance(stmt, ast.AugAssign) and found is None:
             return state

@@ -7,11 +7,11 @@ the calls of the way. What that does not decide raises `Undecided`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
-from amp_migrate.audit.kept import kept_meanwhile
-from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, walk
+from amp_migrate.audit.kept import kept, kept_meanwhile
+from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, Walk, walk
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later, targets
@@ -23,7 +23,7 @@ from amp_migrate.audit.ways.frames import NONE, Answer, Frame, Made
 from amp_migrate.audit.ways.within import may_follow
 
 DEEPEST = 24
-Binds = Callable[[ast.stmt], "ast.AST | None"]
+Body = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 SEQUENCES = (ast.Tuple, ast.List, ast.Set)
 
 
@@ -37,7 +37,6 @@ class Ordered:
     def __init__(self, values: Values) -> None:
         self.values = values
         self.program = values.program
-        self._graphs: dict[ast.AST, Graph] = {}
         self._names_bound: dict[ast.stmt, dict[str, ast.AST]] = {}
         self._active: set[object] = set()
 
@@ -107,7 +106,7 @@ class Ordered:
         if any(module.function_around(n) is not frame.function for n in nodes if not isinstance(n, ast.arg)):
             raise Undecided  # `global model` in another function
         found = NONE
-        for last in self.reaching(frame, at, name, lambda stmt: self._binds(stmt, name)):
+        for last in self.reaching(frame, at, name):
             if last is None:
                 found |= self._parameter(frame, name, item, depth)
             else:
@@ -171,7 +170,7 @@ class Ordered:
         if owner is not None:
             text = syntax.text(expr)
             found = NONE
-            for node in self.reaching(frame, at, text, lambda stmt: self._stored(owner, stmt, text, expr.attr)):
+            for node in self.reaching(frame, at, text, owner):
                 if isinstance(node, ast.Call):
                     raise Undecided
                 if node is None:
@@ -231,15 +230,14 @@ class Ordered:
             raise Undecided
         return found if len(stores) == 1 and not item else replace(found, sure=False)
 
-    def _stored(self, owner: Class, stmt: ast.stmt, text: str, name: str) -> ast.AST | None:
+    def _stored(self, owner: Class, stmt: ast.stmt, text: str) -> ast.AST | None:
         """What of a statement gives `self` another value of a field: the statement, or a call of a method that does."""
         if _given(stmt, text):
             return stmt
+        holder, _, name = text.rpartition(".")
         for node in syntax.own_line(stmt):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if syntax.text(node.func.value) == text.rpartition(".")[0] and name in self._storing(
-                    owner, node.func.attr
-                ):
+                if syntax.text(node.func.value) == holder and name in self._storing(owner, node.func.attr):
                     return node
         return None
 
@@ -300,31 +298,40 @@ class Ordered:
 
     # -- order -------------------------------------------------------------------------------------------------------
 
-    def reaching(self, frame: Frame, at: ast.AST, name: str, binds: Binds) -> list[ast.AST | None]:
-        """The assignments of a name in a body that may be the last one before a node; None: what it was when the body began."""
+    def reaching(self, frame: Frame, at: ast.AST, name: str, owner: Class | None = None) -> list[ast.AST | None]:
+        """The assignments of a name, or of a field of the object that a body is a method of, that may be the last one before a
+        node; None: what it was when the body began."""
         body = frame.function.node if frame.function is not None else frame.module.tree
-        if body not in self._graphs:
-            self._graphs[body] = Graph(frame.body)
-        graph = self._graphs[body]
         stmt = frame.module.statement(at)
-        there = [n for n in graph.nodes if n.stmt is stmt and n.kind != "leave"]
+        there = [n for n in self._graph(body).of(stmt) if n.kind != "leave"]
         if not there:
             raise Undecided
-
-        def step(node: Node, state: ast.AST | None) -> Iterable[ast.AST | None]:
-            if node.stmt is None or node.kind == "leave":
-                return [state]
-            found = binds(node.stmt)
-            return [state if found is None else found]
-
-        try:
-            walked = walk(graph, [(frozenset(), None)], step)
-        except TooManyPaths:
-            raise Undecided from None
+        walked = self._walked(body, name, owner)
+        if walked is None:
+            raise Undecided
         states = [state for node in there for state in walked.at(node)]
         if isinstance(stmt, (ast.For, ast.AsyncFor)) and at is not stmt and given_to(stmt, name):
             states = [s for s in states if s is not stmt]  # its iterable is read before its first turn
         return list(dict.fromkeys(states))
+
+    @kept
+    def _graph(self, body: Body) -> Graph:
+        return Graph(body.body)
+
+    @kept
+    def _walked(self, body: Body, name: str, owner: Class | None) -> Walk[ast.AST | None] | None:
+        """Which assignment was the last one, at every node of a body; None where it has too many paths."""
+
+        def step(node: Node, state: ast.AST | None) -> Iterable[ast.AST | None]:
+            if node.stmt is None or node.kind == "leave":
+                return [state]
+            found = self._binds(node.stmt, name) if owner is None else self._stored(owner, node.stmt, name)
+            return [state if found is None else found]
+
+        try:
+            return walk(self._graph(body), [(frozenset(), None)], step)
+        except TooManyPaths:
+            return None
 
     def _binds(self, stmt: ast.stmt, name: str) -> ast.AST | None:
         if stmt not in self._names_bound:

@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.partials import Partials
+from amp_migrate.reading.program.reach import Reach
 from amp_migrate.reading.program.tree import reached
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class Flows(Partials):
         self._settled = False  # whether it is known where values flow
         self._answers: dict[tuple[str, frozenset[Slot], frozenset[ClassInfo]], set[Slot]] = {}
         self._kept = 0  # slots in these
+        self._searches: tuple[Reach, Reach] | None = None
+        self._alike_then = 0
 
     def once(self, make: Callable[..., T], *about: Module) -> T:
         """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when
@@ -95,17 +98,22 @@ class Flows(Partials):
 
     def reached(self, seeds: Iterable[Slot], besides: Collection[ClassInfo] = ()) -> Iterator[Slot]:
         """The same one after the other, the nearest first."""
-
-        def further(source: Slot) -> Iterator[Slot]:
-            for target in self._along(self.flows, source):
-                if not (besides and self.read_by.get((source, target), {None}) <= {*besides}):
-                    yield target
-
-        return reached(seeds, further)
+        return self._reach()[0].of(seeds, besides)
 
     def reached_from(self, slots: Iterable[Slot]) -> Iterator[Slot]:
         """The slots given, and all that `reaches` leads to one of them from, the nearest first."""
-        return reached(slots, lambda slot: self._along(self._reverse, slot))
+        return self._reach()[1].of(slots)
+
+    def _reach(self) -> tuple[Reach, Reach]:
+        """The searches along the flows and back, made anew while flows change: fields come to be alike as slots are asked for."""
+        if self._searches is None or self._alike_then != self.alike_pairs or not self._settled:
+            self._alike_then = self.alike_pairs
+            back = self._reverse if self._settled else {}
+            self._searches = (
+                Reach(lambda slot: self._along(self.flows, slot), lambda *way: self.read_by.get(way)),
+                Reach(lambda slot: self._along(back, slot)),
+            )
+        return self._searches
 
     def _along(self, flows: Mapping[Slot, set[Slot]], slot: Slot, depth: int = 3) -> Iterator[Slot]:
         """Where values go from a slot, or come from by the flows in reverse; what an object holds goes where the object goes."""
@@ -125,16 +133,13 @@ class Flows(Partials):
     ) -> set[Slot]:
         """The slots given, and all whose value may have come to be in one of them; not by methods of the classes `besides`,
         nor by slots that are left out with `but`."""
-        back = self._reverse
+        if but is not None:
+            return set(self._sources.of(slots, besides, but))
+        return self._known("from", slots, besides, self._sources.of)
 
-        def find(starts: Iterable[Slot], besides: Collection[ClassInfo]) -> Iterable[Slot]:
-            def further(slot: Slot) -> Iterable[Slot]:
-                found = (s for s in back.get(slot, ()) if not (besides and self.class_holding(s) in besides))
-                return found if but is None else (s for s in found if not but(s))
-
-            return reached(starts, further)
-
-        return self._known("from", slots, besides, find) if but is None else set(find(slots, besides))
+    @cached_property
+    def _sources(self) -> Reach:
+        return Reach(lambda slot: self._reverse.get(slot, ()), lambda _, slot: (self.class_holding(slot),))
 
     @cached_property
     def _reverse(self) -> dict[Slot, set[Slot]]:

@@ -43,6 +43,7 @@ class Lookup(Imports):
         # Whether what a slot is given is made by a class from outside; where that is held by another one, which.
         self.foreign: dict[Slot, set[bool | Slot]] = defaultdict(set)
         self.alike: dict[Slot, set[Slot]] = defaultdict(set)  # attributes of classes that one receiver may be of
+        self.alike_pairs = 0  # more of them as more is asked
         self.module_attributes: dict[str, str] = {}  # attribute names that hold an Apex module: `args.amp = amp`
         self.passed_modules: dict[Slot, str] = {}  # where one is handed to: `train(model, amp)`, `state["amp"] = amp`
         self.module_calls: dict[ast.Call, str] = {}  # that give one: `get_amp()`
@@ -322,6 +323,7 @@ class Lookup(Imports):
             if families:
                 first, *others = (Slot(family, node.attr) for family in families)
                 for other in others:
+                    self.alike_pairs += other not in self.alike[first]
                     self.alike[first].add(other)
                     self.alike[other].add(first)
                 return first
