@@ -287,3 +287,36 @@ def test_what_a_list_holds_goes_into_the_place_it_is_taken_apart_into(built: str
     reached = p.reaches({Slot(prepare.scope, "first")})
     assert (Slot(train.scope, "optimizer") in reached) or not apart
     assert (Slot(train.scope, "scheduler") not in reached) == apart
+
+
+@pytest.mark.parametrize(
+    ("returned", "optimizer", "scheduler"),
+    [
+        ("return one, two", ["optimizer"], ["scheduler"]),
+        ("return two, one", ["scheduler"], ["optimizer"]),
+        ("if two:\n            return one, two\n        return one, None", ["optimizer"], ["scheduler"]),
+        ("return list((one, two))", ["optimizer", "scheduler"], ["optimizer", "scheduler"]),
+    ],
+)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_tuple_that_a_function_returns_may_be_kept_before_it_is_taken_apart(
+    returned: str, optimizer: list[str], scheduler: list[str], by_name: bool
+) -> None:
+    text = """
+    def restore(one, two):
+        RETURNED
+
+    def prepare(model):
+        first = SGD(model)
+        second = StepLR(first)
+        TAKEN
+        optimizer.step()
+        scheduler.step()
+    """
+    taken = "kept = restore(first, second)\n        optimizer, scheduler = kept"
+    taken = taken if by_name else "optimizer, scheduler = restore(first, second)"
+    p = project(train=text.replace("RETURNED", returned).replace("TAKEN", taken))
+    scope = next(f for f in p.functions.values() if f.name == "prepare").scope
+    for made, names in (("first", optimizer), ("second", scheduler)):
+        reached = p.reaches({Slot(scope, made)})
+        assert [n for n in ("optimizer", "scheduler") if Slot(scope, n) in reached] == names

@@ -715,3 +715,36 @@ def test_a_scheduler_that_comes_in_a_list_with_the_optimizer_is_no_second_step()
     assert after is not None
     assert after.count("scaler.step(optimizer)") == 1
     assert "scheduler.step()" in after
+
+
+def test_a_scheduler_that_comes_back_from_a_function_with_the_optimizer_is_no_second_step() -> None:
+    before = """
+        import torch
+        from apex import amp
+
+
+        def restore(model, optimizer, scheduler):
+            state = torch.load("last.pt")
+            optimizer.load_state_dict(state["optimizer"])
+            return model, optimizer, scheduler, state["step"]
+
+
+        def main(model, loader, resume):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            if resume:
+                restored = restore(model, optimizer, scheduler)
+                model, optimizer, scheduler, step = restored
+            for x, y in loader:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+                scheduler.step(loss.item())
+    """
+    after = rewrite(before).after
+    assert after is not None
+    assert after.count("scaler.step(optimizer)") == 1
+    assert "scheduler.step(loss.item())" in after

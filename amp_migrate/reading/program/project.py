@@ -172,10 +172,21 @@ class Project(Flows):
         for index, element in enumerate(target.elts):
             if (slot := self.slot(module, element)) is None:
                 continue
-            for where, elements in displays:
-                self._give(where, slot, elements[index])
+            for where, held in displays:
+                if isinstance(held, ast.Call):
+                    self._item(where, slot, held, index)
+                else:
+                    self._give(where, slot, held[index])
             if not displays:
                 self._into(slot, self.sources(module, value, index))
+
+    def _item(self, module: Module, slot: Slot | None, call: ast.Call, index: int) -> None:
+        """One item of a tuple that a call returns goes into a variable."""
+        sources = list(self.sources(module, call, index))
+        self._into(slot, sources)
+        if slot is not None:
+            for source in sources:
+                self._same[source].add(slot)
 
     def same_objects(self, slot: Slot) -> Iterable[Slot]:
         """Where the very object goes that lives in a place."""
@@ -231,11 +242,10 @@ class Project(Flows):
                 if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
                     self._assign(module, element, value.elts[index])
                     continue
-                sources = list(self.sources(module, value, index))
-                self._into(slot := self.slot(module, element), sources)
-                if slot is not None and isinstance(value, ast.Call):  # what one item of a returned tuple is
-                    for source in sources:
-                        self._same[source].add(slot)
+                if isinstance(value, ast.Call):
+                    self._item(module, self.slot(module, element), value, index)
+                else:
+                    self._into(self.slot(module, element), self.sources(module, value, index))
             return
         slot = self.slot(module, target)
         if slot is None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
+from amp_migrate.reading.program.callees import Callees
 from amp_migrate.reading.program.definitions import alternatives, is_none
-from amp_migrate.reading.program.lookup import Lookup, Slot
+from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 
-Display = tuple[Module, list[ast.expr]]
+Display = tuple[Module, "list[ast.expr] | ast.Call"]
 CHANGING = frozenset("append add extend insert remove pop clear sort reverse".split())
 
 
@@ -17,7 +18,7 @@ class WrittenOut:
     """The lists and tuples that variables hold, where all that they are given is written out: `tools = [optimizer, scheduler]`,
     which functions are handed and take apart. Known once all assignments and calls are read."""
 
-    def __init__(self, names: Lookup) -> None:
+    def __init__(self, names: Callees) -> None:
         self._names = names
         self._given: dict[Slot, list[tuple[Module, ast.expr]]] = defaultdict(list)
         self._otherwise: set[Slot] = set()
@@ -39,8 +40,8 @@ class WrittenOut:
                 self._otherwise.add(slot)
 
     def of(self, module: Module, value: ast.expr, places: int) -> list[Display]:
-        """All that a variable may hold which is taken apart into so many places; empty where some of it is not written out, or
-        has another length."""
+        """All that a variable may hold which is taken apart into so many places: what is written out, and calls of functions
+        of the program. Empty where some of it is neither, or has another length."""
         found: list[Display] = []
         seen: set[Slot] = set()
         waiting = [(module, value)]
@@ -50,6 +51,8 @@ class WrittenOut:
                 if len(node.elts) != places or any(isinstance(e, ast.Starred) for e in node.elts):
                     return []
                 found.append((where, node.elts))
+            elif isinstance(node, ast.Call) and self._returns(where, node):
+                found.append((where, node))
             elif isinstance(node, (ast.Name, ast.Attribute)):
                 slot = self._names.slot(where, node)
                 if slot is None or slot in self._otherwise or not self._given.get(slot):
@@ -60,3 +63,8 @@ class WrittenOut:
             elif not is_none(node):
                 return []
         return found
+
+    def _returns(self, module: Module, call: ast.Call) -> bool:
+        """Whether only functions of the program are called: not what makes an object."""
+        functions = self._names.callees(module, call)
+        return bool(functions) and all(f.name != "__init__" for f in functions)
