@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from amp_migrate.reading.program.asked_by_name import asked_by_name
 from amp_migrate.reading.program.definitions import (
     ClassInfo,
     Function,
@@ -178,8 +179,11 @@ class Lookup(Imports):
         return found
 
     def _renamed(self, owner: Scope | None, name: str) -> list[ast.AST]:
-        """What a name stands for that a scope gives it once, as another name of that: `run = train`."""
+        """What a name stands for that a scope gives it once, as another name of that: `run = train`,
+        `Loss = getattr(losses, "Focal")`."""
         same = given_once(owner, name) if owner is not None and name not in owner.params else None
+        if owner is not None and isinstance(same, ast.Call):
+            return asked_by_name(self, owner.module, same)
         if owner is None or not isinstance(same, (ast.Name, ast.Attribute)):
             return []
         return [d for d in self.definitions(owner.module, same) if d in self.functions or d in self.classes]
@@ -210,10 +214,7 @@ class Lookup(Imports):
             return found
         name = self.handed_on.meaning(name)
         head, _, last = name.rpartition(".")
-        module = self.by_name.get(head)
-        if module is None and head:
-            tails = self._by_tail.get(head, [])
-            module = tails[0] if len(tails) == 1 else None
+        module = self.module_named(head)
         if module is None:
             outer, _, cls = head.rpartition(".")
             holder = self.by_name.get(outer)
@@ -226,21 +227,10 @@ class Lookup(Imports):
 
     # -- classes -------------------------------------------------------------------------------------------------
 
-    def _by_computed_name(self, module: Module, asked: ast.Call) -> list[ast.AST]:
-        """The classes of a file that one is chosen of at run time: `getattr(solvers, args.model + "Solver")(args)`."""
-        if not isinstance(asked.func, ast.Name) or asked.func.id != "getattr" or len(asked.args) < 2:
-            return []
-        held = self.by_name.get(module.taken(asked.args[0]) or "") if isinstance(asked.args[0], ast.Name) else None
-        if held is None:
-            return []
-        name = asked.args[1]
-        start, end = "", ""
-        if isinstance(name, ast.Constant):
-            start = end = str(name.value)
-        elif isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
-            start, end = (str(n.value) if isinstance(n, ast.Constant) else "" for n in (name.left, name.right))
-        classes = (n for nodes in held.root.bindings.values() for n in nodes if n in self.classes)
-        return [c for c in classes if self.classes[c].name.startswith(start) and self.classes[c].name.endswith(end)]
+    def module_named(self, name: str) -> Module | None:
+        """The file of a dotted name, from whatever folder that is meant."""
+        tails = self._by_tail.get(name, [])
+        return self.by_name.get(name) or (tails[0] if len(tails) == 1 else None)
 
     def classes_of(self, module: Module, node: ast.AST) -> list[ClassInfo]:
         """The project classes that an expression may be an instance of, as they follow each other in the program."""
@@ -262,7 +252,7 @@ class Lookup(Imports):
     def called(self, module: Module, func: ast.expr) -> list[ast.AST]:
         """The classes and functions that what is called stands for."""
         named = [found for one in alternatives(func) for found in self.definitions(module, one)]
-        return named + (self._by_computed_name(module, func) if isinstance(func, ast.Call) else [])
+        return named + (asked_by_name(self, module, func) if isinstance(func, ast.Call) else [])
 
     def _classes_of(self, module: Module, node: ast.AST) -> set[ClassInfo]:
         scope = module.scope_of(node)

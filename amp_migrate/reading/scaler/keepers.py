@@ -82,7 +82,7 @@ class Keepers(Threads):
         """Whether what a method keeps is an optimizer that its object had not."""
         sources = set(self.project.sources(kept.module, kept.value))
         own = any(isinstance(s.holder, ClassInfo) and s.holder is kept.family for s in sources)
-        return bool(sources & self.unit.optimizer_slots) and not own and kept.stmt.targets == [kept.target]
+        return bool(sources & self.unit.optimizer_slots) and not own and len(kept.stmt.targets) == 1
 
     def _named_in(self, kept: Kept) -> str:
         return f"{kept.module.source(kept.target.value)}.{self.base_name}"

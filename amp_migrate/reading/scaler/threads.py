@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none, unpacks
-from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.lookup import Slot, is_super
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.signatures import alike, all_calls
@@ -133,6 +133,8 @@ class Threads(Homes):
         """What there is to say of a function whose calls are not seen: a method of its name may be called of what is unknown."""
         for module in self.project.modules if function.cls is not None else ():
             for call, named in module.method_calls.get(function.name, ()):
+                if is_super(named.value):
+                    continue  # what is above runs, and that is seen
                 if not self.project.resolved.get(call) and len(call.args) <= len(function.positional):
                     where = f"{module.source(named)} ({module.display}:{call.lineno})"
                     return f"and whether {where} calls it is not seen; hand the scaler over yourself"
