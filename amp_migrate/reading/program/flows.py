@@ -106,14 +106,16 @@ class Flows(Partials):
 
     def _reach(self) -> tuple[Reach, Reach]:
         """The searches along the flows and back, made anew while flows change: fields come to be alike as slots are asked for."""
-        if self._searches is None or self._alike_then != self.alike_pairs or not self._settled:
-            self._alike_then = self.alike_pairs
-            back = self._reverse if self._settled else {}
-            self._searches = (
-                Reach(lambda slot: self._along(self.flows, slot), lambda *way: self.read_by.get(way)),
-                Reach(lambda slot: self._along(back, slot)),
-            )
-        return self._searches
+        if self._searches is not None and self._alike_then == self.alike_pairs:
+            return self._searches
+        back = self._reverse if self._settled else {}
+        searches = (
+            Reach(lambda slot: self._along(self.flows, slot), lambda *way: self.read_by.get(way)),
+            Reach(lambda slot: self._along(back, slot)),
+        )
+        if self._settled:
+            self._searches, self._alike_then = searches, self.alike_pairs
+        return searches
 
     def _along(self, flows: Mapping[Slot, set[Slot]], slot: Slot, depth: int = 3) -> Iterator[Slot]:
         """Where values go from a slot, or come from by the flows in reverse; what an object holds goes where the object goes."""
