@@ -194,10 +194,10 @@ class Mixed(Prepared):
         if level is None and not setup.known:  # handed on in a dictionary
             level = ast.Name("opt_level", ast.Load())
         if level is not None and not isinstance(level, ast.Constant):
-            parts.append(self._asks(level, ast.NotEq(), "O0", way))
+            parts.append(self.compared_level(level, ast.NotEq(), "O0", way))
         return conjunction(parts)
 
-    def _asks(self, level: ast.expr, compared: ast.cmpop, other: str, way: Chain) -> Formula:
+    def compared_level(self, level: ast.expr, compared: ast.cmpop, other: str, way: Chain) -> Formula:
         """That the opt level is, or is not, a certain one on a way."""
         asked = ast.Compare(left=level, ops=[compared], comparators=[ast.Constant(other)])
         predicates = self.before.predicates
@@ -213,7 +213,8 @@ class Mixed(Prepared):
             if level is None or isinstance(level, ast.Constant) or not setup.known or "O0" in setup.levels:
                 continue
             parts += [
-                self._asks(level, ast.NotEq(), "O0", way) for way in self.before.chains.to(setup.module, setup.call)
+                self.compared_level(level, ast.NotEq(), "O0", way)
+                for way in self.before.chains.to(setup.module, setup.call)
             ]
         return conjunction(parts)
 
@@ -221,7 +222,7 @@ class Mixed(Prepared):
         level = asked_level(self.before.values, setup.module, setup.call)
         if level is None or isinstance(level, ast.Constant):
             return setup.patches
-        return self._asks(level, ast.Eq(), "O1", way)
+        return self.compared_level(level, ast.Eq(), "O1", way)
 
     def own_region(self, chain: Chain) -> Formula:
         """A region of the program's own, which stood there before."""

@@ -4,6 +4,7 @@ scaler, or of a variable that is handed along like one."""
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.conditions.tests import excludes
@@ -13,7 +14,8 @@ from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
-from amp_migrate.reading.switch.flags import Flag, distinct, flag_around, guard_parts, stored_fields, without_implied
+from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
+from amp_migrate.reading.switch.flags import flag_around, guard_parts, init_flag, stored_fields
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
@@ -75,12 +77,16 @@ class Switch:
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
         if flag.never or (seen is not None and flag.simple and not read):
             return as_bool(self.project, scope, seen or flag.text())
-        held = self.m.scales and not self._scaling_off() and not any(h.idle for h in self.m.scaler.governing(scope))
+        held = self._asks_scaler and not any(h.idle for h in self.m.scaler.governing(scope))
         near = held and self.m.scaler.near(scope)
         if near or (held and seen is None and not (flag.simple and not read and self._at_hand(scope))):
             return self._asked(module, node)
-        if seen is None:
-            return self._switch_at(module, node)
+        if seen is None or self._kept:
+            try:
+                return self._switch_at(module, node)
+            except Blocked:
+                if seen is None:
+                    raise
         return as_bool(self.project, scope, seen)
 
     def _without(self, module: Module, node: ast.AST) -> str:
@@ -143,8 +149,8 @@ class Switch:
         """The switch as an argument where a node stands: evaluated there, or asked of an object in sight that keeps the
         scaler."""
         scope = module.scope_of(node)
-        text = self.evaluated(scope)
-        off = self._is_beside(scope) or self._runs_without(scope) or not self.m.scales or self._scaling_off()
+        text = self.evaluated(scope) if not self._kept else None
+        off = self._is_beside(scope) or self._runs_without(scope) or not self._asks_scaler
         if text is not None or off:
             return text
         holder = self.m.scaler.holder(module, scope, node)
@@ -179,7 +185,7 @@ class Switch:
 
     def _asked(self, module: Module, node: ast.AST) -> str:
         """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
-        if self.m.scales and not self._scaling_off():
+        if self._asks_scaler:
             saved = self.m.scaler.snapshot()
             self.m.scaler.demands = False  # only to ask whether it is enabled
             try:
@@ -221,7 +227,7 @@ class Switch:
         if flag.parts is None:
             return "False"
         texts: list[str] = []
-        asks = not by_field and self.m.scales and self.m.scaler.keeps(self.project.class_of(scope))
+        asks = not by_field and self._asks_scaler and self.m.scaler.keeps(self.project.class_of(scope))
         for part in flag.parts:
             seen = self.m.scaler.as_seen(part, flag.scope, scope)
             if seen is None and not asks:
@@ -248,5 +254,21 @@ class Switch:
         """Whether a program that never sets mixed precision up runs what stands in a scope: it stays in float32."""
         return bool(self.unit.inits) and self.m.set_up.left_out(scope)
 
-    def _scaling_off(self) -> bool:
-        return any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in self.unit.inits)
+    @cached_property
+    def _asks_scaler(self) -> bool:
+        """Whether a scaler is enabled in just the runs that cast: not one that is off, as its scale is 1, nor one that scales at
+        O0 as well."""
+        inits = self.unit.inits
+        off = any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in inits)
+        return self.m.scales and not off and not self._apart
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether what is cast hangs on more than what is scaled: on the level."""
+        return any(init_flag(self.project, i).scaling is not None for i in self.unit.inits)
+
+    @cached_property
+    def _kept(self) -> bool:
+        """Whether it is kept in a variable beside the scaler, as that cannot be asked, and it is long."""
+        flags = [flag_around(self.project, init) for init in self.unit.inits]
+        return self.m.scales and self._apart and not all(f.never or f.simple for f in flags)

@@ -46,6 +46,7 @@ from amp_migrate.audit.checks import (
     products,
     ranks,
     renewed,
+    scaled_at_o0,
     set_up,
     sometimes,
     state,
@@ -88,7 +89,7 @@ TELLING: tuple[Check, ...] = (
         products,
         ranks,
     ),
-    *(renewed, unscaled, weight_cache),
+    *(renewed, scaled_at_o0, unscaled, weight_cache),
 )
 
 CHECKS: tuple[Check, ...] = (

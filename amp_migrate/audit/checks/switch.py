@@ -2,8 +2,8 @@
 region switches off one that the program had around it, and no constructor puts a disabled scaler in place of one that a method
 of the object, which it has run, may have made.
 
-Whether the switch is on in the same runs as Apex was is compared forward by forward: see `precision.py`; that it is a bool
-is a matter of `calls.py`, that it asks for Apex one of `without_apex.py`.
+Whether the switch is on in the same runs as Apex was is compared forward by forward: see `precision.py`, and of the scaler at
+O0 `scaled_at_o0.py`; that it is a bool is a matter of `calls.py`, that it asks for Apex one of `without_apex.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ def check(review: Review) -> Iterable[Doubt]:
                     yield from _inside(both, module, call, enabled)
         yield from _replaced(review, change)
     yield from _alone(both)
-    yield from _scaled_in_float32(both)
 
 
 def _replaced(review: Review, change: Change) -> Iterator[Doubt]:
@@ -98,31 +97,6 @@ def _made_enabled(review: Review, module: Module, stmt: ast.stmt) -> bool | None
     if name not in GRAD_SCALER:
         return None
     return not syntax.is_false(argument(value, "enabled", GRAD_SCALER[name]))
-
-
-def _scaled_in_float32(both: Mixed) -> Iterator[Doubt]:
-    """O0 with a dynamic loss scale: Apex scaled all the same, and skipped steps whose gradients overflowed; a static one
-    skips none."""
-    for setup in both.all_setups:
-        if not (setup.known and setup.levels == {"O0"}) or setup.module.path not in both.review.changes:
-            continue
-        change = both.review.changes[setup.module.path]
-        scale = argument(setup.call, "loss_scale", 99)
-        asked = scale.value if isinstance(scale, ast.Constant) else None
-        if scale is None or asked != "dynamic" or change.back.get(setup.module.statement(setup.call)) in change.same:
-            continue
-        made = [
-            call
-            for call, name in calls_in(both.review.after, change.after, GRAD_SCALER)
-            if (enabled := argument(call, "enabled", GRAD_SCALER[name])) is not None
-            and both.review.values_after.constants(change.after.scope_of(call), enabled) == {False}
-        ]
-        if made:
-            message = (
-                f"O0 with loss_scale={syntax.text(scale)} scaled the loss in float32, and left out steps whose gradients "
-                "overflowed or were NaN; a GradScaler that is not enabled takes them. Enable it to keep that"
-            )
-            yield Doubt(setup.module.path, setup.call.lineno, "AMP532", "enabled=", message, "review")
 
 
 def _inside(both: Mixed, module: Module, call: ast.Call, enabled: ast.expr) -> Iterator[Doubt]:

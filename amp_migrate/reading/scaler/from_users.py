@@ -16,7 +16,7 @@ from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.sites.apex import find_sites
-from amp_migrate.reading.switch.flags import Flag
+from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.sources import Sources
 

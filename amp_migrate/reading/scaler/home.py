@@ -9,7 +9,7 @@ from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, names_stored, walk
-from amp_migrate.reading.switch.flags import Flag
+from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.units.unit import Blocked, Init
 
 

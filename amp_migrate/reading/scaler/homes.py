@@ -27,7 +27,8 @@ from amp_migrate.reading.scaler.home import (
     raised_again,
 )
 from amp_migrate.reading.scaler.prepared import of_self, stored_on_self, thrown_away, without_optimizer
-from amp_migrate.reading.switch.flags import Flag, flag_around, flag_in_call, guard_parts, init_flag
+from amp_migrate.reading.switch.flag import Flag
+from amp_migrate.reading.switch.flags import flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts
-from amp_migrate.reading.conditions.tests import Availability, availability, opposite
+from amp_migrate.reading.conditions.tests import Availability, availability
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, is_none, single_assignment, unpacks
 from amp_migrate.reading.program.module import Module, Scope
@@ -15,120 +14,30 @@ from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import apex_imports
-from amp_migrate.reading.switch.elsewhere import expanded, in_call, visible
+from amp_migrate.reading.switch.elsewhere import expanded, in_call, through_field, visible
+from amp_migrate.reading.switch.flag import Flag, distinct
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A conjunction of source texts, evaluated in `scope`. Empty: always on; None as parts: always off."""
-
-    scope: Scope
-    parts: tuple[str, ...] | None = field(default=())
-
-    @property
-    def always(self) -> bool:
-        return self.parts == ()
-
-    @property
-    def never(self) -> bool:
-        return self.parts is None
-
-    def text(self) -> str:
-        """The condition as an expression; `True` and `False` for the constant ones."""
-        if self.parts is None:
-            return "False"
-        return " and ".join(self.parts) if self.parts else "True"
-
-    @property
-    def simple(self) -> bool:
-        """Whether it is short enough to be repeated at every autocast region."""
-        return self.parts is not None and len(self.parts) <= 1
-
-    def same(self, other: Flag) -> bool:
-        """Whether both ask the same, in whatever order."""
-        if self.parts is None or other.parts is None:
-            return self.parts is other.parts
-        return set(self.parts) == set(other.parts)
-
-    def either(self, other: Flag) -> Flag:
-        """On where this or the other is."""
-        if self.parts is None or other.parts is None or self.same(other):
-            return self if self.parts is not None else other
-        common = [p for p in self.parts if p in other.parts]
-        mine, theirs = ([p for p in f.parts or () if p not in common] for f in (self, other))
-        mine, theirs = _without_opposite(mine, theirs), _without_opposite(theirs, mine)
-        if not mine or not theirs:
-            return Flag(self.scope, tuple(common))
-        for one, wider in ((mine, theirs), (theirs, mine)):
-            if all(any(_implies(p, q) for p in one) for q in wider):
-                return Flag(self.scope, (*common, *wider))
-        return Flag(self.scope, (*common, f"({' and '.join(mine)} or {' and '.join(theirs)})"))
-
-    def joined(self, parts: list[str]) -> Flag:
-        if self.parts is None:
-            return self
-        return Flag(self.scope, without_implied(distinct([*parts, *self.parts])))
-
-
-def _without_opposite(parts: list[str], other: list[str]) -> list[str]:
-    """What is left to ask of `x and not y` beside `y`: x."""
-    return [p for p in parts if len(other) != 1 or not opposite(p, other[0])]
-
-
-def without_implied(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Without each `not (a and b)` that another part makes true: `not a`, or `a` where it says `not a`; and without
-    `level != "O0"` beside `level == "O1"`."""
-    equal = [node for p in parts if isinstance(node := ast.parse(p, mode="eval").body, ast.Compare)]
-
-    def implied(part: str) -> bool:
-        node = ast.parse(part, mode="eval").body
-        if isinstance(node, ast.Compare):
-            return any(_excludes(other, node) for other in equal)
-        if (
-            not isinstance(node, ast.UnaryOp)
-            or not isinstance(node.op, ast.Not)
-            or not isinstance(node.operand, ast.BoolOp)
-        ):
-            return False
-        if not isinstance(node.operand.op, ast.And):
-            return False
-        return any(ast.unparse(ast.UnaryOp(ast.Not(), v)) in parts for v in node.operand.values) or any(
-            isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.Not) and ast.unparse(v.operand) in parts
-            for v in node.operand.values
-        )
-
-    return tuple(p for p in parts if not implied(p))
-
-
-def _implies(given: str, other: str) -> bool:
-    """Whether one condition makes another true."""
-    one, two = (ast.parse(text, mode="eval").body for text in (given, other))
-    return isinstance(one, ast.Compare) and isinstance(two, ast.Compare) and _excludes(one, two)
-
-
-def _excludes(given: ast.Compare, other: ast.Compare) -> bool:
-    """Whether `x == a` makes `x != b` true, for two different literals; so does `x is None`."""
-    if not isinstance(given.ops[0], (ast.Eq, ast.Is)) or not isinstance(other.ops[0], ast.NotEq):
-        return False
-    mine, theirs = given.comparators[0], other.comparators[0]
-    return (
-        len(given.ops) == len(other.ops) == 1
-        and ast.dump(given.left) == ast.dump(other.left)
-        and isinstance(mine, ast.Constant)
-        and isinstance(theirs, ast.Constant)
-        and mine.value != theirs.value
-    )
-
-
-def distinct(parts: Iterable[str]) -> tuple[str, ...]:
-    """Conditions without repetition, whatever their quotes and spaces."""
-    return tuple({ast.unparse(ast.parse(p, mode="eval")): p for p in reversed(list(parts))}.values())[::-1]
-
-
 def init_flag(project: Project, init: Init) -> Flag:
-    """When an `initialize` call switches mixed precision on, as its own arguments say: `enabled` and `opt_level`."""
+    """When an `initialize` call switches mixed precision on, as its own arguments say: `enabled` and `opt_level`. A loss scale
+    that is dynamic is so at O0, too: the scaler does not ask for the level then."""
+    at_level = _of_level(project, init)
+    flag = Flag(init.site.scope, None) if at_level is None else _besides(project, init, at_level)
+    if at_level == [] or init.only("loss_scale") != "dynamic":
+        return flag
+    scaling = _besides(project, init)
+    return flag.with_scaling(scaling) if _scales_wherever(project, init, scaling) else flag
+
+
+def _of_level(project: Project, init: Init) -> list[str] | None:
+    level = init.arguments.get("opt_level")
+    return _level_parts(project, init.module, level) if level is not None else []
+
+
+def _besides(project: Project, init: Init, at_level: Sequence[str] = ()) -> Flag:
+    """What the arguments of a call ask besides its level, with what that comes to."""
     module, scope = init.module, init.site.scope
     parts: list[str] = []
     enabled = init.arguments.get("enabled")
@@ -138,15 +47,46 @@ def init_flag(project: Project, init: Init) -> Flag:
             parts += conjunction(module, availability(project, module), enabled) or []
         elif not literal:
             return Flag(scope, None)
-    level = init.arguments.get("opt_level")
-    if level is not None:
-        more = _level_parts(project, module, level)
-        if more is None:
-            return Flag(scope, None)
-        parts += more
+    parts += at_level
     parts += [p for chosen in chosen_parts(project, module, init.call) for p in chosen or ()]
     parts = [*import_parts(project, init), *_halving_parts(project, init), *parts]
     return Flag(scope, distinct(parts or _asked_to_scale(project, init)))
+
+
+def _scales_wherever(project: Project, init: Init, scaling: Flag) -> bool:
+    """Whether a program scales its losses wherever it comes by `initialize`: none has a plain backward beside it, under a test
+    that the set-up does not stand under, such as one of the level."""
+    flag = _around(project, init, scaling)
+    return all(
+        parts is not None and all(_is_asked(project, part, there, flag) for part in parts)
+        for there, parts in _beside_plain(project, init)
+    )
+
+
+def plain_at_o0(project: Project, init: Init) -> bool:
+    """Whether a program asks for the level before it comes by `initialize`, or scales a loss: at O0 its backward is a plain one."""
+    flag = Flag(init.site.scope, distinct(_of_level(project, init) or ()))
+    besides = _around(project, init, _besides(project, init)).parts
+    asked = [(init.site.scope, besides), *_beside_plain(project, init)]
+    return any(_is_asked(project, part, there, flag) for there, parts in asked for part in parts or ())
+
+
+def _beside_plain(project: Project, init: Init) -> Iterator[tuple[Scope, Sequence[str] | None]]:
+    """What is asked before a loss is scaled that has a plain backward on the other side."""
+    for module, stmt in init.scaling:
+        for guard, parts in guard_parts(project, module, stmt):
+            if "backward" in methods_called(guard.orelse if module.inside_of(stmt, guard.body) else guard.body):
+                yield module.scope_of(stmt), parts
+
+
+def _is_asked(project: Project, part: str, there: Scope, flag: Flag) -> bool:
+    """Whether a condition is one of those of a flag, as it reads in another scope."""
+    wanted = ast.unparse(ast.parse(part))
+    for own in flag.parts or ():
+        text = own if visible(project, own, flag.scope, there) else through_field(project, own, flag.scope, there)
+        if text is not None and ast.unparse(ast.parse(text)) == wanted:
+            return True
+    return False
 
 
 def chosen_parts(project: Project, module: Module, node: ast.AST) -> list[list[str] | None]:
@@ -180,7 +120,10 @@ def _halving_parts(project: Project, init: Init) -> list[str]:
 def flag_around(project: Project, init: Init) -> Flag:
     """When an `initialize` call switches mixed precision on, with the tests that it stands under; not whether its file is the
     one that is run, which says another thing in each file, and is so wherever the call is come by."""
-    flag = init_flag(project, init)
+    return _around(project, init, init_flag(project, init))
+
+
+def _around(project: Project, init: Init, flag: Flag) -> Flag:
     for _, parts in guard_parts(project, init.module, init.stmt):
         flag = flag.joined([part for part in parts or [] if "__name__" not in part])
     return flag
@@ -325,6 +268,13 @@ def flag_in_call(
     project: Project, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope
 ) -> Flag | None:
     """A flag of a function as it reads in a scope that calls it; None where it cannot be read there."""
+    if flag.scaling is not None:
+        both = [
+            flag_in_call(project, f, function, module, call, scope)
+            for f in (Flag(flag.scope, flag.parts), flag.scaling)
+        ]
+        casts, scaling = both
+        return casts.with_scaling(scaling) if casts is not None and scaling is not None else None
     if flag.parts is None:
         return Flag(scope, None)
     given = {k: module.source(v) for k, v in project.arguments(function, call)}

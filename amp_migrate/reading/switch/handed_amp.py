@@ -10,7 +10,8 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.elsewhere import visible
-from amp_migrate.reading.switch.flags import Flag, distinct, guard_parts, import_parts
+from amp_migrate.reading.switch.flag import Flag, distinct
+from amp_migrate.reading.switch.flags import guard_parts, import_parts
 from amp_migrate.reading.units.unit import Init
 
 

@@ -13,7 +13,8 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
 from amp_migrate.reading.switch.elsewhere import visible
-from amp_migrate.reading.switch.flags import distinct, guard_parts
+from amp_migrate.reading.switch.flag import distinct
+from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.rules.handover.docstrings import USERS, document
 from amp_migrate.rules.handover.scaler_passing import add_optional

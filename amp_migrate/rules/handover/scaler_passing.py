@@ -174,7 +174,7 @@ def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: 
 
 def _told(plan: ScalerPlan) -> Told:
     """What a docstring says of a scaler: nothing of its being disabled where nothing switches it off."""
-    return ALWAYS_ON if plan.homes and all(home.flag.always for home in plan.homes) else SCALER
+    return ALWAYS_ON if plan.homes and all(home.flag.of_scaler.always for home in plan.homes) else SCALER
 
 
 def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:

@@ -17,7 +17,8 @@ from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home, only_inside
 from amp_migrate.reading.switch.elsewhere import visible
-from amp_migrate.reading.switch.flags import Flag, flag_in_call
+from amp_migrate.reading.switch.flag import Flag
+from amp_migrate.reading.switch.flags import flag_in_call
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.static_scale import copied, number, pinned
 from amp_migrate.reading.units.unit import Blocked

@@ -225,7 +225,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     arguments = [f"{quote}{m.options.device}{quote}"]
     before: list[str] = []
     scale = static_scale(init)
-    flag = home.own or home.flag
+    flag = (home.own or home.flag).of_scaler
     enabled = None if flag.always else as_bool(m.project, flag.scope, flag.text())
     if isinstance(scale, float):
         if scale == 1.0:

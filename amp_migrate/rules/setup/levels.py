@@ -13,6 +13,7 @@ from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.processes import tied, when_run
 from amp_migrate.reading.program.signatures import is_public
+from amp_migrate.reading.switch.flags import init_flag, plain_at_o0
 from amp_migrate.reading.units.calls import LEVELS
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Init
@@ -77,12 +78,14 @@ def _heavy(m: Migration, init: Init, heavy: list[str], alone: bool) -> list[str]
 
 def _switched_off(m: Migration, init: Init) -> list[str]:
     """What O0 means now: Apex cast nothing there, and scaled all the same where a loss scale was asked for beside it; only a
-    dynamic one left out steps."""
+    dynamic one left out steps, which the scaler does where that is seen."""
     given, asked = init.arguments.get("loss_scale"), init.constants("loss_scale") or frozenset((...,))
     numbers = asked - {None, "dynamic", 1, "1", "1.0"}
     dynamic = asked & {"dynamic", ...}
-    if not m.scales or not trains(init) or not (numbers or dynamic):
+    if not m.scales or not trains(init) or not (numbers or dynamic) or plain_at_o0(m.project, init):
         return ["O0 still switches it off"]
+    if init_flag(m.project, init).scaling is not None:
+        return ["O0 still switches the casts off alone: it scales its loss, as it did"]
     text = init.module.source(given) if given is not None else "a loss scale"
     off = "O0 still switches the casts off, and now the scaling, too: "
     if asked == {"dynamic"}:

@@ -8,7 +8,8 @@ from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.guards import is_main_guard
-from amp_migrate.reading.switch.flags import Flag, chosen_parts, flag_in_call, guard_parts, init_flag
+from amp_migrate.reading.switch.flag import Flag
+from amp_migrate.reading.switch.flags import chosen_parts, flag_in_call, guard_parts, init_flag
 from amp_migrate.rules.migration import Migration
 
 UNTOLD = "..."  # a condition that cannot be read where a way has come to

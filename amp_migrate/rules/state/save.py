@@ -182,6 +182,6 @@ def _may_be_empty(m: Migration) -> bool:
     if any(thread.stands_in for plan in m.scalers for thread in plan.threads.values()):
         return True
     saved = [(s.module, s.call) for s in m.other_sites("state_dict") if s.call is not None]
-    return any(not home.flag.always for plan in m.scalers for home in plan.homes) or any(
+    return any(not home.flag.of_scaler.always for plan in m.scalers for home in plan.homes) or any(
         isinstance(module.parents.get(call), ast.IfExp) for module, call in saved
     )

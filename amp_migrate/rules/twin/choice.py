@@ -17,7 +17,8 @@ from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.elsewhere import visible
-from amp_migrate.reading.switch.flags import Flag, distinct, init_flag
+from amp_migrate.reading.switch.flag import Flag, distinct
+from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.twin.sides import NativeTwin, flat, residue
 from amp_migrate.reading.values.bools import as_bool

@@ -1,0 +1,91 @@
+"""Whether a loss is scaled at O0, and only where Apex scaled it (AMP532)."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts
+
+BEFORE = """
+import argparse
+import torch
+from apex import amp
+
+
+def train(args, model, optimizer, loader):
+    if args.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.opt_level SCALE)
+    for x, y in loader:
+        loss = (model(x) - y).mean()
+        if ASKED:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--opt_level", default="O0")
+    args = parser.parse_args()
+    model = torch.nn.Linear(4, 2).cuda()
+    train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), [])
+"""
+AFTER = """
+import argparse
+import torch
+
+
+def train(args, model, optimizer, loader):
+    scaler = torch.amp.GradScaler("cuda", enabled=ENABLED)
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16 and args.opt_level != "O0"):
+            loss = (model(x) - y).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--opt_level", default="O0")
+    args = parser.parse_args()
+    model = torch.nn.Linear(4, 2).cuda()
+    train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), [])
+"""
+DYNAMIC, CASTS = ', loss_scale="dynamic"', 'args.fp16 and args.opt_level != "O0"'
+
+
+def at_o0(scale: str, enabled: str, asked: str = "args.fp16") -> list[Doubt]:
+    found = doubts(BEFORE.replace("SCALE", scale).replace("ASKED", asked), AFTER.replace("ENABLED", enabled))
+    return [d for d in found if d.code == "AMP532" and "O0" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("scale", "enabled", "wanted"),
+    [
+        (DYNAMIC, "args.fp16", ""),
+        (DYNAMIC, CASTS, "scaled the loss in float32 where fp16, and left out steps"),
+        (DYNAMIC, "False", "scaled the loss in float32"),
+        (", loss_scale=None", CASTS, ""),
+        ("", CASTS, ""),
+        ("", "args.fp16", "left the loss unscaled where fp16, and took every step"),
+        (", loss_scale=args.scale", "args.fp16", ""),  # whatever that is
+        (", loss_scale=128.0", CASTS, ""),  # which left out no step
+        (", **options", CASTS, ""),
+    ],
+)
+def test_the_scaler_is_on_in_the_runs_that_scaled(scale: str, enabled: str, wanted: str) -> None:
+    found = at_o0(scale, enabled)
+    assert [(d.line, d.verdict) for d in found] == ([(8, "review")] if wanted else [])
+    assert not wanted or wanted in found[0].message
+
+
+@pytest.mark.parametrize(("enabled", "lost"), [(CASTS, False), ("args.fp16", True)])
+def test_a_loss_that_was_only_scaled_at_other_levels(enabled: str, lost: bool) -> None:
+    found = at_o0(DYNAMIC, enabled, asked=CASTS)
+    assert ["left the loss unscaled" in d.message for d in found] == ([True] if lost else [])
