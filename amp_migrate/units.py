@@ -66,6 +66,10 @@ def carry_out(
         except Blocked as failure:
             if plain is not None:
                 return _take(plain.output, output)
+            if migration.switch.apart and failure.code in OUT_OF_REACH:
+                for init in rest.inits:
+                    init.together = True
+                continue
             # What cannot be handed the scaler finds it at module level, if nothing else is in the way.
             if homes is None and failure.code in OUT_OF_REACH and migration.scales:
                 homes = last_homes(rest, failure)

@@ -8,25 +8,28 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.conditions.tests import excludes
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
-from amp_migrate.reading.switch.flags import flag_around, guard_parts, init_flag, stored_fields
+from amp_migrate.reading.switch.flags import flag_around, guard_parts, init_flag
+from amp_migrate.reading.switch.given_again import given_again, stored_fields
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.units.native_switches import shared_switches
 from amp_migrate.reading.units.static_scale import static_scale
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.reading.values.sources import Sources
 
 if TYPE_CHECKING:
     from amp_migrate.rules.migration import Migration
+
+DEPTH = 4  # calls followed up
 
 
 class Switch:
@@ -36,6 +39,7 @@ class Switch:
         self.m, self.unit, self.project = m, m.unit, m.project
         self._plan: ScalerPlan | None = None
         self._used = False
+        self._again: dict[tuple[str, Scope], bool] = {}
 
     @property
     def plans(self) -> list[ScalerPlan]:
@@ -108,18 +112,27 @@ class Switch:
         as both branches are one."""
         if flag.parts is None or flag.scope is not module.scope_of(node):
             return flag
-        asked: set[str] = set()
+        asked, known = set[str](), set[str]()  # of which what was asked once for the set-up and a node below it is
         for guard, parts in guard_parts(self.project, module, module.statement(node)):
             if guard in self.m.pairs:
                 continue
+            branch = guard.body if module.inside_of(node, guard.body) else guard.orelse
+            if any(module.inside_of(i.stmt, branch) for i in self._above(module, node)):
+                known |= {ast.unparse(ast.parse(p)) for p in parts or ()}
             inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
             for part in parts or ():
                 names = identifiers(ast.parse(part))
                 if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
                     asked.add(ast.unparse(ast.parse(part)))
+        asked = known | (asked - {ast.unparse(ast.parse(p)) for p in flag.parts if self._given_again(p, flag.scope)})
         if any(excludes(part, other) for part in flag.parts for other in asked):
             return Flag(flag.scope, None)
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
+
+    def _above(self, module: Module, node: ast.AST) -> list[Init]:
+        """The set-ups that stand above a node in its function."""
+        scope, line = module.scope_of(node), module.statement(node).lineno
+        return [i for i in self.unit.inits if i.site.scope is scope and i.stmt.lineno < line]
 
     def _asked_by_callers(self, flag: Flag, scope: Scope) -> Flag:
         """The switch of another scope without what stands around all calls of a function: `if found: ... evaluate(model)`."""
@@ -229,6 +242,8 @@ class Switch:
         texts: list[str] = []
         asks = not by_field and self._asks_scaler and self.m.scaler.keeps(self.project.class_of(scope))
         for part in flag.parts:
+            if self._given_again(part, flag.scope):
+                return None
             seen = self.m.scaler.as_seen(part, flag.scope, scope)
             if seen is None and not asks:
                 seen = through_field(self.project, part, flag.scope, scope)
@@ -238,8 +253,39 @@ class Switch:
             longer = expanded(flag.scope, part)
             if longer in (part, "True", "False") or not visible(self.project, longer, flag.scope, scope):
                 return None  # a literal is what a name is set to today: whoever sets it otherwise asks by the name
+            if self._given_again(longer, flag.scope):
+                return None
             texts.append(longer)
         return " and ".join(without_implied(distinct(texts)))
+
+    def _given_again(self, part: str, scope: Scope) -> bool:
+        """Whether what a condition names may be another thing once it has been asked for at the set-up."""
+        if (part, scope) not in self._again:
+            self._again[part, scope] = given_again(self.project, part, scope, self._is_before)
+        return self._again[part, scope]
+
+    def _is_before(self, module: Module, node: ast.AST, holder: ast.expr | None) -> bool:
+        """Whether no set-up comes before a place. An object is made before its methods run."""
+        scope = module.scope_of(node)
+        function = self.project.functions.get(scope.node)
+        fresh = isinstance(holder, ast.Name) and holder.id == scope.self_name
+        if fresh and function is not None and function.name == "__init__":
+            own = [i.stmt for i in self.unit.inits if i.site.scope is scope]
+            return all(module.statement(node).lineno < stmt.lineno for stmt in own)
+        return self._is_above(module, node, 0) or self.m.set_up.never_at(module, node)
+
+    def _is_above(self, module: Module, node: ast.AST, depth: int) -> bool:
+        """Whether a place is come by on the way to a set-up alone, which asks after it whenever it has been come by."""
+        scope, stmt = module.scope_of(node), module.statement(node)
+        loops = {a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)}
+        for init in self.unit.inits:
+            if init.site.scope is scope and stmt.lineno < init.stmt.lineno:
+                return loops.issubset(module.ancestors(init.stmt))
+        function = self.project.functions.get(scope.node)
+        calls = self.project.calls.get(function, ()) if function is not None and depth < DEPTH else ()
+        if function is None or self.project.once(Sources).is_value(function):
+            return False
+        return bool(calls) and all(self._is_above(where, call, depth + 1) for where, call in calls)
 
     def _on_the_way(self, scope: Scope) -> list[str]:
         """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no
@@ -260,10 +306,10 @@ class Switch:
         O0 as well."""
         inits = self.unit.inits
         off = any(static_scale(i) == 1.0 or (isinstance(i, LegacyInit) and i.scale.off) for i in inits)
-        return self.m.scales and not off and not self._apart
+        return self.m.scales and not off and not self.apart
 
     @cached_property
-    def _apart(self) -> bool:
+    def apart(self) -> bool:
         """Whether what is cast hangs on more than what is scaled: on the level."""
         return any(init_flag(self.project, i).scaling is not None for i in self.unit.inits)
 
@@ -271,4 +317,4 @@ class Switch:
     def _kept(self) -> bool:
         """Whether it is kept in a variable beside the scaler, as that cannot be asked, and it is long."""
         flags = [flag_around(self.project, init) for init in self.unit.inits]
-        return self.m.scales and self._apart and not all(f.never or f.simple for f in flags)
+        return self.m.scales and self.apart and not all(f.never or f.simple for f in flags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
 from functools import cached_property
 
@@ -60,13 +61,7 @@ class Style:
     @cached_property
     def _loads_torch(self) -> bool:
         """Whether whoever imports the file gets torch with it, directly or through Apex."""
-        names = [
-            name
-            for stmt in self.module.tree.body
-            if isinstance(stmt, (ast.Import, ast.ImportFrom))
-            for name in ([stmt.module or ""] if isinstance(stmt, ast.ImportFrom) else [a.name for a in stmt.names])
-        ]
-        return any(name.startswith("torch") or name.split(".")[0] == "apex" for name in names)
+        return any(map(_loads, self.module.tree.body))
 
     def _place_within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, at: ast.stmt | None) -> ast.stmt:
         """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself; at its
@@ -90,26 +85,46 @@ class Style:
         return at
 
     def _import_place(self) -> ast.stmt | None:
-        """Where `import torch` goes: before the first plain import that is neither a docstring's nor `__future__`'s."""
-        first: ast.stmt | None = None
+        """Where `import torch` goes: before what is imported from torch, else before the first import at the top that is not of
+        the standard library, else before the first statement that is neither a docstring nor `__future__`'s import."""
         for stmt in self.module.tree.body:
-            if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
-                continue
-            if isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__":
-                continue
-            first = stmt
-            break
-        for stmt in self.module.tree.body:
-            if isinstance(stmt, ast.ImportFrom) and (stmt.module or "").startswith("torch"):
+            if any(name.startswith("torch") for name in _imported(stmt)):
                 return stmt
-            if isinstance(stmt, ast.Import) and any(a.name.startswith("torch") for a in stmt.names):
+        rest = [s for s in self.module.tree.body if not _stands_first(s)]
+        for stmt in rest:
+            if not isinstance(stmt, (ast.Import, ast.ImportFrom)):
+                break
+            if not all(name.partition(".")[0] in sys.stdlib_module_names for name in _imported(stmt)):
                 return stmt
-        return first
+        return next(iter(rest), None)
 
     @cached_property
     def indent(self) -> str:
         """One level of indentation: the one that most blocks of the file have."""
         return common_step(steps(self.module, self.module.tree))
+
+
+def _imported(stmt: ast.stmt) -> list[str]:
+    """The modules that an import names."""
+    if isinstance(stmt, ast.ImportFrom):
+        return ["." * stmt.level + (stmt.module or "")]
+    return [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else []
+
+
+def _stands_first(stmt: ast.stmt) -> bool:
+    docstring = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+    return docstring or "__future__" in _imported(stmt)
+
+
+def _loads(stmt: ast.stmt) -> bool:
+    """Whether no run comes past a statement of a file without torch, loaded directly or through Apex: nor where an import of it
+    fails, as in `try: from apex import amp` with a handler that raises."""
+    if isinstance(stmt, ast.Try) and any(map(_loads, stmt.body)):
+        ends = (h.body[-1] for h in stmt.handlers)
+        return all(
+            isinstance(end, ast.Raise) or any(map(_loads, h.body)) for end, h in zip(ends, stmt.handlers, strict=True)
+        )
+    return any(name.startswith("torch") or name.partition(".")[0] == "apex" for name in _imported(stmt))
 
 
 def steps(module: Module, node: ast.AST) -> Counter[str]:

@@ -713,7 +713,7 @@ def test_a_switch_that_a_condition_around_asks_already_is_not_asked_again() -> N
     assert "enabled=bool(args.cache is None and args.half)):\n            out = network(x)" in after
 
 
-def test_a_switch_that_is_set_anew_below_the_condition_is_asked() -> None:
+def test_a_switch_that_is_set_anew_below_the_set_up_changes_nothing() -> None:
     source = """
         from apex import amp
         from project import choose, loader, model, store
@@ -729,7 +729,7 @@ def test_a_switch_that_is_set_anew_below_the_condition_is_asked() -> None:
         """
     after = rewrite(source).after
     assert after is not None
-    assert "enabled=bool(half)):" in after
+    assert 'with torch.autocast("cuda", dtype=torch.float16):' in after
 
 
 def test_a_model_handed_to_a_method_of_its_class_that_runs_it_is_a_forward() -> None:

@@ -62,3 +62,30 @@ def test_torch_is_imported_beside_its_parts_where_only_they_are() -> None:
     found, before = Style(module).torch_name(module.root)
     assert found == "torch"
     assert before is module.tree.body[3]
+
+
+RAISES = "try:\n    from apex import amp\nexcept ImportError:\n    raise ImportError('install apex')\n"
+WITHOUT = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"
+OTHER = (
+    "try:\n    from apex.normalization import FusedLayerNorm\nexcept ImportError:\n    from torch.nn import LayerNorm\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "guard", "wanted"),
+    [
+        ("import os\nimport numpy\n", RAISES, "import numpy"),
+        ("import os\nimport numpy\n", OTHER, "import numpy"),
+        ("import os\nimport numpy\n", WITHOUT, "os.environ['A'] = '1'"),  # where there may be no torch: in the function
+        ("import os\nimport sys\n", RAISES, "import os"),
+        ("import os\nfrom .models import build\n", RAISES, "from .models import build"),
+        ("import numpy\nimport os\nimport torch.nn as nn\n", WITHOUT, "import torch.nn as nn"),
+        ("from __future__ import annotations\n\nimport os\n\nimport numpy\n", "from apex import amp\n", "import numpy"),
+        ("import os\nos.chdir('..')\nimport numpy\n", "from apex import amp\n", "import os"),
+    ],
+)
+def test_a_file_that_no_run_loads_without_torch_imports_it_at_its_top(above: str, guard: str, wanted: str) -> None:
+    module = Module(Path("m.py"), f"{above}{guard}\n\ndef main():\n    os.environ['A'] = '1'\n")
+    _, before = Style(module).torch_name(module.scopes[module.tree.body[-1]])
+    assert before is not None
+    assert module.source(before) == wanted

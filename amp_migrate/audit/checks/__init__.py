@@ -24,6 +24,7 @@ from amp_migrate.audit.checks import (
     escapes,
     exports,
     float_copies,
+    given_again,
     guards,
     half_averages,
     half_copies,
@@ -77,6 +78,7 @@ class Check(Protocol):
 TELLING: tuple[Check, ...] = (
     *(always_on, apex_copies, caught, changed_dtypes, done_without, exports, float_copies, half_averages, half_copies),
     *(
+        given_again,
         half_inputs,
         half_steps,
         instances,

@@ -16,6 +16,7 @@ from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.elsewhere import expanded, in_call, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct
+from amp_migrate.reading.switch.given_again import stored_fields
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
@@ -25,8 +26,11 @@ def init_flag(project: Project, init: Init) -> Flag:
     that is dynamic is so at O0, too: the scaler does not ask for the level then."""
     at_level = _of_level(project, init)
     flag = Flag(init.site.scope, None) if at_level is None else _besides(project, init, at_level)
-    if at_level == [] or init.only("loss_scale") != "dynamic":
+    if at_level == [] or init.only("loss_scale") != "dynamic" or init.together:
         return flag
+    known = init.constants("opt_level")
+    if (known is not None and "O0" not in known) or "apex.amp" in project.module_attributes.values():
+        return flag  # at which no run in sight is; or the scaler takes the place of amp, as a field that is asked for
     scaling = _besides(project, init)
     return flag.with_scaling(scaling) if _scales_wherever(project, init, scaling) else flag
 
@@ -176,14 +180,6 @@ def _settled(project: Project, init: Init, part: str) -> bool:
             if not above and not (scope.is_module and module in before):
                 return False
     return True
-
-
-def stored_fields(module: Module, condition: ast.AST) -> Iterator[ast.Attribute]:
-    """Where a file gives a field of a name that a condition asks for a value."""
-    asked = {n.attr for n in walk(condition) if isinstance(n, ast.Attribute)}
-    for node in module.of(ast.Attribute) if any(name in module.text for name in asked) else ():
-        if isinstance(node, ast.Attribute) and node.attr in asked and isinstance(node.ctx, ast.Store):
-            yield node
 
 
 def _asks_for_amp(project: Project, module: Module, test: ast.expr, part: str) -> bool:

@@ -64,6 +64,7 @@ class Init:
     handles: list[ast.expr] = field(default_factory=list)  # what holds the handle that `amp.init` returned
     halving: list[tuple[Module, ast.Call]] = field(default_factory=list)  # what makes its models half by hand
     scaling: list[tuple[Module, ast.stmt]] = field(default_factory=list)  # the statements that scale its losses
+    together: bool = False  # whether O0 switches its scaler off as well, since a second switch cannot be handed along
 
     @property
     def module(self) -> Module:

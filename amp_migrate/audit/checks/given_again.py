@@ -1,0 +1,215 @@
+"""A region that asks a flag for itself asks for the value that `amp.initialize` has seen.
+
+Apex stays on, or off, as it was set up. A flag that is given another value in between, `cfg.fp16 = False` below the set-up,
+switches regions that read it anew, and Apex not. Followed: variables, fields and entries (`cfg["fp16"]`, `setattr`, `update`,
+`pop`, `vars`), where a way comes by the set-up, then by what gives the value, then by the region.
+
+Cannot prove that two expressions are one object, where they are written in different functions and it is not seen where that
+is made; nor which keys a mapping writes that is not written out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.review import Review, calls_in
+from amp_migrate.audit.side import Side
+from amp_migrate.audit.sites.regions import AUTOCAST
+from amp_migrate.audit.sites.setups import argument, identities
+from amp_migrate.audit.ways.chains import Chain
+from amp_migrate.audit.ways.formulas import atoms
+from amp_migrate.audit.ways.within import may_follow
+from amp_migrate.findings import Code
+
+CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`
+
+Flag = tuple[ast.expr | None, str]  # the object and its key; a variable alone
+Place = tuple[Module, ast.AST]
+
+INSTEAD = "the scaler (is_enabled()), or a variable that is set where Apex was"
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if not both.removed:
+        return
+    for change in review.changes.values():
+        told: set[tuple[str, Place]] = set()
+        for call, enabled in _regions(review, change):
+            for text, place in _given_again(both, both.after, change.after, call, enabled):
+                if (text, place) not in told:
+                    told.add((text, place))
+                    message = f"{_given(both, text, place)}, and this region asks anew. Ask {INSTEAD}"
+                    yield review.doubt(change.after, call, "AMP532", "enabled=", message, "review")
+        for call, test in _joined(both, change):
+            for text, place in _given_again(both, both.before, change.before, call, test):
+                message = (
+                    f"{_given(both, text, place)}, and the test here asked anew: where it came out otherwise, the loss was not "
+                    "scaled, and is now"
+                )
+                yield Doubt(change.before.path, test.lineno, "AMP532", "backward", message, "review")
+                break
+
+
+def _given(both: Mixed, text: str, place: Place) -> str:
+    module, node = place
+    line = both.review.line(module, node) if module in both.after.modules else getattr(node, "lineno", 1)
+    return f"{text} is given a value at {module.path}:{line} once amp.initialize has asked for it: Apex stayed as it was set up"
+
+
+def _regions(review: Review, change: Change) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The regions that the migration wrote, or rewrote, with a switch."""
+    for call, name in calls_in(review.after, change.after, AUTOCAST):
+        enabled = argument(call, "enabled", AUTOCAST[name])
+        if enabled is not None and not isinstance(enabled, ast.Constant) and change.changed(call):
+            yield call, enabled
+
+
+def _joined(both: Mixed, change: Change) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """What scaled a loss on one side of a test that has a plain backward on its other, and is gone."""
+    module = change.before
+    for call in module.calls() if "scale_loss" in module.words else ():
+        if syntax.text(call.func).rpartition(".")[2] == "scale_loss":
+            for around in module.ancestors(call):
+                if isinstance(around, ast.If) and around not in change.back and around.orelse:
+                    yield call, around.test
+
+
+def _given_again(
+    both: Mixed, side: Side, module: Module, place: ast.Call, asked: ast.expr
+) -> Iterator[tuple[str, Place]]:
+    """What is read at a place that is given a value between the set-up and there, and where."""
+    near = both.near_setups(module if side is both.before else both.review.changes[module.path].before)
+    ways = [(s, way) for s in near for way in both.before.chains.to(s.module, s.call)]
+    for text, flag in _read(asked):
+        # Of a set-up that asks for it: what is only given its first value below says what was decided by then.
+        asks = re.compile(rf"\b{re.escape(flag[1])}\b")
+        setups = [way for s, way in ways if any(asks.search(atom) for atom in atoms(both.on(s, way)))]
+        for other, node in _stores(side, module, place, flag) if setups else ():
+            old = (other, node) if side is both.before else _before(both, other, node)
+            if old is None or not any(_below(way, setup) for way in both.before.chains.to(*old) for setup in setups):
+                continue
+            stored = side.chains.to(other, node)
+            if any(_follows(chain, first) for chain in side.chains.to(module, place) for first in stored):
+                yield text, (other, node)
+
+
+def _read(switch: ast.expr) -> Iterator[tuple[str, Flag]]:
+    """The flags that a switch reads, but for what a scaler is asked."""
+    node = switch
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if name == "is_enabled":
+            return
+        key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if name == "get" and isinstance(node.func, ast.Attribute) and isinstance(key, str):
+            yield syntax.text(node), (_whole(node.func.value), key)
+    elif isinstance(node, ast.Name):
+        yield node.id, (None, node.id)
+    elif isinstance(node, ast.Attribute):
+        yield syntax.text(node), (node.value, node.attr)
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        yield syntax.text(node), (_whole(node.value), node.slice.value)
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield from _read(child)
+
+
+def _stores(side: Side, module: Module, place: ast.Call, flag: Flag) -> Iterator[Place]:
+    """Where a flag is given a value, or taken away."""
+    holder, key = flag
+    scope = module.scope_of(place)
+    if holder is None:
+        owner = scope.binder(key)
+        bound = owner.bindings.get(key, []) if owner is not None else []
+        stmts = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete)
+        yield from ((module, b) for b in bound if isinstance(b, stmts) and owner is not None and owner.module is module)
+        return
+    mine = identities(side.values, scope, holder)
+    for other in side.modules:
+        for node, theirs in _written(other, key) if key in other.text else ():
+            there = other.scope_of(node)
+            alike = syntax.text(theirs) == syntax.text(holder) and _one_name(scope, there, theirs)
+            if alike or not mine.isdisjoint(identities(side.values, there, theirs)):
+                yield other, node
+
+
+def _one_name(scope: object, there: object, holder: ast.expr) -> bool:
+    """Whether a name is the same variable in two scopes: of one function, or `self` of one class."""
+    root = holder
+    while isinstance(root, (ast.Attribute, ast.Subscript)):
+        root = root.value
+    if not isinstance(root, ast.Name):
+        return False
+    one, two = (s.binder(root.id) for s in (scope, there))  # type: ignore[attr-defined]
+    if one is None or one is two:
+        return one is two
+    owners = [s.function.owner if s.function is not None else None for s in (one, two) if s is not None]
+    return root.id == "self" and len(owners) == 2 and owners[0] is not None and owners[0] is owners[1]
+
+
+def _written(module: Module, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Where a file writes a field or an entry of a name, with whose."""
+    for node in syntax.walk(module.tree):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            named = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
+            if named == key:
+                yield node, _whole(node.value)
+        elif isinstance(node, ast.Call):
+            constants = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            if isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr") and key in constants:
+                yield node, node.args[0]
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in (
+                "update",
+                "pop",
+                "setdefault",
+                "__setattr__",
+            ):
+                entries = [
+                    k.value for a in node.args if isinstance(a, ast.Dict) for k in a.keys if isinstance(k, ast.Constant)
+                ]
+                if key in [*constants[:1], *entries, *(k.arg for k in node.keywords)]:
+                    yield node, _whole(node.func.value)
+
+
+def _whole(expr: ast.expr) -> ast.expr:
+    """`args` of `vars(args)` and of `args.__dict__`."""
+    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id == "vars" and expr.args:
+        return expr.args[0]
+    return expr.value if isinstance(expr, ast.Attribute) and expr.attr == "__dict__" else expr
+
+
+def _before(both: Mixed, module: Module, node: ast.AST) -> Place | None:
+    """A place of the program after as it stood before; None for one that is new."""
+    change = both.review.changes.get(module.path)
+    if change is None:
+        return module, node
+    stmt = change.was(module.statement(node))
+    return (change.before, stmt) if stmt is not None else None
+
+
+def _below(chain: Chain, setup: Chain) -> bool:
+    """Whether a way comes to its end below the set-up, and not only in the next turn of a loop around both, which sets up
+    again."""
+    return any(may and one.lineno < other.lineno for may, one, other in _parting(setup, chain))  # type: ignore[attr-defined]
+
+
+def _follows(chain: Chain, first: Chain) -> bool:
+    return any(may for may, _, _ in _parting(first, chain))
+
+
+def _parting(first: Chain, second: Chain) -> Iterator[tuple[bool, ast.AST, ast.AST]]:
+    """Where two ways part, in one function: whether the second may go on once the first has come back."""
+    for one, other in zip(first.steps, second.steps, strict=False):
+        if one.function is not other.function or one.module is not other.module:
+            return
+        if one.node is not other.node:
+            yield may_follow(one.module, one.node, other.node), one.node, other.node
+            return

@@ -1,0 +1,111 @@
+"""A flag that is given another value between the set-up and a region that asks it (AMP532)."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.audit import Doubt
+from tests.audit.helpers import doubts
+
+BEFORE = """
+import torch
+from apex import amp
+
+
+def finish(args):
+    args.fp16 = False
+
+
+def train(cfg, model, optimizer, loader):
+    ABOVE
+    if ASKED:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    BELOW
+    for x, y in loader:
+        loss = (model(x) - y).mean()
+        if ASKED:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+        LAST
+
+
+def main(cfg, model, optimizer, loader):
+    for _ in range(2):
+        train(cfg, model, optimizer, loader)
+"""
+AFTER = """
+import torch
+
+
+def finish(args):
+    args.fp16 = False
+
+
+def train(cfg, model, optimizer, loader):
+    ABOVE
+    scaler = torch.amp.GradScaler("cuda", enabled=bool(ASKED))
+    BELOW
+    for x, y in loader:
+        with torch.autocast("cuda", dtype=torch.float16, enabled=SWITCH):
+            loss = (model(x) - y).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        LAST
+
+
+def main(cfg, model, optimizer, loader):
+    for _ in range(2):
+        train(cfg, model, optimizer, loader)
+"""
+
+
+def given(asked: str, below: str = "pass", above: str = "pass", last: str = "pass", switch: str = "") -> list[Doubt]:
+    texts = [t.replace("SWITCH", switch or f"bool({asked})").replace("ASKED", asked) for t in (BEFORE, AFTER)]
+    texts = [t.replace("ABOVE", above).replace("BELOW", below).replace("LAST", last) for t in texts]
+    return [d for d in doubts(*texts) if d.code == "AMP532" and "is given a value" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("asked", "below"),
+    [
+        ('cfg["fp16"]', 'cfg["fp16"] = False'),
+        ('cfg["fp16"]', "cfg.update(fp16=False)"),
+        ('cfg["fp16"]', 'cfg.update({"fp16": False})'),
+        ('cfg.get("fp16")', 'cfg.pop("fp16")'),
+        ('cfg["fp16"]', 'del cfg["fp16"]'),
+        ("cfg.fp16", "cfg.fp16 = False"),
+        ("cfg.fp16", 'cfg["fp16"] = False'),
+        ("cfg.fp16", 'setattr(cfg, "fp16", False)'),
+        ("cfg.fp16", 'vars(cfg)["fp16"] = False'),
+        ("cfg.fp16", 'cfg.__dict__["fp16"] = False'),
+        ("not cfg.fp32", "cfg.fp32 = True"),
+        ("cfg", "cfg = False"),
+        ("cfg.fp16", "if not torch.cuda.is_available():\n        cfg.fp16 = False"),
+    ],
+)
+def test_a_flag_that_is_given_again_below_the_set_up(asked: str, below: str) -> None:
+    region, backward = given(asked, below)
+    assert (region.verdict, backward.verdict) == ("review", "review")
+    assert "this region asks anew" in region.message
+    assert backward.message.endswith("the loss was not scaled, and is now")
+    (backward,) = given(asked, below, switch="scaler.is_enabled()")
+    assert "the test here asked anew" in backward.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "below", "above", "last", "count"),
+    [
+        ('cfg["fp16"]', "pass", 'cfg["fp16"] = cfg["fp16"] and torch.cuda.is_available()', "pass", 0),
+        ("cfg.fp16", "pass", "finish(cfg)", "pass", 0),
+        ('cfg["fp16"]', 'cfg["fp32"] = True', "pass", "pass", 0),
+        ('cfg["fp16"]', 'other = {}\n    other["fp16"] = False', "pass", "pass", 0),
+        ("cfg.fp16", "finish(cfg)", "pass", "pass", 2),
+        ("cfg.fp16", "pass", "pass", "cfg.fp16 = False", 2),  # for the next turn
+    ],
+)
+def test_where_it_is_given_counts(asked: str, below: str, above: str, last: str, count: int) -> None:
+    assert len(given(asked, below, above, last)) == count
