@@ -173,3 +173,28 @@ def test_a_set_up_without_a_switch_scales_in_every_run(tmp_path: Path) -> None:
     assert enabled(texts["train.py"]) == ["", 'args.level != "O0"']
     half = ["torch.float16", True]
     assert run_files(tmp_path, texts, "train.py") == [SCALED, half, SCALED, half]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "    if ASKED:\n        APEX\n        return\n    loss.backward()\n",
+        "    if not (ASKED):\n        loss.backward()\n        return\n    APEX\n",
+        "    if ASKED:\n        APEX\n    if not (ASKED):\n        loss.backward()\n",
+    ],
+)
+@pytest.mark.parametrize("asked", ["args.fp16", 'args.level != "O0"'])
+def test_a_plain_side_that_is_written_apart(written: str, asked: str) -> None:
+    scaling = written.replace("ASKED", asked).replace("not (args.fp16)", "not args.fp16")
+    scaled = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n"
+    for depth in ("    ", "        "):
+        scaling = scaling.replace(f"\n{depth}APEX", f"\n{depth}{scaled}{depth}    scaled_loss.backward()")
+    head, _, rest = PROGRAM.partition("        if args.fp16:\n            with")
+    tail = rest.partition("            loss.backward()\n")[2]
+    source = f"{head}        backward(args, loss, optimizer)\n{tail}".replace(
+        "def train", f"def backward(args, loss, optimizer):\n{scaling}\n\ndef train"
+    )
+    after = rewrite(source).after
+    assert after is not None
+    own = "args.fp16" if asked == "args.fp16" else 'args.fp16 and args.level != "O0"'
+    assert enabled(after)[0] == own

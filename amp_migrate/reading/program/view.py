@@ -81,6 +81,7 @@ class Folds:
 
     splices: dict[ast.stmt, str] = field(default_factory=dict)  # statement -> "body" or "orelse"
     deleted: set[ast.stmt] = field(default_factory=set)
+    apart: list[ast.stmt] = field(default_factory=list)  # of these, sides of a pair that is no `if` and `else`
     plain: set[ast.stmt] = field(
         default_factory=set
     )  # float32 copies of the loop, beside the Apex one: left as they are

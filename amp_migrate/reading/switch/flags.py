@@ -14,6 +14,7 @@ from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, methods_called, walk
 from amp_migrate.reading.sites.apex import apex_imports
+from amp_migrate.reading.switch.apart import apart_sides
 from amp_migrate.reading.switch.elsewhere import expanded, in_call, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct
 from amp_migrate.reading.switch.given_again import stored_fields
@@ -78,9 +79,19 @@ def plain_at_o0(project: Project, init: Init) -> bool:
 def _beside_plain(project: Project, init: Init) -> Iterator[tuple[Scope, Sequence[str] | None]]:
     """What is asked before a loss is scaled that has a plain backward on the other side."""
     for module, stmt in init.scaling:
-        for guard, parts in guard_parts(project, module, stmt):
-            if "backward" in methods_called(guard.orelse if module.inside_of(stmt, guard.body) else guard.body):
-                yield module.scope_of(stmt), parts
+        for parts in _other_than_plain(project, module, stmt):
+            yield module.scope_of(stmt), parts
+
+
+def _other_than_plain(project: Project, module: Module, stmt: ast.stmt) -> Iterator[list[str] | None]:
+    """The same of one loss: what each `if` asks, also where the two sides are written apart."""
+    for guard, parts in guard_parts(project, module, stmt):
+        if "backward" in methods_called(guard.orelse if module.inside_of(stmt, guard.body) else guard.body):
+            yield parts
+    for node, side in apart_sides(module, [stmt]):
+        inside = module.inside_of(stmt, node.body)
+        if "backward" in methods_called(side if inside else node.body):
+            yield conjunction(module, availability(project, module), node.test, negate=not inside)
 
 
 def _is_asked(project: Project, part: str, there: Scope, flag: Flag) -> bool:
@@ -147,12 +158,7 @@ def _asked_before(project: Project, init: Init, module: Module, stmt: ast.stmt) 
     """What stands around a statement that scales a loss and has a plain backward on its other side, as it reads at the set-up;
     nothing where it cannot be read there."""
     scope, home = module.scope_of(stmt), init.site.scope
-    asked = [
-        part
-        for guard, parts in guard_parts(project, module, stmt)
-        if "backward" in methods_called(guard.orelse if module.inside_of(stmt, guard.body) else guard.body)
-        for part in parts or ()
-    ]
+    asked = [part for parts in _other_than_plain(project, module, stmt) for part in parts or ()]
     if not all(visible(project, part, scope, home) for part in asked):
         function = project.functions.get(scope.node)
         calls = project.calls.get(function, ()) if function is not None else ()

@@ -16,6 +16,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import methods_called, walk
 from amp_migrate.reading.program.view import Folds
 from amp_migrate.reading.sites.apex import imports_apex
+from amp_migrate.reading.switch.apart import apart_sides, falling, fold_apart
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT, same_legacy
 from amp_migrate.reading.units.unit import Loss, Unit
 from amp_migrate.reading.values.absent import asks_for, optional_optimizers
@@ -120,6 +121,14 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
             pairs[node] = matches
         elif "step" in methods_called(plain):  # its own backward and step: a whole copy of the training step in float32
             folds.plain.update(plain)
+    for node, side in apart_sides(module, [*aliases, *masters]):
+        in_body = _holds(node.body, aliases, masters)
+        if node in folds.splices or in_body == _holds(side, aliases, masters) or _may_be_without(unit, module, node):
+            continue
+        one, two = (falling(s) for s in ((node.body, side) if in_body else (side, node.body)))
+        matches = {}
+        if _same([s for s in one if s not in idle], two, aliases, masters, folds, matches):
+            pairs |= dict.fromkeys(fold_apart(module, folds, node, side, apex_in_body=in_body), matches)
     return pairs
 
 

@@ -51,6 +51,8 @@ def _refuse_bound(init: Init) -> None:
 def folds(m: Migration) -> None:
     """Splice the branches that stay into place."""
     for module, folded in m.folds.items():
+        for stmt in folded.apart:
+            m.edit(module).delete(stmt)
         for stmt, branch in folded.splices.items():
             if stmt in m.pairs:
                 m.edit(module).splice(stmt, "body" if branch == "body" else "orelse")
