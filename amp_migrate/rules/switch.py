@@ -17,6 +17,7 @@ from amp_migrate.reading.switch.elsewhere import expanded, through_field, visibl
 from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
 from amp_migrate.reading.switch.flags import flag_around, guard_parts, init_flag
 from amp_migrate.reading.switch.given_again import given_again, stored_fields
+from amp_migrate.reading.switch.handed_amp import given_sometimes
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
@@ -63,7 +64,8 @@ class Switch:
             return (self._without if self._runs_without(scope) else self._asked)(module, node)
         way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
-            if self.m.scales and self.m.scaler.given_sometimes and all(f.scope is not scope for f in flags):
+            given_some = self._given_sometimes(scope) if self.m.scales else False
+            if given_some and all(f.scope is not scope for f in flags):
                 return self._asked(module, node)
             if self._runs_without(scope):
                 return self._without(module, node)
@@ -92,6 +94,13 @@ class Switch:
                 if seen is None:
                     raise
         return as_bool(self.project, scope, seen)
+
+    def _given_sometimes(self, scope: Scope) -> bool:
+        """Whether what is handed on in place of amp, or its handle, is None or off on some ways: it knows whether it is on."""
+        function = self.project.functions.get(scope.outermost.node)
+        name = self.m.scaler.amp_parameter(function) if function is not None else None
+        told = function is not None and name is not None and given_sometimes(self.project, function, name)
+        return told or self.m.scaler.given_sometimes
 
     def _without(self, module: Module, node: ast.AST) -> str:
         """The switch where a program runs that sets nothing up: of a scaler that is there, and disabled for such a program,

@@ -91,3 +91,51 @@ def test_two_calls_in_one_statement_that_are_told_otherwise() -> None:
     result = rewrite(text)
     assert result.after is None
     assert [f.line for f in result.findings if f.status == "manual"]
+
+
+SOMETIMES = """
+import torch
+from apex import amp
+
+
+def train(model, optimizer, amp=None):
+    kinds = []
+    for _ in range(2):
+        output = model(torch.ones(2, 4))
+        kinds.append(str(output.dtype))
+        loss = output.float().sum()
+        optimizer.zero_grad()
+        if amp:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+    return kinds[-1]
+
+
+def plain(model, optimizer):
+    return train(model, optimizerGIVEN)
+
+
+def main(model, optimizer):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    return train(model, optimizer, amp)
+"""
+USER = """
+import json
+
+import torch
+from library import main, plain
+
+net = torch.nn.Linear(4, 2)
+first = plain(net, torch.optim.SGD(net.parameters(), lr=0.1))
+print(json.dumps([first, main(net, torch.optim.SGD(net.parameters(), lr=0.1))]))
+"""
+
+
+@pytest.mark.parametrize("given", ["", ", None", ", amp=None"])
+def test_a_call_without_amp_runs_in_float32(given: str, tmp_path: Path) -> None:
+    texts = check_files({"library.py": SOMETIMES.replace("GIVEN", given)}, device="cpu")
+    assert "enabled=scaler.is_enabled()" in texts["library.py"]
+    assert run_files(tmp_path, {**texts, "user.py": USER}, "user.py") == ["torch.float32", "torch.float16"]

@@ -157,7 +157,7 @@ class ScalerPlan(Keepers):
                 # A function that is handed `amp` or its handle already; or a switch that whoever imports the file lacks.
                 lacking = self.optional and when_run(home.scope.module, home.anchor)
                 lacking = lacking or (outermost is not None and self._run_before(outermost))
-                if outermost is not None and (lacking or self._amp_parameter(outermost) is not None):
+                if outermost is not None and (lacking or self.amp_parameter(outermost) is not None):
                     return self._thread(outermost, node)
                 self.reads.setdefault(home.scope, []).append((module, node))
                 return self._local(home.scope)

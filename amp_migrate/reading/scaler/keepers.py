@@ -91,7 +91,7 @@ class Keepers(Threads):
         """The scaler inside the method that stores the optimizer, without going through `self`."""
         for home in self.homes:
             if home.kind == "local" and home.scope in list(method.scope.chain()):
-                if self._amp_parameter(method) is None:
+                if self.amp_parameter(method) is None:
                     return self._local(home.scope)
         return self._thread(method, stmt)
 

@@ -111,7 +111,7 @@ class Threads(Homes):
             if other in self.threads or (other is not function and self.project.once(Sources).is_value(other)):
                 raise self._sometimes(other, node)
             found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
-            found.replaces = self._amp_parameter(other)
+            found.replaces = self.amp_parameter(other)
             self.threads[other] = found
         failures: list[Blocked] = []
         for thread in [self.threads[other] for other in group]:
@@ -235,7 +235,7 @@ class Threads(Homes):
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
         """The optimizer that a function may be called without, where a node is only reached with one. What is handed `amp`
         itself takes the scaler in its place."""
-        if self._amp_parameter(function) is not None:
+        if self.amp_parameter(function) is not None:
             return None
         names = optional_optimizers(self.project, function, self.unit.optimizer_slots)
         return next((name for name in names if only_with(self.project, function, node, name)), None)
@@ -331,7 +331,7 @@ class Threads(Homes):
         self.threads[thread.function] = thread
         return added
 
-    def _amp_parameter(self, function: Function) -> str | None:
+    def amp_parameter(self, function: Function) -> str | None:
         """The parameter through which callers pass `apex.amp` itself, or the handle of `amp.init`."""
         for name in filter(function.parameter, function.scope.params):
             slot = Slot(function.scope, name)
