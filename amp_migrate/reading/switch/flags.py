@@ -21,6 +21,8 @@ from amp_migrate.reading.switch.given_again import stored_fields
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
+DEPTH = 4  # calls followed up
+
 
 def init_flag(project: Project, init: Init) -> Flag:
     """When an `initialize` call switches mixed precision on, as its own arguments say: `enabled` and `opt_level`. A loss scale
@@ -63,7 +65,11 @@ def _scales_wherever(project: Project, init: Init, scaling: Flag) -> bool:
     that the set-up does not stand under, such as one of the level."""
     flag = _around(project, init, scaling)
     return all(
-        parts is not None and all(_is_asked(project, part, there, flag) for part in parts)
+        parts is not None
+        and all(
+            _is_asked(project, part, there, flag) or _is_asked_by_callers(project, part, there, init.site.scope)
+            for part in parts
+        )
         for there, parts in _beside_plain(project, init)
     )
 
@@ -102,6 +108,19 @@ def _is_asked(project: Project, part: str, there: Scope, flag: Flag) -> bool:
         if text is not None and ast.unparse(ast.parse(text)) == wanted:
             return True
     return False
+
+
+def _is_asked_by_callers(project: Project, part: str, there: Scope, home: Scope, depth: int = 0) -> bool:
+    """The same of what stands around all calls of a function: `if args.fp16: model, optimizer = wrap(model, optimizer)`."""
+    function = project.functions.get(home.node)
+    calls = project.calls.get(function, ()) if function is not None and depth < DEPTH else ()
+    for module, call in calls:
+        scope = module.scope_of(call)
+        asked = tuple(p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ())
+        if not _is_asked(project, part, there, Flag(scope, asked)):
+            if not _is_asked_by_callers(project, part, there, scope, depth + 1):
+                return False
+    return bool(calls)
 
 
 def chosen_parts(project: Project, module: Module, node: ast.AST) -> list[list[str] | None]:
