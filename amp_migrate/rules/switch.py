@@ -12,6 +12,7 @@ from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.scaler.handover import ScalerPlan
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
@@ -112,9 +113,17 @@ class Switch:
 
     def _flags(self, scope: Scope) -> list[Flag]:
         """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""
-        return [h.flag for h in self.m.scaler.governing(scope)] or [
+        return [self._with_call(h) for h in self.m.scaler.governing(scope)] or [
             flag_around(self.project, init) for init in self.unit.inits
         ]
+
+    def _with_call(self, home: Home) -> Flag:
+        """The switch of a scaler that is created beside a call of what sets up, with what that stands under."""
+        if home.scope is home.init.site.scope:
+            return home.flag
+        around = guard_parts(self.project, home.scope.module, home.anchor)
+        asked = [part for _, parts in around for part in parts or () if "__name__" not in part]
+        return home.flag.joined(asked) if asked else home.flag
 
     def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
         """The switch without what the conditions around a node ask already, off where they exclude it; not those that go,

@@ -200,15 +200,20 @@ def test_a_plain_side_that_is_written_apart(written: str, asked: str) -> None:
     assert enabled(after)[0] == own
 
 
-def test_what_the_calls_of_a_helper_stand_under_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scale", "made", "at_o0"), [('"dynamic"', "", SCALED), ("None", ', enabled=args.level != "O0"', PLAIN)]
+)
+def test_what_the_calls_of_a_helper_stand_under_counts(
+    scale: str, made: str, at_o0: list[object], tmp_path: Path
+) -> None:
     source = PROGRAM.replace(
         "        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level,",
         "        model, optimizer = prepare(model, optimizer, args.level)\n    #",
     ).replace(
         "def train",
         "def prepare(model, optimizer, level):\n"
-        '    return amp.initialize(model, optimizer, opt_level=level, loss_scale="dynamic")\n\n\ndef train',
+        f"    return amp.initialize(model, optimizer, opt_level=level, loss_scale={scale})\n\n\ndef train",
     )
     texts = check_files({"train.py": source}, device="cpu")
-    assert '        scaler = torch.amp.GradScaler("cpu")\n' in texts["train.py"]
-    assert run_files(tmp_path, texts, "train.py") == [PLAIN, PLAIN, SCALED, ["torch.float16", True]]
+    assert f'        scaler = torch.amp.GradScaler("cpu"{made})\n' in texts["train.py"]
+    assert run_files(tmp_path, texts, "train.py") == [PLAIN, PLAIN, at_o0, ["torch.float16", True]]
