@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
@@ -134,7 +135,7 @@ def _stores(side: Side, module: Module, place: ast.Call, flag: Flag) -> Iterator
         return
     mine = identities(side.values, scope, holder)
     for other in side.modules:
-        for node, theirs in _written(other, key) if key in other.text else ():
+        for node, theirs in _written(other, key):
             there = other.scope_of(node)
             alike = syntax.text(theirs) == syntax.text(holder) and _one_name(scope, there, theirs)
             if alike or not mine.isdisjoint(identities(side.values, there, theirs)):
@@ -155,8 +156,13 @@ def _one_name(scope: object, there: object, holder: ast.expr) -> bool:
     return root.id == "self" and len(owners) == 2 and owners[0] is not None and owners[0] is owners[1]
 
 
-def _written(module: Module, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+@kept
+def _written(module: Module, key: str) -> list[tuple[ast.expr, ast.expr]]:
     """Where a file writes a field or an entry of a name, with whose."""
+    return list(_writes(module, key)) if key in module.words else []
+
+
+def _writes(module: Module, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
     for node in syntax.walk(module.tree):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
             named = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
