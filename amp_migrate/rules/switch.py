@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.reading.conditions.tests import excludes
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
+from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.scaler.handover import ScalerPlan
@@ -283,13 +284,16 @@ class Switch:
         return self._again[part, scope]
 
     def _is_before(self, module: Module, node: ast.AST, holder: ast.expr | None) -> bool:
-        """Whether no set-up comes before a place. An object is made before its methods run."""
+        """Whether no set-up comes before a place. An object is made before its methods run, and a file is loaded before its
+        functions are."""
         scope = module.scope_of(node)
         function = self.project.functions.get(scope.node)
         fresh = isinstance(holder, ast.Name) and holder.id == scope.self_name
         if fresh and function is not None and function.name == "__init__":
             own = [i.stmt for i in self.unit.inits if i.site.scope is scope]
             return all(module.statement(node).lineno < stmt.lineno for stmt in own)
+        if scope.is_module and not self.m.set_up.runs_at_load(module):
+            return all(module in (i.module, *imported(self.project, i.module)) for i in self.unit.inits)
         return self._is_above(module, node, 0) or self.m.set_up.never_at(module, node)
 
     def _is_above(self, module: Module, node: ast.AST, depth: int) -> bool:

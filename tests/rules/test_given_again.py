@@ -155,3 +155,23 @@ def test_what_constructors_give_their_objects_is_given_once(given: str, settled:
     assert after is not None
     assert ("enabled=bool(self.fp16)" in after) is settled
     assert ("self.use_amp = bool(self.fp16)" in after) is not settled
+
+
+@pytest.mark.parametrize(
+    ("above", "run", "settled"),
+    [
+        (
+            "if torch.get_num_threads() < 0:\n    FP16 = False",
+            "commands = {'main': main}\ncommands['main'](Config(fp16=True))",
+            True,
+        ),
+        ("if torch.get_num_threads() < 0:\n    FP16 = False", "print(main(Config(fp16=True)))", True),
+        ("", "print(main(Config(fp16=True)))\nFP16 = False\nprint(main(Config(fp16=True)))", False),
+    ],
+)
+def test_what_a_file_gives_as_it_is_loaded(above: str, run: str, settled: bool) -> None:
+    source = program("FP16").replace("class Config", f"FP16 = True\n{above}\n\n\nclass Config")
+    head = source.partition('if __name__ == "__main__":')[0]
+    after = rewrite(head + run + "\n").after
+    assert after is not None
+    assert ("enabled=FP16" in after.partition("GradScaler")[2].partition("\n")[2]) is settled

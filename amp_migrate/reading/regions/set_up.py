@@ -52,6 +52,10 @@ class SetUp:
             return self.never(scope)
         return all(self._either(module, node, lead) for lead in leads) and not self._led_to(scope)
 
+    def runs_at_load(self, module: Module) -> bool:
+        """Whether what a file runs as it is loaded, or started, leads to `initialize`."""
+        return bool(self._leads.get(module.root))
+
     def apart(self, module: Module, node: ast.AST) -> bool:
         """The same of a node that may also stand in what a file runs as it is loaded, which nothing in sight loads."""
         if self.never_at(module, node):
