@@ -120,7 +120,7 @@ class Switch:
 
     def _with_call(self, home: Home) -> Flag:
         """The switch of a scaler that is created beside a call of what sets up, with what that stands under."""
-        if home.scope is home.init.site.scope:
+        if home.scope is home.init.site.scope or home.init.halving:  # what is made half by hand is so before
             return home.flag
         around = guard_parts(self.project, home.scope.module, home.anchor)
         asked = [part for _, parts in around for part in parts or () if "__name__" not in part]

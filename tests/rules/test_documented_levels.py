@@ -166,7 +166,6 @@ def test_a_level_of_bfloat16_is_no_other() -> None:
 @pytest.mark.parametrize(
     ("scale", "scaled", "left_out"),
     [
-        (', loss_scale="dynamic"', True, True),
         (", loss_scale=128.0", True, False),
         (", loss_scale=args.scale", True, True),
         (", loss_scale=1.0", False, False),
@@ -179,3 +178,8 @@ def test_a_loss_scale_that_was_asked_for_scaled_at_o0_too(scale: str, scaled: bo
     assert ("O0 still switches it off" in message) is not scaled
     assert ("Apex scaled there in float32" in message) is scaled
     assert ("left out steps" in message) is left_out
+
+
+def test_a_dynamic_loss_scale_still_scales_at_o0() -> None:
+    ((_, message),) = levels_told('opt_level=args.level, loss_scale="dynamic"')
+    assert message.endswith("; O0 still switches the casts off alone: it scales its loss, as it did")
