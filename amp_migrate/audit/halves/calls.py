@@ -297,7 +297,7 @@ class Calls(Library):
     def object(self, expr: ast.Call, scope: Scope, by_place: list[Value], named: Mapping[str | None, Value]) -> Value:
         """A call of an object: a layer, a loss, a module of the program."""
         given = [*by_place, *named.values()]
-        if not self.inside and not any(v.half for v in given):
+        if not self.inside and not any(v.followed for v in given):
             return UNKNOWN
         origins = self.halves.values.origins(scope, expr.func)
         lambdas = [o.node for o in origins if isinstance(o.node, ast.Lambda) and o.module is self.module]

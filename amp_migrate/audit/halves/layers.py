@@ -11,6 +11,8 @@ from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 
+EMPTY = frozenset("list dict set OrderedDict defaultdict deque".split())
+
 
 class Layers:
     """What the callables of a program are, as far as it is seen how they are made."""
@@ -34,6 +36,8 @@ class Layers:
         found: list[str | Class] = []
         for origin in in_order(self.values.origins(scope, func)):
             if origin.kind == "function" or (isinstance(origin.node, ast.Constant) and origin.node.value is None):
+                continue
+            if origin.path and starts_empty(origin.node):
                 continue
             if not isinstance(origin.node, ast.Call):
                 return []
@@ -74,8 +78,8 @@ class Layers:
             return self._of_sequence(there, call.args, depth)
         for origin in in_order(self.values.origins(there, last.value, (None,))):  # nn.Sequential(*layers): any of them
             node = origin.node
-            if isinstance(node, ast.List) and not node.elts:
-                continue  # what it starts with
+            if starts_empty(node):
+                continue
             made = self._made(origin.module.scope_of(node), node, depth + 1) if isinstance(node, ast.Call) else []
             if not made or origin.path:
                 return []
@@ -97,6 +101,15 @@ class Layers:
         names = [n.rpartition(".")[2] for n in self.program.external_bases(cls)]
         found: list[str | Class] = [n for n in names if n in known.HALF_LAYERS | known.FLOAT_LAYERS | known.ENCODERS]
         return found[:1]
+
+
+def starts_empty(node: ast.AST) -> bool:
+    """Whether a container is made that holds nothing yet: what it holds later is put into it."""
+    if isinstance(node, ast.Call):
+        given = [*node.args, *(k.value for k in node.keywords)]
+        name = syntax.last(node.func)
+        return name in EMPTY and (not given or name == "defaultdict")
+    return (isinstance(node, (ast.List, ast.Tuple)) and not node.elts) or (isinstance(node, ast.Dict) and not node.keys)
 
 
 def _layer_name(name: str | None) -> str | None:

@@ -97,20 +97,35 @@ def put_later(module: Module) -> dict[str, list[Put]]:
 def _puts(module: Module) -> Iterator[Put]:
     for method in (*_ADDING, *_NAMING, *_SPREADING):
         for call, on in module.method_calls(method):
-            if call.args and (container := _container(on)) is not None:
-                holder, keys = container
+            for holder, keys in _containers(module, on):
                 if method in _NAMING and len(call.args) == 2:
                     yield Put(holder, (*keys, key_of(call.args[0])), call.args[1], ())
-                elif method not in _NAMING:
+                elif method not in _NAMING and call.args:
                     yield Put(holder, (*keys, None), call.args[-1], (), method in _SPREADING)
+                for keyword in call.keywords if method == "update" else ():
+                    yield Put(holder, (*keys, keyword.arg), keyword.value, (), keyword.arg is None)
     for target, value, item in assignments(module):
-        if isinstance(target, ast.Subscript) and value is not None and (container := _container(target.value)):
-            holder, keys = container
-            yield Put(holder, (*keys, key_of(target.slice)), value, item)
+        if isinstance(target, ast.Subscript) and value is not None:
+            for holder, keys in _containers(module, target.value):
+                yield Put(holder, (*keys, key_of(target.slice)), value, item, isinstance(target.slice, ast.Slice))
+
+
+def _containers(module: Module, expr: ast.expr) -> Iterator[tuple[ast.Name | ast.Attribute, Path]]:
+    """The variable that holds a container, and where in it that is: `hooks` of `hooks[event]`, `hooks.setdefault(event, [])`;
+    of a name for one, `own = self.hooks[event]`, that as well."""
+    found = _container(expr)
+    while found is not None:
+        yield found
+        named, keys = found
+        home = module.scope_of(named).binder(named.id) if isinstance(named, ast.Name) else None
+        given = home.bindings[named.id] if isinstance(named, ast.Name) and home is not None else []
+        further = _container(given[0].value) if len(given) == 1 and isinstance(given[0], ast.Assign) else None
+        if further is None or not isinstance(further[0], ast.Attribute):
+            return
+        found = further[0], (*further[1], *keys)
 
 
 def _container(expr: ast.expr) -> tuple[ast.Name | ast.Attribute, Path] | None:
-    """The variable that holds a container, and where in it that is: `hooks` of `hooks[event]`, `hooks.setdefault(event, [])`."""
     if isinstance(expr, (ast.Name, ast.Attribute)):
         return expr, ()
     inner, key = None, None
@@ -119,9 +134,8 @@ def _container(expr: ast.expr) -> tuple[ast.Name | ast.Attribute, Path] | None:
     elif isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.args:
         if expr.func.attr in ("setdefault", "get"):
             inner, key = expr.func.value, expr.args[0]
-    if not isinstance(inner, (ast.Name, ast.Attribute)) or key is None:
-        return None
-    return inner, (key_of(key),)
+    found = _container(inner) if inner is not None and key is not None else None
+    return (found[0], (*found[1], key_of(key))) if found is not None and key is not None else None
 
 
 _ADDING = ("append", "appendleft", "add", "insert")

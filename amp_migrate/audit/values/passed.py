@@ -11,6 +11,7 @@ from amp_migrate.audit.program.accessors import set_by
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.names import calls_by_name
+from amp_migrate.audit.values.on_objects import OnObjects
 from amp_migrate.audit.values.origins import Origin, Sources
 from amp_migrate.audit.values.same import itself
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
@@ -31,6 +32,7 @@ class Passed:
         self.sources = sources
         self.program = sources.program
         self.value = value
+        self.on_objects = OnObjects(sources, value, self.of_call)
 
     def parameter(self, scope: Scope, node: ast.arg, path: Path) -> Step:
         """What a parameter may be: what the calls in sight give it, its default where one gives nothing."""
@@ -47,7 +49,12 @@ class Passed:
         if function.bound and function.parameters and function.parameters[0] is node and function.owner is not None:
             return Step([Origin(scope.module, function.owner.node, "class", path)])
         if node in (a.vararg, a.kwarg):
-            return Step(self._gathered(function, node, path), itself)
+            parts = [
+                part for call in self.program.callers(function) for part in self._gathered(function, *call, node, path)
+            ]
+            if path and self.on_objects.calls(function):
+                parts.append(Question("on_objects", (function, node, path, not parts)))
+            return Step(parts, itself)
         callers = self.sources.given(function)
         parts = self._assigned(function, path) if node in function.parameters[1:2] else []
         if node in function.parameters[function.bound :][:1]:
@@ -61,7 +68,10 @@ class Passed:
                 parts.append(self.value(module.scope_of(call), filled[node.arg], path))
             else:
                 missing = True
-        if not callers and not parts:
+        alone = not callers and not parts
+        if self.on_objects.calls(function):
+            parts.append(Question("on_objects", (function, node, path, alone)))
+        elif alone:
             parts.append(itself)
         default = function.defaults.get(node.arg)
         if default is None:
@@ -166,27 +176,49 @@ class Passed:
             return Step([], unknown, [item], lambda answers: entries if _nothing(answers[0]) else [item])
         return Step(entries if star == len(call.args) else [], unknown)
 
-    def _gathered(self, function: Function, node: ast.arg, path: Path) -> list[Part]:
-        """What the calls of a function put under a key of its `**kwargs`, or at a place of its `*args`."""
+    def _gathered(self, function: Function, module: Module, call: ast.Call, node: ast.arg, path: Path) -> list[Part]:
+        """What a call of a function puts under a key of its `**kwargs`, or at a place of its `*args`."""
         a = function.node.args
-        parts: list[Part] = []
-        for module, call in self.program.callers(function) if path else ():
-            scope, first = module.scope_of(call), path[0]
-            if node is a.kwarg and isinstance(first, str):
-                named = [k.value for k in call.keywords if k.arg == first]
-                parts += [self.value(scope, value, path[1:]) for value in named]
-                parts += [self.value(scope, k.value, path) for k in call.keywords if k.arg is None and not named]
-            elif node is a.vararg and isinstance(first, int):
-                own = len([*a.posonlyargs, *a.args]) - (1 if self.sources.bound(function, module, call) else 0)
-                star = _first_star(call)
-                last = call.args[star] if star == len(call.args) - 1 else None
-                if own + first < star:
-                    parts.append(self.value(scope, call.args[own + first], path[1:]))
-                elif isinstance(last, ast.Starred) and own + first - star > ITEMS:  # handed round in a circle
-                    parts.append(Origin(module, last, "unknown", path))
-                elif isinstance(last, ast.Starred):
-                    parts.append(self.value(scope, last.value, (own + first - star, *path[1:])))
-        return parts
+        if not path:
+            return []
+        scope, first = module.scope_of(call), path[0]
+        if node is a.kwarg:
+            own = {p.arg for p in function.parameters}
+            named = [k.value for k in call.keywords if k.arg == first or (first is None and k.arg and k.arg not in own)]
+            whole = [k.value for k in call.keywords if k.arg is None and not (named and first is not None)]
+            if first is not None and not isinstance(first, str):
+                return []
+            return [self.value(scope, v, path[1:]) for v in named] + [self.value(scope, v, path) for v in whole]
+        before = len([*a.posonlyargs, *a.args]) - (1 if self.sources.bound(function, module, call) else 0)
+        if first is None:  # any of them
+            single = [v for v in call.args[before:] if not isinstance(v, ast.Starred)]
+            starred = [v.value for v in call.args if isinstance(v, ast.Starred)]
+            return [self.value(scope, v, path[1:]) for v in single] + [self.value(scope, v, path) for v in starred]
+        star = _first_star(call)
+        last = call.args[star] if star == len(call.args) - 1 else None
+        if not isinstance(first, int):
+            return []
+        if before + first < star:
+            return [self.value(scope, call.args[before + first], path[1:])]
+        if not isinstance(last, ast.Starred):
+            return []
+        if before + first - star > ITEMS:  # handed round in a circle
+            return [Origin(module, last, "unknown", path)]
+        return [self.value(scope, last.value, (before + first - star, *path[1:]))]
+
+    def of_call(self, function: Function, module: Module, call: ast.Call, node: ast.arg, path: Path) -> list[Part]:
+        """What one call gives a parameter; its default where it gives nothing."""
+        if node in (function.node.args.vararg, function.node.args.kwarg):
+            return self._gathered(function, module, call, node, path)
+        filled = self.program.arguments(function, call, bound=self.sources.bound(function, module, call))
+        if filled is None:
+            return [Question("handed", (function, module, call, node.arg, path))]
+        scope, given = (
+            (module.scope_of(call), filled[node.arg])
+            if node.arg in filled
+            else (function.scope.parent or function.scope, function.defaults.get(node.arg))
+        )
+        return [self.value(scope, given, path)] if given is not None else []
 
 
 def _first_star(call: ast.Call) -> int:

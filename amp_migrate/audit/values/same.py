@@ -44,9 +44,35 @@ def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     func = call.func
     if isinstance(func, ast.Name) and func.id in ("list", "tuple") and len(call.args) == 1 and not call.keywords:
         return call.args[0], path
+    if isinstance(func, ast.Name) and func.id in ("set", "sorted", "reversed") and len(call.args) == 1:
+        return call.args[0], (None, *path[1:])
     if isinstance(func, ast.Attribute) and func.attr == "values" and not call.args and not call.keywords:
         return func.value, (None, *path[1:])
     return None
+
+
+def joined_items(expr: ast.BinOp, path: Path) -> list[tuple[ast.expr, Path]]:
+    """What holds the items of two lists in one, `held + [more]`, or of two dictionaries, `held | {"more": more}`; nothing where
+    neither is seen to be one: tensors are added, too."""
+    lists = isinstance(expr.op, ast.Add) and (_is_list(expr.left) or _is_list(expr.right))
+    if not lists and not (isinstance(expr.op, ast.BitOr) and isinstance(expr.right, ast.Dict)):
+        return []
+    moved = (None, *path[1:]) if isinstance(path[0], int) else path
+    first = path if isinstance(path[0], int) and path[0] >= 0 else moved
+    if isinstance(expr.left, (ast.List, ast.Tuple)) and isinstance(path[0], int) and 0 <= path[0] < len(expr.left.elts):
+        return [(expr.left, path)]
+    return [(expr.left, first), (expr.right, moved)]
+
+
+def _is_list(expr: ast.expr) -> bool:
+    """Whether a list or tuple is made here."""
+    made = (
+        isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id in ("list", "tuple", "sorted")
+    )
+    joined = (
+        isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Add) and (_is_list(expr.left) or _is_list(expr.right))
+    )
+    return made or joined or isinstance(expr, (ast.List, ast.Tuple, ast.ListComp))
 
 
 def initialized(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:

@@ -15,7 +15,7 @@ from amp_migrate.audit.values.asked import Asked
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.passed import HANDED, Passed
-from amp_migrate.audit.values.same import gathered, initialized, passed_on
+from amp_migrate.audit.values.same import gathered, initialized, joined_items, passed_on
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
@@ -53,6 +53,7 @@ class Search:
             "returned": self._returned,
             "parameter": passed.parameter,
             "handed": passed.handed,
+            "on_objects": passed.on_objects.given,
         }
 
     def step(self, question: Question) -> Step:
@@ -121,6 +122,8 @@ class Search:
         if isinstance(expr, COMPREHENSIONS):
             item = expr.value if isinstance(expr, ast.DictComp) else expr.elt
             return Step([self.value(scope, item, path[1:])])
+        if isinstance(expr, ast.BinOp) and (joined := joined_items(expr, path)):
+            return Step([self.value(scope, part, item) for part, item in joined], unknown)
         return Step([unknown])
 
     def _sequence(self, scope: Scope, items: Sequence[ast.expr], path: Path) -> list[Part]:
