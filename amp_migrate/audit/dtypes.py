@@ -34,6 +34,14 @@ ALIKE_NATIVE = frozenset("lerp allclose isclose tensordot".split())
 ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
 # Packages whose functions are never given a half tensor: they take arrays, or run on a TPU, where Apex never did.
 WITHOUT_HALF = frozenset({"cv2", "imageio", "PIL", "skimage", "torch_xla"})
+WITHOUT_NETWORKS = WITHOUT_HALF | {
+    "faiss",
+    "librosa",
+    "numpy",
+    "pycolmap",
+    "scipy",
+    "sklearn",
+}  # whose objects give no tensors
 # Rows of what they are given, as they are; how often each.
 PICKING = {"sklearn.utils.shuffle": 1, "sklearn.utils.resample": 1, "sklearn.model_selection.train_test_split": 2}
 # What makes a float32 tensor, if nothing says otherwise.
@@ -95,7 +103,7 @@ WRITES = {
 }
 WRITTEN = frozenset("src source tensor values".split())
 INTEGERS = frozenset(
-    "argmax argmin argsort nonzero long int short eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
+    "argmax argmin argsort nonzero long int short byte char eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
     "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()
 )
 MASKS = frozenset("bool eq ne gt lt ge le isnan isinf isfinite logical_and logical_or logical_not".split())  # of these
@@ -110,7 +118,8 @@ FILES = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "
 DOUBLE_TYPES = frozenset({"torch.float64", "torch.double"})
 FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double", "torch.FloatTensor"})
 INTEGER_TYPES = frozenset(
-    {"torch.long", "torch.int64", "torch.int", "torch.int32", "torch.uint8", "torch.bool", "torch.int16", "torch.int8"}
+    f"torch.{name}"
+    for name in "long int64 int int32 uint8 bool int16 short int8 LongTensor IntTensor ByteTensor BoolTensor".split()
 )
 HALF_TYPES = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
 

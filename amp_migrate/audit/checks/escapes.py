@@ -170,8 +170,8 @@ class _Found(Said):
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
             given, by = None, ""
-            if kind in COMING and verdict == "review":
-                certain = kind == "numpy" and value.now == "half" and not detail
+            if (kind in COMING or kind == "below") and verdict == "review":
+                certain = kind in ("numpy", "below") and value.now == "half" and not detail
                 by = "AMP522" if kind == "operation" else "AMP504" if certain else ""
                 if isinstance(value.origin, Came):
                     given = value.origin.place[0].path, review.line(*value.origin.place)

@@ -72,7 +72,7 @@ class Body(Expressions):
         elif isinstance(stmt, ast.AugAssign):
             value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
             if isinstance(stmt.value, (ast.List, ast.ListComp)) and isinstance(stmt.op, ast.Add):
-                self.put(stmt.target, value)
+                self.put(syntax.text(stmt.target), value)
             elif old.half or old.now == "float":
                 self.bind(stmt.target, old)
             else:
@@ -193,12 +193,14 @@ class Body(Expressions):
                     if value.followed or value.now in ("int", "float") or entries:
                         self.store(text, keyed({**entries, target.slice.value: value}))
                     return
-            if value.half and self.env.get(syntax.text(_whole(target)), UNKNOWN).now == "float":
+            if value.half and self.of(_whole(target)).now in ("float", "int"):
                 return  # float32[...] = half: stays float32
             if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
                 return  # half[...] = -inf: stays half
             if value == NUMBER and self.env.get(text, UNKNOWN) == UNKNOWN:
                 return  # a number says nothing of what it is written into
+            if value.followed and not isinstance(target.slice, ast.Slice):
+                value = self.appended(value)
             self.store(text, join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value)
 
 

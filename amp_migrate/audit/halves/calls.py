@@ -8,8 +8,9 @@ from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.called import ALIKE, kept, made, methods, of_partial
+from amp_migrate.audit.halves.containers import PUTTING, Containers
 from amp_migrate.audit.halves.given import Given, given_to
-from amp_migrate.audit.halves.library import Library, is_file, written
+from amp_migrate.audit.halves.library import is_file, written
 from amp_migrate.audit.halves.operations import functional_of, has_axis
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
@@ -45,7 +46,7 @@ TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is writ
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
 
 
-class Calls(Library):
+class Calls(Containers):
     """What calls give in one body."""
 
     def call(self, expr: ast.Call) -> Value:
@@ -71,14 +72,8 @@ class Calls(Library):
                 elif given[0].now == "half" and given[0].was == "float" and not given[0].narrowed:
                     self.tell("half loss", expr, given[0], syntax.text(expr.args[0]))
                 return given[0]
-            if func.attr in ("append", "extend", "add", "insert", "update", "appendleft") and given:
-                if isinstance(func.value, (ast.Name, ast.Attribute, ast.Subscript)) and self.container(
-                    expr, func.value
-                ):
-                    if func.attr == "update" and self.update(func.value, receiver, given[0]):
-                        return UNKNOWN
-                    self.put(func.value, given[-1] if func.attr != "append" else self.appended(given[-1]))
-                    return UNKNOWN
+            if func.attr in PUTTING and (given or named) and self.put_in(expr, func, receiver, given, named):
+                return UNKNOWN
             if func.attr in ("items", "values", "get", "pop", "setdefault") and receiver.followed:
                 held = receiver.entry()
                 asked = expr.args[0] if expr.args else None
@@ -189,32 +184,6 @@ class Calls(Library):
             )
         )
 
-    def container(self, expr: ast.Call, receiver: ast.expr) -> bool:
-        """Whether something is put into a list, set or dictionary: no method of the program's own."""
-        return self.env.get(syntax.text(receiver), UNKNOWN) != UNKNOWN or not methods(
-            self.halves, self.module.scope_of(expr), expr
-        )
-
-    def update(self, container: ast.expr, old: Value, new: Value) -> bool:
-        """`results.update({"logits": out})`: whether both are dictionaries whose entries are known."""
-        if not new.keys or not (old.keys or old in (UNKNOWN, NOTHING)):
-            return False
-        entries = [*zip(old.keys, old.items or (), strict=True), *zip(new.keys, new.items or (), strict=True)]
-        self.store(syntax.text(container), keyed(dict(entries)))
-        return True
-
-    @staticmethod
-    def appended(value: Value) -> Value:
-        """A list of pairs keeps them apart."""
-        return Value("?", "?", (value,)) if value.items and (value.keys or len(value.items) > 1) else value
-
-    def put(self, container: ast.expr, value: Value) -> None:
-        text = syntax.text(container)
-        old = self.env.get(text, UNKNOWN)
-        if not value.items or value.keys or len(value.items) > 1:
-            value = value.entry().holding(None)
-        self.store(text, value if old == UNKNOWN else join([old, value]))
-
     def forward(self, expr: ast.Call, forward: Forward, given: list[Value], named: dict[str | None, Value]) -> Value:
         if self.inside:
             starred = any(isinstance(a, ast.Starred) for a in expr.args)
@@ -320,6 +289,8 @@ class Calls(Library):
             )
         if self.inside and isinstance(expr.func, ast.Attribute):
             owner = self.halves.program.is_self(scope, expr.func.value)
+            if owner is not None and any(map(self._without_networks, origins)):
+                return UNKNOWN
             if owner is not None:
                 network = self.halves.program.is_network(owner)
                 if not self.halves.below and not network:
@@ -327,6 +298,12 @@ class Calls(Library):
                 return self.piece(expr, given if network else [])
         self.out_of_sight(expr, given, origins)
         return UNKNOWN
+
+    def _without_networks(self, origin: Origin) -> bool:
+        """Whether what is called comes of a library that has no networks: `cv2.SIFT_create()`."""
+        made = origin.node.func if isinstance(origin.node, ast.Call) else origin.node
+        name = self.halves.program.dotted(origin.module.scope_of(made), made) if isinstance(made, ast.expr) else None
+        return (name or "").partition(".")[0] in known.WITHOUT_NETWORKS
 
     def through(self, layer: str, expr: ast.Call, given: list[Value]) -> Value:
         """What a layer or a loss of torch's gives."""

@@ -149,10 +149,13 @@ class Expressions(Calls):
             value == UNKNOWN
             and (owner := self.halves.program.is_self(self.module.scope_of(expr), expr.value)) is not None
         ):
-            if self.halves.program.is_network(owner):
-                return self.halves.weight(self.module.scope_of(expr), expr, owner)
             held = self.halves.held(owner, expr.attr)
-            return held if held.followed else self.halves.field(owner, expr.attr)
+            if held.followed:
+                return held
+            made = self.halves.field(owner, expr.attr)
+            if not self.halves.program.is_network(owner) or made == INTEGER:
+                return made
+            return self.halves.weight(self.module.scope_of(expr), expr, owner)
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
 
     def subscript(self, expr: ast.Subscript) -> Value:
@@ -167,6 +170,8 @@ class Expressions(Calls):
         index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
         if isinstance(index, str) and value.dictionary is not None:
             value = value.dictionary
+        if value.beside and isinstance(index, str) and index in self.halves.inputs.keys:
+            return UNKNOWN
         if value.keys and isinstance(index, str):
             return UNKNOWN if "loss" in index else value.under(index)
         if value.keys and isinstance(index, int):
@@ -199,7 +204,8 @@ class Expressions(Calls):
             elif isinstance(key, ast.Constant) and isinstance(key.value, str):
                 entries[key.value] = value
             else:
-                return Value("?", "?", tuple(v for _, v in found)).entry().holding(None)
+                beside = any(k is None and v == UNKNOWN for k, v in found)
+                return Value("?", "?", tuple(v for _, v in found)).entry().holding(None)._replace(beside=beside)
         return keyed(entries)
 
     @staticmethod

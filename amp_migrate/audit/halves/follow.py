@@ -10,6 +10,7 @@ from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.bodies import Body
 from amp_migrate.audit.halves.doubles import Loaders
 from amp_migrate.audit.halves.given import Given, given_to, told_apart
+from amp_migrate.audit.halves.inputs import Inputs
 from amp_migrate.audit.halves.layers import Layers
 from amp_migrate.audit.halves.tensors import (
     ALL_TOLD,
@@ -79,6 +80,7 @@ class Halves:
         self._weights = Weights(self.values)
         self.layers = Layers(self.values)
         self.loaders = Loaders(self)
+        self.inputs = Inputs(self.program)
         self.tensors = Tensors(self.values, self.regions, both.after.forwards)
         self._held: dict[tuple[Class, str], Value] = {}
         self._variables: dict[tuple[Scope, str], Value] = {}
@@ -204,18 +206,20 @@ class Halves:
 
     @kept
     def field(self, owner: Class, name: str) -> Value:
-        """What an attribute of an object holds: float32 where each tensor that it is given is made so, else not known."""
+        """What an attribute of an object holds: float32 or integers where each tensor that it is given is made so, else not known."""
         family = self.program.family_up(owner)
         given = [
             (module, value)
             for module, target, value, path in self.values.fields(name)
             if self.program.is_self(module.scope_of(target), target.value) in family and not path
         ]
-        return self._made_float(given)
+        return self._made_as(given)
 
     def hold(self, owner: Class, name: str, value: Value) -> None:
         """Note what a method leaves in an attribute of its object, which other methods read: a metric's `update`."""
-        if self.unseen or self.program.is_network(owner) or not (value.followed or value.now == "float"):
+        if self.unseen or not (value.followed or value.now == "float"):
+            return
+        if self.program.is_network(owner) and not _certain(value):
             return
         old = self._held.get((owner, name))
         self._held[owner, name] = value if old is None else join([old, value])
@@ -262,16 +266,16 @@ class Halves:
             for target, value, path in assignments(module)
             if isinstance(target, ast.Name) and target.id == name and module.scope_of(target) is binder
         ]
-        return self._made_float(given)
+        return self._made_as(given)
 
-    def _made_float(self, given: list[tuple[Module, ast.expr | None]]) -> Value:
+    def _made_as(self, given: list[tuple[Module, ast.expr | None]]) -> Value:
         for module, value in given:
             if value is None or not any(
                 self.program.dotted(module.scope_of(n), n.func) in MAKING for n in syntax.every(value, ast.Call)
             ):
                 return UNKNOWN
         found = {Body(self, module, {}, False, NOT_TOLD).of(value).now for module, value in given}
-        return FLOAT._replace(kept=True) if found == {"float"} else UNKNOWN
+        return FLOAT._replace(kept=True) if found == {"float"} else INTEGER if found == {"int"} else UNKNOWN
 
     def weight(self, scope: Scope, expr: ast.Attribute, owner: Class) -> Value:
         """A parameter or buffer that a network makes itself, with dimensions: float32 now, half under O2. Without, it promotes
@@ -352,6 +356,11 @@ class Halves:
             self._outputs[asked] = self.call(function, dict(env or {}), True, ALL_TOLD, given)
             self.below = outer
         return self._outputs[asked]
+
+
+def _certain(value: Value) -> bool:
+    """Whether a value, or something that it holds, is half for sure."""
+    return value.now == "half" or any(map(_certain, value.items or ()))
 
 
 def _taken_apart(forward: Forward, found: list[Value]) -> list[Value]:

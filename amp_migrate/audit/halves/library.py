@@ -15,10 +15,13 @@ from amp_migrate.audit.halves.tensors import (
     HALF,
     HALVES,
     INTEGER,
+    NOTHING,
     UNKNOWN,
     Value,
+    join,
 )
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
 
 DEVICES = re.compile(r"dev|cuda|cpu|gpu|rank", re.IGNORECASE)
 
@@ -43,21 +46,13 @@ class Library(Operations):
         if attr in ("to", "type", "astype"):
             asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
             for arg in asked:
-                name = self.halves.program.dotted(self.module.scope_of(arg), arg) or ""
-                if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
-                    name = "torch." + arg.value.replace("np.", "")
-                name = name.replace("numpy.", "torch.")
-                if name in known.FLOAT_TYPES:
-                    return FLOAT._replace(kept=True, double=name in known.DOUBLE_TYPES)
-                if name in known.HALF_TYPES:
-                    return HALF._replace(narrowed=True)
-                if name in known.INTEGER_TYPES:
-                    return INTEGER
+                if (typed := self.of_type(arg)) is not None:
+                    return typed
             if attr in ("type", "astype"):
                 return UNKNOWN
-            typed = next((a.value for a in asked if isinstance(a, ast.Attribute) and a.attr == "dtype"), None)
-            if typed is not None:
-                return FLOAT if self.of(typed).now == "float" else UNKNOWN
+            other = next((a.value for a in asked if isinstance(a, ast.Attribute) and a.attr == "dtype"), None)
+            if other is not None:
+                return FLOAT if self.of(other).now == "float" else UNKNOWN
         if attr in ("to", "type_as") and len(expr.args) == 1 and not expr.keywords:
             like = self.of(expr.args[0])
             if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
@@ -67,6 +62,27 @@ class Library(Operations):
             to_device = attr == "to" and DEVICES.search(syntax.text(expr.args[0]))
             return UNKNOWN if receiver.kept and not to_device else None
         return None
+
+    def of_type(self, asked: ast.expr) -> Value | None:
+        """A tensor of the dtype that is asked for; None where that is no dtype in sight."""
+        name = self.halves.program.dotted(self.module.scope_of(asked), asked) or ""
+        if isinstance(asked, ast.Constant) and isinstance(asked.value, str):
+            name = "torch." + asked.value.replace("np.", "").removeprefix("torch.")
+        name = name.replace("numpy.", "torch.")
+        if name in known.FLOAT_TYPES:
+            return FLOAT._replace(kept=True, double=name in known.DOUBLE_TYPES)
+        if name in known.HALF_TYPES:
+            return HALF._replace(narrowed=True)
+        if name in known.INTEGER_TYPES:
+            return INTEGER
+        if name or not isinstance(asked, (ast.Name, ast.Attribute)) or DEVICES.search(syntax.text(asked)):
+            return None
+        origins = self.halves.values.origins(self.module.scope_of(asked), asked)  # of a parameter, of a setting
+        return INTEGER if origins and all(not o.path and self._is_integer(o.module, o.node) for o in origins) else None
+
+    def _is_integer(self, module: Module, node: ast.AST) -> bool:
+        name = self.halves.program.dotted(module.scope_of(node), node) if isinstance(node, ast.Attribute) else None
+        return name in known.INTEGER_TYPES
 
     def counts(self, expr: ast.expr) -> bool:
         """Whether a tensor holds numbers that the program counts: `torch.tensor(1)`, `torch.tensor(total)`."""
@@ -85,19 +101,12 @@ class Library(Operations):
             dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
             if dtype is None:
                 return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
-            asked = self.halves.program.dotted(self.module.scope_of(dtype), dtype)
-            if asked in known.FLOAT_TYPES:
-                return FLOAT._replace(kept=True, double=asked in known.DOUBLE_TYPES)
-            return (
-                HALF._replace(origin=CAST)
-                if asked in known.HALF_TYPES
-                else INTEGER
-                if asked in known.INTEGER_TYPES
-                else UNKNOWN
-            )
+            asked = self.of_type(dtype) or UNKNOWN
+            return asked._replace(origin=CAST, narrowed=False) if asked.half else asked
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
-            if any(k.arg == "dtype" for k in expr.keywords) or not given:
-                return UNKNOWN
+            dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
+            if dtype is not None or not given:
+                return (self.of_type(dtype) if dtype is not None else None) or UNKNOWN
             if given[0].half and given[0].was == "float" and self.fractions(expr):
                 self.tell("like", expr, given[0], last)
             return given[0]
@@ -118,7 +127,8 @@ class Library(Operations):
             self.write(expr, last, given[0], written(last, given[1:], named))
             return given[0]
         if last in ("cat", "stack", "concat", "hstack", "vstack", "concatenate") and given:
-            joined, parts = given[0].entry().holding(None), given[0].items or ()
+            parts = self.added_to(expr, given[0])
+            joined = (join(parts) if parts else given[0].entry()).holding(None)
             if joined.half and any(i.now == "float" for i in parts):  # what is joined takes the widest dtype
                 return joined._replace(was="float", now="float")
             if joined.half and any(i == UNKNOWN for i in parts):
@@ -137,6 +147,18 @@ class Library(Operations):
             self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
         given = [*given, named["grid"]] if last in known.PROMOTED and "grid" in named else given
         return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
+
+    def added_to(self, expr: ast.Call, given: Value) -> tuple[Value, ...]:
+        """The parts that are joined, less the one that they are added to: `self.found = torch.cat([self.found, x])`."""
+        parts, stmt = given.items or (), self.module.statement(expr)
+        listed = expr.args[0].elts if expr.args and isinstance(expr.args[0], (ast.List, ast.Tuple)) else []
+        if not isinstance(stmt, ast.Assign) or len(listed) != len(parts):
+            return parts
+        own = {syntax.text(t) for t in stmt.targets}
+        others = tuple(
+            v for e, v in zip(listed, parts, strict=True) if v not in (UNKNOWN, NOTHING) or syntax.text(e) not in own
+        )
+        return others or parts
 
     def fractions(self, made: ast.Call) -> bool:
         """Whether a tensor that is made like another is filled with what may be no whole number: smoothed labels."""

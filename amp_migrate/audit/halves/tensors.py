@@ -42,6 +42,7 @@ class Value(NamedTuple):
     double: bool = False  # float64, which autocast leaves alone
     either: bool = False  # float32 on one way, half on another, as computed there
     keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
+    beside: bool = False  # of a dictionary: it may hold the program's data, too
     dictionary: Value | None = None  # what it is on some ways, where others give something else: what has keys is that
 
     @property
