@@ -20,6 +20,8 @@ WRAPPERS = frozenset(
     "convert_network FP16Model FP16_Module list tuple reversed enumerate zip iter next".split()
 )
 
+PUTTING = frozenset("append appendleft add extend insert".split())
+
 
 class HandedBack:
     """What the functions of a program hand back."""
@@ -96,3 +98,18 @@ def held_under(receiver: ast.expr) -> ast.expr:
         if receiver.func.attr == "setdefault":
             return ast.copy_location(ast.Subscript(receiver.func.value, receiver.args[0], ast.Load()), receiver)
     return receiver
+
+
+def put_in(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """Which container a call or a statement puts something into, and a list of that: `xs.insert(0, x)`, `xs += [x]`,
+    `named.setdefault("a", x)`."""
+    if isinstance(node, ast.AugAssign):
+        more = isinstance(node.op, ast.Add) and isinstance(node.value, (ast.List, ast.Tuple, ast.ListComp))
+        return (node.target, node.value) if more else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    method, args = node.func.attr, node.args
+    given = args[-1:] if method in PUTTING else args[1:2] if method == "setdefault" else []
+    if not given:
+        return None
+    return held_under(node.func.value), given[0] if method == "extend" else ast.List(given, ast.Load())

@@ -28,7 +28,7 @@ from amp_migrate.reading.program.handed_back import (
     WRAPPERS,
     HandedBack,
     each_handed_back,
-    held_under,
+    put_in,
 )
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
@@ -39,7 +39,10 @@ from amp_migrate.reading.program.spelled_out import DEEP, OWN, HandedOn, passed_
 from amp_migrate.reading.program.taken_apart import WrittenOut
 from amp_migrate.reading.program.tree import reached, walk
 
-FLOWING = (*(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Return, ast.Call),)
+FLOWING = (
+    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension),
+    *(ast.Return, ast.Call),
+)
 
 
 class Project(Flows):
@@ -163,6 +166,8 @@ class Project(Flows):
                     self._return(module, node)
                 elif isinstance(node, ast.Call):
                     self._call(module, node)
+                elif isinstance(node, ast.AugAssign):
+                    self._put(module, node)
         for module, target, value in self._apart:
             self._take_apart(module, target, value)
 
@@ -353,12 +358,16 @@ class Project(Flows):
             for cls in self.classes_of(module, call):
                 for field, value in cls.given(call):
                     self._give(module, Slot(cls.family, field), value)
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend") and call.args:
-            container = self.slot(module, held_under(call.func.value))
-            if container is not None:
-                for source in self.sources(module, call.args[0]):
-                    self.flows[source].add(container)
-                self._enter(module, container, ast.List([call.args[0]], ast.Load()))
+        self._put(module, call)
+
+    def _put(self, module: Module, node: ast.Call | ast.AugAssign) -> None:
+        """What is put into a container is found in it."""
+        put = put_in(node)
+        container = self.slot(module, put[0]) if put is not None else None
+        if put is not None and container is not None:
+            for source in self.sources(module, put[1]):
+                self.flows[source].add(container)
+            self._enter(module, container, put[1])
 
     def passed_on(self, function: Function, call: ast.Call) -> Iterator[tuple[Function, str, ast.expr]]:
         """What a call gives, where the function hands on its `*args` and `**kwargs`, and where those that it calls do: by

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.definitions import called_name, in_rows
+from amp_migrate.reading.program.handed_back import put_in, same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -33,4 +35,36 @@ def _bce_slots(project: Project) -> set[Slot]:
         calls = (n for n in walk(stmt.value) if isinstance(n, ast.Call))
         return len(stmt.targets) == 1 and any(called_name(call) == "BCELoss" for call in calls)
 
-    return project.holding("BCELoss", gives)
+    given = {slot for m in project.modules if "BCELoss" in m.text for slot in _given(project, m)}
+    return project.holding("BCELoss", gives) | project.reaches(given)
+
+
+def _given(project: Project, module: Module) -> Iterator[Slot]:
+    """The containers of a file that a `BCELoss` is put into, and the parameters that are given one."""
+    put: list[tuple[ast.expr, ast.expr]] = []
+    for call, _ in module.calls:
+        put += [p] if (p := put_in(call)) is not None else []
+        for function in project.resolved.get(call, ()):
+            for name, value in project.arguments(function, call):
+                if _is_bce(value):
+                    yield Slot(function.scope, name)
+    for call, func in module.method_calls.get("update", ()):
+        put += [(func.value, value) for value in (*call.args, *(k.value for k in call.keywords))]
+    for stmt in module.of(ast.Assign):
+        put += [(target.value, stmt.value) for target in stmt.targets if isinstance(target, ast.Subscript)]
+    put += [p for stmt in module.of(ast.AugAssign) if (p := put_in(stmt)) is not None]
+    for holder, value in put:
+        slot = project.slot(module, holder) if _is_bce(value) else None
+        if slot is not None:
+            yield slot
+            yield from (Slot(slot, f"[*{place}]") for place, item in in_rows(value) if _is_bce(item))
+
+
+def _is_bce(value: ast.expr) -> bool:
+    """Whether one is made here, as it is or in a list or mapping."""
+    value = same_object(value) or value
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return any(map(_is_bce, value.elts))
+    if isinstance(value, ast.Dict):
+        return any(map(_is_bce, value.values))
+    return isinstance(value, ast.Call) and called_name(value) == "BCELoss"
