@@ -56,6 +56,7 @@ WAYS = {
     "key": ("{}", "self.kept[key] = h.detach().cpu()", "self.kept[key].numpy()"),
     "lists": ("{}", "self.kept.setdefault(key, []).append(h.detach().cpu())", "torch.cat(self.kept[key]).numpy()"),
     "mapping": ("{}", "self.kept[key] = {'real': h.detach().cpu(), 'n': 1}", "self.kept[key]['real'].numpy()"),
+    "joined for NumPy": ("[]", "self.kept.append(h.detach().cpu())", "np.asarray(torch.cat(self.kept))"),
     "array": ("[]", "self.kept.append(h.detach().cpu().numpy())", "np.concatenate(self.kept)"),
 }
 

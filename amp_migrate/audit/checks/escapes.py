@@ -171,7 +171,9 @@ class _Found(Said):
                 remedy = at[0].path, review.line(*at)
             given, by = None, ""
             if (kind in COMING or kind == "below") and verdict == "review":
-                certain = kind in ("numpy", "below") and value.now == "half" and not detail
+                certain = (
+                    kind in ("numpy", "below") and value.now == "half" and (not detail or self._of_joined(module, node))
+                )
                 by = "AMP522" if kind == "operation" else "AMP504" if certain else ""
                 if isinstance(value.origin, Came):
                     given = value.origin.place[0].path, review.line(*value.origin.place)
@@ -181,6 +183,14 @@ class _Found(Said):
             self.doubts.append(
                 Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by)
             )
+
+    def _of_joined(self, module: Module, node: ast.AST) -> bool:
+        """Whether NumPy is given what torch joins, which is a tensor for sure: `np.cov(torch.cat(found))`."""
+        given = node.args if isinstance(node, ast.Call) else []
+        calls = (a for a in given if isinstance(a, ast.Call))
+        return any(
+            self.both.review.after.dotted(module.scope_of(c), c.func) in ("torch.cat", "torch.stack") for c in calls
+        )
 
     def _raised_before(self, module: Module, node: ast.AST) -> bool:
         """Whether no run that comes to a place had come by a set-up: what the program makes half met float32 weights there."""

@@ -56,6 +56,13 @@ def where_seen(m: Migration) -> None:
     for module in m.project.modules:
         lines = m.mended_lines(module, "AMP504")
         arrays = [(c, f.value) for c, f in module.method_calls.get("numpy", ()) if c.lineno in lines] if lines else []
+        joined = [c.args[0] for c, _ in module.calls if lines and c.lineno in lines and _is_given_joined(module, c)]
+        for given in joined if not arrays else ():
+            if not m.edit(module).insertions.keys().isdisjoint(walk(given)):
+                continue
+            m.edit(module).insert("after", given, ".float()")
+            message = f"{module.source(given)} becomes float32 before NumPy sees it"
+            m.output.note(module, given, "AMP504", "Tensor.cpu", message, "as-is")
         for call, given in arrays:
             value = _before_the_cpu(given)
             alone = [c.lineno for c, _ in arrays].count(call.lineno) == 1
@@ -65,6 +72,12 @@ def where_seen(m: Migration) -> None:
                 m.edit(module).insert("after", value, ".float()")
                 message = f"{module.source(value)} becomes float32 before NumPy sees it"
                 m.output.note(module, call, "AMP504", "Tensor.cpu", message, "as-is")
+
+
+def _is_given_joined(module: Module, call: ast.Call) -> bool:
+    """Whether NumPy is given what torch joins: `np.cov(torch.cat(found))`."""
+    given = call.args[0] if call.args and (module.qualify(call.func) or "").startswith("numpy.") else None
+    return isinstance(given, ast.Call) and module.qualify(given.func) in ("torch.cat", "torch.stack")
 
 
 def _before_the_cpu(value: ast.expr) -> ast.expr:
