@@ -40,6 +40,9 @@ ADD
         for metric in READ:
             metric.update(outputs)
 
+def fill(held, scores):
+    held.append(scores)
+
 def main(loader, composite):
     model = Net().to(DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -67,6 +70,11 @@ WAYS = {
     "joined": ("[]", "self.metrics = self.metrics + [metric]", ALL),
     "slice": ("[]", "self.metrics[:] = [metric]", ALL),
     "other name": ("[]", "held = self.metrics\nheld.append(metric)", ALL),
+    "names of names": (
+        "{}",
+        'groups = self.metrics\nheld = groups.setdefault("val", [])\nheld.append(metric)',
+        VAL,
+    ),
     "several": ("[]", "self.metrics.append(metric)", "sorted(self.metrics)"),
     "backwards": ("[]", "self.metrics.append(metric)", "reversed(self.metrics)"),
     "key": ("{}", 'self.metrics["val"] = metric', VALUES),
@@ -125,6 +133,12 @@ def test_the_audit_sees_it_without_the_rule(way: str) -> None:
             "def add(self, metric):",
             "append",
             "inner, composite = Composite(), Composite()\ninner.add(scores)\ncomposite.add(inner)",
+        ),
+        ("def add(self, metric):", "append", "composite = Composite()\nfill(composite.metrics, scores)"),
+        (
+            "def add(self, metric):",
+            "append",
+            "composite, kept = Composite(), []\nfill(kept, scores)\ncomposite.metrics = kept",
         ),
         ("def register(self, metric):", "append", "composite = Composite()\ncomposite.register(scores)"),
         ("def add(self, metric):", "given", "composite = Composite(scores)"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Module, Scope
 
 Path = tuple["int | str | None", ...]  # which item of a tuple, list or dict is meant; None: any
 
@@ -74,7 +74,8 @@ class Put(NamedTuple):
     keys: Path  # where; None: anywhere
     value: ast.expr
     item: Path
-    spread: bool = False  # the items of the value are put there
+    spread: bool  # the items of the value are put there
+    scope: Scope  # where it stands
 
     def within(self, path: Path) -> Path | None:
         """Which item of the value is the one that a path into the container means; None: it is another."""
@@ -83,6 +84,9 @@ class Put(NamedTuple):
             return None
         last = path[size - 1]
         return (*self.item, *((last if isinstance(last, str) else None,) if self.spread else ()), *path[size:])
+
+
+NAMED = 3  # names of one container that are followed
 
 
 @kept
@@ -97,32 +101,36 @@ def put_later(module: Module) -> dict[str, list[Put]]:
 def _puts(module: Module) -> Iterator[Put]:
     for method in (*_ADDING, *_NAMING, *_SPREADING):
         for call, on in module.method_calls(method):
+            scope = module.scope_of(call)
             for holder, keys in _containers(module, on):
                 if method in _NAMING and len(call.args) == 2:
-                    yield Put(holder, (*keys, key_of(call.args[0])), call.args[1], ())
+                    yield Put(holder, (*keys, key_of(call.args[0])), call.args[1], (), False, scope)
                 elif method not in _NAMING and call.args:
-                    yield Put(holder, (*keys, None), call.args[-1], (), method in _SPREADING)
+                    yield Put(holder, (*keys, None), call.args[-1], (), method in _SPREADING, scope)
                 for keyword in call.keywords if method == "update" else ():
-                    yield Put(holder, (*keys, keyword.arg), keyword.value, (), keyword.arg is None)
+                    yield Put(holder, (*keys, keyword.arg), keyword.value, (), keyword.arg is None, scope)
     for target, value, item in assignments(module):
         if isinstance(target, ast.Subscript) and value is not None:
             for holder, keys in _containers(module, target.value):
-                yield Put(holder, (*keys, key_of(target.slice)), value, item, isinstance(target.slice, ast.Slice))
+                spread = isinstance(target.slice, ast.Slice)
+                yield Put(holder, (*keys, key_of(target.slice)), value, item, spread, module.scope_of(target))
 
 
 def _containers(module: Module, expr: ast.expr) -> Iterator[tuple[ast.Name | ast.Attribute, Path]]:
     """The variable that holds a container, and where in it that is: `hooks` of `hooks[event]`, `hooks.setdefault(event, [])`;
     of a name for one, `own = self.hooks[event]`, that as well."""
     found = _container(expr)
-    while found is not None:
+    for _ in range(NAMED):
+        if found is None:
+            return
         yield found
         named, keys = found
         home = module.scope_of(named).binder(named.id) if isinstance(named, ast.Name) else None
-        given = home.bindings[named.id] if isinstance(named, ast.Name) and home is not None else []
-        further = _container(given[0].value) if len(given) == 1 and isinstance(given[0], ast.Assign) else None
-        if further is None or not isinstance(further[0], ast.Attribute):
-            return
-        found = further[0], (*further[1], *keys)
+        bound = home.bindings[named.id] if isinstance(named, ast.Name) and home is not None else []
+        given = bound[0].value if len(bound) == 1 and isinstance(bound[0], ast.Assign) else None
+        whole = given is not None and isinstance(bound[0], ast.Assign) and isinstance(bound[0].targets[0], ast.Name)
+        further = _container(given) if given is not None and whole else None
+        found = (further[0], (*further[1], *keys)) if further is not None else None
 
 
 def _container(expr: ast.expr) -> tuple[ast.Name | ast.Attribute, Path] | None:

@@ -157,10 +157,10 @@ class Fields:
         for at in self.sources.stored(name):
             if at not in but and counts(at.scope, at.owner, at.holder):
                 parts.append(self._given(at, path))
-        for scope, owner, put in self.sources.put(name) if path else ():
-            within = put.within(path)
-            if within is not None and isinstance(put.holder, ast.Attribute) and counts(scope, owner, put.holder.value):
-                parts.append(self.value(scope, put.value, within))
+        for scope, holder, put in self.sources.put(name) if path else ():
+            within, owner = put.within(path), self.program.is_self(scope, holder.value)
+            if within is not None and counts(scope, owner, holder.value):
+                parts.append(self.value(put.scope, put.value, within))
         return parts
 
     def _given(self, at: Stored, path: Path) -> Part:

@@ -80,15 +80,30 @@ class Sources:
         return [(module, at, value, item) for module, at, value, item in found if at is not None]
 
     @kept
-    def put(self, name: str) -> list[tuple[Scope, Class | None, Put]]:
-        """What is put into containers that attributes of this name hold, and whose `self` each is an attribute of."""
-        return [
-            (scope, self.program.is_self(scope, put.holder.value), put)
-            for module in self.program.having(name)
-            for put in put_later(module).get(name, ())
-            if isinstance(put.holder, ast.Attribute)
-            for scope in (module.scope_of(put.holder),)
-        ]
+    def put(self, name: str) -> list[tuple[Scope, ast.Attribute, Put]]:
+        """What is put into containers that attributes of this name hold, with the attribute, and the scope of that."""
+        puts = (put for module in self.program.having(name) for put in put_later(module).get(name, ()))
+        found = [(put.scope, put.holder, put) for put in puts] + self.put_by_others(name)
+        return [(scope, holder, put) for scope, holder, put in found if isinstance(holder, ast.Attribute)]
+
+    @kept
+    def put_by_others(self, name: str) -> list[tuple[Scope, ast.Name | ast.Attribute, Put]]:
+        """What functions put into containers of this name that they are handed: `fill(self.metrics)`."""
+        found: list[tuple[Scope, ast.Name | ast.Attribute, Put]] = []
+        for module in self.program.having(name):
+            for node in module.loads.get(name, ()):
+                parent = module.parents.get(node)
+                call = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+                if not isinstance(call, ast.Call) or call.func is node:
+                    continue
+                for function in self.program.callees(module, call):
+                    filled = self.program.arguments(function, call, bound=self.bound(function, module, call)) or {}
+                    for parameter in (p for p, value in filled.items() if value is node):
+                        puts = (p for p in put_later(function.module).get(parameter, ()) if p.scope is function.scope)
+                        found += [
+                            (module.scope_of(node), node, put) for put in puts if isinstance(put.holder, ast.Name)
+                        ]
+        return found
 
     @kept
     def given(self, function: Function) -> list[tuple[Module, ast.Call, dict[str, ast.expr] | None]]:

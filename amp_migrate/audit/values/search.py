@@ -151,11 +151,12 @@ class Search:
         if found is found.module.top:
             elsewhere = self.sources.set_elsewhere(found.module, name)
             parts += [self.value(inner, value, (*item, *path)) for inner, value, item in elsewhere]
-        for put in put_later(found.module).get(name, ()) if path else ():
-            scope = found.module.scope_of(put.holder)
-            within = put.within(path)
-            if within is not None and isinstance(put.holder, ast.Name) and scope.binder(name) is found:
-                parts.append(self.value(scope, put.value, within))
+        if path:
+            puts = [(put.scope, put.holder, put) for put in put_later(found.module).get(name, ())]
+            for scope, holder, put in (*puts, *self.sources.put_by_others(name)):
+                within = put.within(path)
+                if within is not None and isinstance(holder, ast.Name) and scope.binder(name) is found:
+                    parts.append(self.value(put.scope, put.value, within))
         return Step(parts)
 
     def _turn(self, found: Scope, name: str, turn: ast.comprehension, path: Path) -> Step:

@@ -222,9 +222,9 @@ class Ordered:
                 found |= self.of(run, store.value, store.value, (*store.item, *item), depth + 1)
             finally:
                 self._active.discard(store.value)
-        for scope, cls, put in self.values.put(name) if item else ():
-            if (within := put.within(item)) is not None and cls in family:
-                run = Frame(scope.module, scope.module.function_around(put.value))
+        for scope, holder, put in self.values.put(name) if item else ():
+            if (within := put.within(item)) is not None and self.program.is_self(scope, holder.value) in family:
+                run = Frame(put.scope.module, put.scope.module.function_around(put.value))
                 found |= self.of(run, put.value, put.value, within, depth + 1)
         if not found.made and not stores:
             raise Undecided
