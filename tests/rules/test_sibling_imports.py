@@ -188,5 +188,5 @@ def test_in_each_of_several_trees_an_import_means_the_file_of_that_tree() -> Non
     }
     texts = check_files(files)
     for tree in ("one", "two"):
-        assert 'saver.save("last.pt", scaler)' in texts[f"{tree}/src/run.py"]
-        assert '"scaler": scaler.state_dict()' in texts[f"{tree}/src/utils/save.py"]
+        assert "saver = Saver(model, optimizer, scaler)" in texts[f"{tree}/src/run.py"]
+        assert '"scaler": self.scaler.state_dict()' in texts[f"{tree}/src/utils/save.py"]

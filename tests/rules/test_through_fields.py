@@ -57,9 +57,9 @@ main(parser.parse_args())
 
 def test_the_step_reads_the_scale_and_the_limit_off_its_object() -> None:
     after = check_files({"main.py": MAIN, "trainer.py": TRAINER})["trainer.py"]
-    assert "enabled=self.options.fp16" in after
+    assert "enabled=self.scaler.is_enabled()" in after
     assert "scaler.update(self.options.loss_scale or None)" in after
-    assert "if self.options.fp16 and self.options.limit > 0:" in after
+    assert "if self.scaler.is_enabled() and self.options.limit > 0:" in after
     assert '(group["params"], self.options.limit)' in after
 
 
