@@ -49,6 +49,7 @@ from amp_migrate.audit.checks import (
     renewed,
     scaled_at_o0,
     set_up,
+    shared_layers,
     sometimes,
     state,
     stepping,
@@ -91,7 +92,7 @@ TELLING: tuple[Check, ...] = (
         products,
         ranks,
     ),
-    *(renewed, scaled_at_o0, unscaled, weight_cache),
+    *(renewed, scaled_at_o0, shared_layers, unscaled, weight_cache),
 )
 
 CHECKS: tuple[Check, ...] = (
