@@ -23,6 +23,7 @@ from amp_migrate.audit.checks import (
     done_without,
     escapes,
     exports,
+    first_gpu,
     float_copies,
     given_again,
     guards,
@@ -54,6 +55,7 @@ from amp_migrate.audit.checks import (
     state,
     stepping,
     switch,
+    turned_off,
     unbound,
     unscaled,
     untouched,
@@ -77,7 +79,7 @@ class Check(Protocol):
 
 # Those that refuse nothing: asked last, once nothing is left that the others refuse.
 TELLING: tuple[Check, ...] = (
-    *(always_on, apex_copies, caught, changed_dtypes, done_without, exports, float_copies, half_averages, half_copies),
+    *(always_on, apex_copies, caught, changed_dtypes, done_without, exports, first_gpu, float_copies, half_averages, half_copies),
     *(
         given_again,
         half_inputs,
@@ -92,7 +94,7 @@ TELLING: tuple[Check, ...] = (
         products,
         ranks,
     ),
-    *(renewed, scaled_at_o0, shared_layers, unscaled, weight_cache),
+    *(renewed, scaled_at_o0, shared_layers, turned_off, unscaled, weight_cache),
 )
 
 CHECKS: tuple[Check, ...] = (

@@ -199,7 +199,9 @@ class Operations:
         if self.doubles(expr, name, given):
             return False
         if kept and all(v.kept or (v.was in ("float", "?", "number") and not v.origin) for v in given):
-            self.tell("island", expr, next(v for v in given if v.kept), name)
+            uncast = self.patches and name in known.HALF_NATIVE - self.halves.both.registered
+            kind = "unpatched" if uncast and not self.halves.floats(self.module) else "island"
+            self.tell(kind, expr, next(v for v in given if v.kept), name)
             return True
         if not self.patches or self.halves.floats(self.module):
             output = next((v for v in given if v.was == "float" and v.origin), None)
@@ -207,7 +209,7 @@ class Operations:
                 self.tell("product", expr, output, name)
         elif name in known.HALF_NATIVE - self.halves.both.registered and not any(v.was in HALVES for v in given):
             floats = [v for v in given if v.was == "float"]
-            if floats and not self.halves.unseen:
+            if floats and (kept or not self.halves.unseen):  # beside what is float32, half raised
                 self.tell("unpatched", expr, floats[0], name)
             elif name != "scaled_dot_product_attention":  # which is given what linear layers made
                 self.tell("perhaps unpatched", expr, given[0], name)

@@ -32,9 +32,10 @@ from amp_migrate.rules.parts.imports import (
     stands_for,
     wraps,
 )
+from amp_migrate.rules.parts.kept_beside import FLOAT32, of_all_runs, read_kept
 from amp_migrate.rules.parts.messages import correct_messages
 from amp_migrate.rules.parts.optimizer_values import PARTIAL
-from amp_migrate.rules.parts.parallel_differs import NATIVE_DDP, native_calls
+from amp_migrate.rules.parts.parallel_differs import NATIVE_DDP
 from amp_migrate.rules.parts.same import drop_repeated, drop_shortcuts, fold_equal, merge_types
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 from amp_migrate.writing.edits import Edits
@@ -51,6 +52,8 @@ CLASSES = {
     **{name: native for name, (_, native) in normalization.LAYERS.items()},
     **{name: fused.native for name, fused in optimizers.OPTIMIZERS.items()},
 }
+
+OF_ALL_RUNS = frozenset({parallel.DDP, *syncbn.NAMES})
 
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
@@ -131,14 +134,10 @@ class _Parts:
         if decision.code == "AMP611" and isinstance(decision, Native) and decision.review == "review":
             message, review = f"{message}: {decision.message}", decision.review
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
-            for call, function in native_calls(self.module, beside):
-                at = (self.module.display, self.module.statement(call).lineno)
-                told, arguments = parallel.as_torchs(self.project, self.module, call, self.output.mended.get(at, {}))
-                if len(arguments) != len(arguments_of(call)) or self.output.mended.get(at):
-                    self.edits.replace(call, call_code(self.module, call, function, arguments))
-                if told:
-                    message, review = f"{message}{told}", "look"
-                break
+            told = read_kept(self.project, site, decision, self.output, beside)
+            message, review = message + told, "look" if told else review
+        if site.name in OF_ALL_RUNS and stays and of_all_runs(self.project, site):
+            message, review = message + FLOAT32, "look" if review == "as-is" else review
         self._done(site, decision.code, message, review)
 
     def _decide(self, site: Site) -> Native | Manual | None:

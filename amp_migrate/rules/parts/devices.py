@@ -25,6 +25,41 @@ def device_of(project: Project, site: Site) -> str | None:
     return None
 
 
+def of_first(module: Module, argument: ast.expr | ast.keyword) -> bool:
+    """Whether an argument names the first GPU in every process, `device_ids=list(range(args.num_gpu))`: torch's class brings
+    the inputs there, also where the model is on another. Without it they stay where they are, as Apex left them."""
+    if not isinstance(argument, ast.keyword) or argument.arg not in ("device_ids", "output_device"):
+        return False
+    return _first(module, argument.value)
+
+
+def _first(module: Module, value: ast.expr, depth: int = 3) -> bool:
+    """Whether a device, or the first of several, is number 0 as it is written."""
+    if isinstance(value, ast.Constant):
+        return value.value in ("cuda:0", "cuda") or (value.value == 0 and value.value is not False)
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return bool(value.elts) and _first(module, value.elts[0], depth)
+    if isinstance(value, ast.Starred):
+        return _first(module, value.value, depth)
+    if isinstance(value, ast.ListComp):
+        (loop, *more) = value.generators
+        plain = not more and not loop.ifs and ast.dump(value.elt) == ast.dump(loop.target).replace("Store", "Load")
+        return plain and _first(module, loop.iter, depth)
+    if isinstance(value, ast.Call):
+        called = module.qualify(value.func) or ast.unparse(value.func)
+        if called in ("list", "tuple") and len(value.args) == 1:
+            return _first(module, value.args[0], depth)
+        if called == "range":
+            return len(value.args) == 1 or _first(module, value.args[0], depth)
+        return called == "torch.device" and bool(value.args) and _first(module, value.args[-1], depth)
+    if isinstance(value, ast.Name) and depth:
+        owner = module.scope_of(value).lookup(value.id)
+        bound = [module.parents.get(b) for b in owner.bindings[value.id]] if owner is not None else []
+        given = [s.value for s in bound if isinstance(s, ast.Assign) and len(s.targets) == 1]
+        return bool(given) and len(given) == len(bound) and all(_first(module, v, depth - 1) for v in given)
+    return False
+
+
 def _set_devices(project: Project) -> Iterator[tuple[Module, ast.expr]]:
     """What `torch.cuda.set_device` is given: plain names and attributes, which can be said again elsewhere."""
     for module in project.modules:

@@ -21,7 +21,7 @@ from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native, is_type_test, named_arguments, value_of
 from amp_migrate.rules.parts.derived import Constructed, constructed
-from amp_migrate.rules.parts.devices import device_of
+from amp_migrate.rules.parts.devices import device_of, of_first
 from amp_migrate.rules.parts.parallel_differs import (
     NATIVE_DDP,
     NATIVE_PARAMETERS,
@@ -208,6 +208,7 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     arguments = [Argument(argument) for name, argument in named if name not in DROPPED]
     sibling = beside(site, call)
     taken = [k for k in sibling.keywords if k.arg not in given] if sibling is not None else []
+    taken = [k for k in taken if not of_first(site.module, k)]
     arguments += [Argument(None, f"{k.arg}={site.module.source(k.value)}") for k in taken]
     given |= {k.arg: k for k in taken if k.arg is not None}
     device = None if "device_ids" in given else device_of(project, site)
@@ -272,26 +273,6 @@ def _frozen(site: Site, call: ast.Call) -> int | None:
         return None
     node = frozen_after(site.module, stmt, ast.unparse(stmt.targets[0]))
     return getattr(node, "lineno", None)
-
-
-def as_torchs(
-    project: Project, module: Module, call: ast.Call, codes: Mapping[str, str]
-) -> tuple[str, tuple[Argument, ...]]:
-    """What a branch of the program's own that wraps in torch's does otherwise than Apex's; its arguments, less Apex's, and
-    with those that answer the doubts about it."""
-    dropped = [k.arg for k in call.keywords if k.arg in DROPPED]
-    arguments = tuple(Argument(a) for a in arguments_of(call) if not (isinstance(a, ast.keyword) and a.arg in DROPPED))
-    without = f" without {', '.join(d for d in dropped if d)}, which torch does not take" if dropped else ""
-    given = [k.arg for k in call.keywords if k.arg is not None]
-    if not dropped:
-        given.append(UNUSED)  # which the program has run so
-    for code in sorted(ASKED_FOR.keys() & set(codes)):
-        name, value, why = ASKED_FOR[code]
-        arguments += (Argument(None, f"{name}={value}"),)
-        given.append(name)
-        without += f", with {name}={value}, since {codes[code] or why}"
-    unpacks = any(k.arg is None for k in call.keywords)
-    return (without if unpacks else without + differs(project, module, given)), arguments
 
 
 def switches(module: Module) -> list[tuple[ast.Expr, str]] | None:

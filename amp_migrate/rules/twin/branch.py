@@ -20,7 +20,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
-from amp_migrate.rules.twin.remains import plain_steps, refuse_uncleared, scaled_readers
+from amp_migrate.rules.twin.remains import plain_steps, refuse_uncleared, scaled_readers, turned_off
 
 CODES = (
     Code(
@@ -155,6 +155,7 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
             if value is None and available.value(node.test) is True and node.orelse:
                 value = False if any(n in mine for s in node.body for n in walk(s)) else None
             if value is False or (value is None and _only_apex(module, twin, node)):
+                turned_off(m.output, module, twin, node)
                 edits.fold(node, "orelse")
             elif value is True:
                 edits.splice(node, "body")

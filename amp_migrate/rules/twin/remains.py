@@ -15,6 +15,7 @@ from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called, methods_called, walk
+from amp_migrate.reading.twin.sides import NativeTwin
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.migration import Output
@@ -42,6 +43,23 @@ def scaled_readers(output: Output, modules: Collection[Module], reads: Callable[
                     "review",
                 )
                 return
+
+
+def turned_off(output: Output, module: Module, twin: NativeTwin, branch: ast.If) -> None:
+    """Say where a branch of Apex's turned mixed precision off again: `use_amp = None` beside nn.DataParallel. Who asked for Apex
+    gets the native side, on which nothing does so."""
+    held = {*(holder for holder, _ in twin.choices), *twin.flags}
+    for stmt in (n for s in branch.body for n in walk(s)):
+        if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Constant) or twin.chooses(stmt):
+            continue
+        if stmt.value.value or not held & {ast.unparse(t) for t in stmt.targets}:
+            continue
+        text = ast.unparse(stmt)
+        message = (
+            f"a run that asked for Apex went on in float32 from here, by `{text}`; it takes the native branch now, which this does "
+            "not turn off, and is in mixed precision"
+        )
+        output.note(module, stmt, "AMP120", text, message, "review")
 
 
 def refuse_uncleared(project: Project, losses: Iterable[Loss]) -> None:

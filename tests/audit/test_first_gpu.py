@@ -1,0 +1,80 @@
+"""torch's DistributedDataParallel that brings the inputs of every process to the first GPU, where Apex's left them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+BESIDE = """
+    import torch
+    from torch.nn.parallel import DistributedDataParallel as Native
+    from apex import amp
+    from apex.parallel import DistributedDataParallel as ApexDDP
+
+    def prepare(args, model):
+        gpus = [0]
+        count = args.gpus
+        model = model.cuda(args.rank)
+        if args.amp != "native":
+            model = ApexDDP(model, delay_allreduce=True)
+        else:
+            model = Native(model{given})
+        return model
+    """
+ALONE = """
+    import torch
+    from torch.nn.parallel import DistributedDataParallel as Native
+
+    def prepare(args, model):
+        gpus = [0]
+        count = args.gpus
+        model = model.cuda(args.rank)
+        model = Native(model{given})
+        return model
+    """
+
+
+def said(given: str, before: str = BESIDE) -> list[str]:
+    return [d.message for d in doubts(before.format(given=given), ALONE.format(given=given)) if d.code == "AMP656"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ", device_ids=list(range(args.gpus))",
+        ", device_ids=[0]",
+        ", [0]",
+        ", device_ids=range(0, args.gpus)",
+        ", device_ids=[*range(args.gpus)]",
+        ", device_ids=[i for i in range(count)]",
+        ", device_ids=['cuda:0']",
+        ", device_ids=[torch.device('cuda', 0)]",
+        ", device_ids=gpus",
+    ],
+)
+def test_a_branch_that_stays_and_names_the_first_gpu_is_told(given: str) -> None:
+    (message,) = said(given)
+    assert "is GPU 0 in every process" in message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        ", device_ids=None",
+        ", device_ids=[args.rank]",
+        ", device_ids=[i + 1 for i in range(count)]",
+        ", device_ids=[torch.device('cuda', args.rank)]",
+        ", device_ids=args.devices",
+        ", device_ids=range(args.rank, args.gpus)",
+    ],
+)
+def test_another_gpu_or_none_is_not(given: str) -> None:
+    assert not said(given)
+
+
+def test_neither_is_a_call_that_was_torchs_before() -> None:
+    native = ALONE.replace("return model", "return model  # from apex import amp")
+    before = native.replace("import torch\n", "import torch\n    from apex import amp\n", 1)
+    assert not said(", device_ids=[0]", before)
