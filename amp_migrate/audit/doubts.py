@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Verdict = Literal["refuse", "review", "look"]
+MOST = 8  # further places that are named
+CAME = re.compile(r"called (from \S+?:\d+(?: in a run of [^)]*)?)(?=[,)])")
+WHERE = re.compile(r" now where ([^,]*),")
 
 
 @dataclass(frozen=True, order=True)
@@ -43,3 +48,32 @@ class Doubt:
         if self.message.startswith("left with Apex"):
             return self.message
         return f"left with Apex, since its migration would be wrong: {self.message}"
+
+
+def with_ways(doubt: Doubt, others: Iterable[Doubt]) -> Doubt:
+    """The same doubt with the other calls in which it is so, each with its own condition: each has to switch the region off by
+    itself."""
+    further: dict[str, list[str]] = {}
+    for other in others:
+        came = CAME.search(other.message)
+        if came is not None and came.group(1) not in doubt.message:
+            asked = WHERE.search(other.message)
+            where = f"where {asked.group(1)} " if asked is not None else "in every run "
+            where = where * (other.alike != doubt.alike)
+            calls = further.setdefault(where, [])
+            calls += [came.group(1)] * (came.group(1) not in calls)
+    for where, calls in further.items():
+        more = f" and {len(calls) - MOST} more" if len(calls) > MOST else ""
+        doubt = replace(doubt, message=f"{doubt.message}; so it is {where}called {', '.join(calls[:MOST])}{more}")
+    return doubt
+
+
+def with_lines(doubts: list[Doubt]) -> Doubt:
+    """One doubt for the calls of a function that are written alike, which names the others' lines."""
+    first = min(doubts, key=lambda d: d.line)
+    first = replace(first, lost=tuple(sorted({place for d in doubts for place in d.lost})))
+    lines = sorted({d.line for d in doubts} - {first.line})
+    if not lines:
+        return first
+    also = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
+    return replace(first, message=f"{first.message} (see {also}, too)")

@@ -997,3 +997,21 @@ def test_a_network_whose_own_forward_opens_the_region(region: bool, expected: in
     )
     found = [line for line, _ in told(doubts(before, after), "AMP531")]
     assert (len(found) > 0) is bool(expected)
+
+
+def test_every_call_that_leads_there_is_named() -> None:
+    """Each has a switch of its own to hand over."""
+    script = (
+        "import torch\nfrom train import evaluate\n\nmodel = torch.nn.Linear(4, 2).cuda()\nevaluate(model, loader)\n"
+    )
+    before = {
+        "train.py": HEAD + TRAIN + EVALUATE + "if __name__ == '__main__':\n" + MAIN.replace("\n", "\n    ") + "\n",
+        "first.py": script,
+        "second.py": "import os\n" + script,
+    }
+    after = AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE.replace(", enabled=args.fp16", "")
+    after += "if __name__ == '__main__':\n" + AFTER_MAIN.replace("\n", "\n    ") + "\n"
+    messages = [d.message for d in doubts_of(before, {"train.py": after}) if d.code == "AMP531"]
+    (message,) = messages
+    assert "now where not fp16" in message  # of its own program
+    assert message.endswith("; so it is in every run called from first.py:5, from second.py:6")

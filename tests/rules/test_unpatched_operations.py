@@ -74,7 +74,8 @@ def test_what_may_have_been_float32_is_told_once_a_file(level: str, more: str, b
 )
 def test_the_line_that_asks_for_float32_is_the_one_that_is_told(before: str, asked: str, told: bool) -> None:
     """Beside what the program makes float32 itself, half raised under O1: it was computed in float32."""
-    networks = NETWORKS.format(before=before).replace("einsum('ij,jk->ik', x, w).sum()\n\n", f"einsum('ij,jk->ik', x, {asked}).sum()\n\n")
+    first = "einsum('ij,jk->ik', x, {}).sum()\n\n"
+    networks = NETWORKS.format(before=before).replace(first.format("w"), first.format(asked))
     texts = {"train.py": TRAIN.format(level="O1", more="pass"), "networks.py": networks}
     found = [f for f in rewrite_files(texts)["networks.py"].findings if "its arguments were float32" in f.message]
     assert [(f.line, f.review) for f in found] == ([(11, "review")] if told else [])

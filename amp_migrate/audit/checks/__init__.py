@@ -79,7 +79,18 @@ class Check(Protocol):
 
 # Those that refuse nothing: asked last, once nothing is left that the others refuse.
 TELLING: tuple[Check, ...] = (
-    *(always_on, apex_copies, caught, changed_dtypes, done_without, exports, first_gpu, float_copies, half_averages, half_copies),
+    *(
+        always_on,
+        apex_copies,
+        caught,
+        changed_dtypes,
+        done_without,
+        exports,
+        first_gpu,
+        float_copies,
+        half_averages,
+        half_copies,
+    ),
     *(
         given_again,
         half_inputs,

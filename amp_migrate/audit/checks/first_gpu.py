@@ -38,8 +38,8 @@ def check(review: Review) -> Iterable[Doubt]:
         if given is not None and _first(review, module, given) and was_apexs(review, module, call):
             message = (
                 f"device_ids={syntax.text(given)} is GPU 0 in every process, and torch's DistributedDataParallel brings the inputs "
-                "there, as Apex's did not: every process whose model is on another raises at its first forward. Leave it out, or name "
-                "the GPU of the process"
+                "there, as Apex's did not: every process whose model is on another raises at its first forward. Leave it out, or "
+                "name the GPU of the process"
             )
             yield review.doubt(module, call, "AMP656", "DistributedDataParallel", message, "review")
 

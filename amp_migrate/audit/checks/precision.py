@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from amp_migrate.audit.checks.half_inputs import given_half
-from amp_migrate.audit.doubts import Doubt, Verdict
+from amp_migrate.audit.doubts import MOST, Doubt, Verdict, with_lines, with_ways
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
@@ -57,7 +57,6 @@ CODES = (
 )
 
 
-MOST = 8  # further places that are named
 Told = tuple[str, str, str, str]  # one doubt of a kind for all such calls in a function
 
 
@@ -70,31 +69,22 @@ def check(review: Review) -> Iterable[Doubt]:
     for forward, model in both.forwards_before():
         if not model & both.initialized and not (both.patched and model & both.around):
             continue
-        for kind, doubt in _compared(both, forward, model):
+        found = _compared(both, forward, model)
+        for kind, doubt in found:
             if doubt is not None and not (float_layer(both, forward) or float_method(both, forward)):
                 if isinstance(doubt, Anew):
                     anew.append(doubt)
                 else:
-                    told.setdefault(_told(kind, forward), []).append(doubt)
+                    more = (d for k, d in found if k == kind == "gained" and isinstance(d, Doubt))
+                    told.setdefault(_told(kind, forward), []).append(with_ways(doubt, more))
             break
-    yield from map(_with_lines, told.values())
+    yield from map(with_lines, told.values())
     yield from made_anew(both, anew)
     known = set(told)
     yield from _others(both, known)
     yield from _without_set_up(both, known)
     yield from (_not_seen(both, places) for places in not_seen(both, lambda f: _told("lost", f) in known))
     yield from _taken_in(both, set(told))
-
-
-def _with_lines(doubts: list[Doubt]) -> Doubt:
-    """One doubt for the calls of a function that are written alike, which names the others' lines."""
-    first = min(doubts, key=lambda d: d.line)
-    first = replace(first, lost=tuple(sorted({place for d in doubts for place in d.lost})))
-    lines = sorted({d.line for d in doubts} - {first.line})
-    if not lines:
-        return first
-    also = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
-    return replace(first, message=f"{first.message} (see {also}, too)")
 
 
 def _told(kind: str, forward: Forward) -> Told:

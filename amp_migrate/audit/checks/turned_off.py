@@ -40,9 +40,7 @@ def check(review: Review) -> Iterable[Doubt]:
                     f"runs for which `{syntax.text(test)}` held had {syntax.text(old)} from here on, and nothing sets that now: they "
                     f"take the branches that {syntax.text(switch)} chooses, in mixed precision, where they ran without it"
                 )
-                yield Doubt(
-                    change.path, old.lineno, "AMP532", syntax.text(old), message, "review", told_by=("AMP120",)
-                )
+                yield Doubt(change.path, old.lineno, "AMP532", syntax.text(old), message, "review", told_by=("AMP120",))
 
 
 def _under(change: Change, stmt: ast.stmt) -> ast.expr | None:

@@ -64,7 +64,7 @@ def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Ca
         scope = module.scope_of(call)
         # Where another program is set up, that hands it over.
         elsewhere = m.regions.taken(scope) and scope not in m.earlier.regions
-        if not m.live(module, call) or elsewhere or m.set_up.never(scope):
+        if not m.live(module, call) or elsewhere or m.set_up.never(scope) or m.set_up.never_at(module, call):
             continue
         try:
             enabled = m.switch.evaluated(scope) or m.switch.at(module, call)
