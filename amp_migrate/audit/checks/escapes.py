@@ -32,7 +32,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.never_mixed import never_mixed
+from amp_migrate.audit.sites.never_mixed import never_mixed, never_on
 from amp_migrate.findings import Code
 
 CODES = (
@@ -145,6 +145,8 @@ class _Found(Said):
             raises = kind in ("write", "apart") and verdict == "refuse"
             verdict = "refuse" if raises and usual else "review" if raises else "look"
         if kind not in RAISING and verdict != "refuse" and never_mixed(self.both, module, node):
+            return
+        if isinstance(value.origin, Came) and never_on(self.both, *value.origin.place):
             return
         review = self.both.review
         where: object = node if kind in RAISING else (review.line(module, node), detail)  # once a line

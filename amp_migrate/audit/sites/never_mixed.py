@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.ways.chains import Chain
-from amp_migrate.audit.ways.formulas import disjunction
+from amp_migrate.audit.ways.formulas import conjunction, disjunction, example
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -25,6 +25,20 @@ def never_mixed(both: Mixed, module: Module, node: ast.AST) -> bool:
     if len(before) < len(ways) or not all(_never_set_up(both, old) for old in before):
         return False
     return bool(ways) or not both.near_setups(module)
+
+
+@kept
+def never_on(both: Mixed, module: Module, call: ast.AST) -> bool:
+    """Whether the region around a forward of the program after is off in every run that comes to it: a branch of a function that
+    takes the switch, which only calls take that leave it out."""
+    if both.after.regions.nearest(module, call) is None:
+        return False
+    ways = both.after.chains.to(module, call)
+    return bool(ways) and all(
+        both.after.chains.certain(way)
+        and example(conjunction([both.after.predicates.given(way), both.in_region(way)])) is None
+        for way in ways
+    )
 
 
 @kept

@@ -75,7 +75,18 @@ def _names(m: Migration, site: Site) -> bool:
 def always_on(m: Migration) -> bool:
     """Whether the unit's code always runs under autocast: no switch, and evaluation as well."""
     flags = [flag_around(m.project, init) for init in m.unit.inits]
-    return m.options.eval == "autocast" and bool(flags) and all(flag.always for flag in flags)
+    always = m.options.eval == "autocast" and bool(flags) and all(flag.always for flag in flags)
+    return always and not _runs_without(m)
+
+
+def _runs_without(m: Migration) -> bool:
+    """Whether some run comes to a forward where Apex was never set up, or not yet: Apex's wrappers cast nothing there."""
+    return any(
+        m.live(module, call) and (m.set_up.never(module.scope_of(call)) or m.set_up.never_at(module, call))
+        for function, calls in m.project.calls.items()
+        if m.regions.forwards.has_forward(function)
+        for module, call in calls
+    )
 
 
 def method_of(m: Migration, to: str) -> str:
@@ -263,7 +274,9 @@ def _wrapped(m: Migration, cast: Cast, call: ast.Call, inner: ast.expr) -> None:
         dtype = "float32" if cast.to == "float" else m.options.dtype
         name = free(m.unit, (f"{target.attr}_in_{dtype}", f"{dtype}_{target.attr}", f"cast_{target.attr}"))
         edits.replace(stmt, _wrapper(m, cast, stmt, name, inner, held=True), (target, f" = {name}"))
-        message += f"what {module.source(inner)} was"
+        message += (
+            f"what {module.source(inner)} was: tensors, also in lists and tuples, but not in dictionaries, as Apex did"
+        )
     else:
         name = target.id
         edits.replace(stmt, _wrapper(m, cast, stmt, name, inner))
@@ -282,7 +295,13 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
     one = guarded("t", method, torch, loose=True)
     inputs = "*args, **kwargs" if keywords else "*args"
     casts = [f"args = [{one} for t in args]"]
-    if keywords:
+    helper = ""
+    if held:  # whose calls are out of sight
+        last = guarded("value", method, torch, loose=True)
+        helper = f"{indent}def cast(value):\n{indent}{indent}if type(value) in (list, tuple):\n"
+        helper += f"{indent * 3}return type(value)(map(cast, value))\n{indent}{indent}return {last}\n\n"
+        casts = ["args = cast(args)", "kwargs = {k: cast(v) for k, v in kwargs.items()}"]
+    elif keywords:
         casts.append(f"kwargs = {{k: {guarded('v', method, torch, loose=True)} for k, v in kwargs.items()}}")
     body = "".join(f"{indent}{line}\n" for line in casts)
     above = f"@{m.off('autocast', module, module.scope_of(stmt))}\n" if cast.to == "float" else ""
@@ -290,7 +309,8 @@ def _wrapper(m: Migration, cast: Cast, stmt: ast.stmt, name: str, inner: ast.exp
         test = _under_autocast(m, module, module.scope_of(stmt))
         body = f"{indent}{test}\n" + "".join(f"{indent}{indent}{line}\n" for line in casts)
     if held:
-        return (f"{above}def {name}(*args, wrapped=", inner, f", **kwargs):\n{body}{indent}return wrapped({inputs})")
+        body = f"{helper}{body}{indent}return wrapped({inputs})"
+        return (f"{above}def {name}(*args, wrapped=", inner, f", **kwargs):\n{body}")
     return (f"{above}def {name}({inputs}):\n{body}{indent}return ", inner, f"({inputs})")
 
 
