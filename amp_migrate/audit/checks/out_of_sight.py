@@ -15,7 +15,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given
-from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in
+from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in, runs_beside
 from amp_migrate.audit.sites.setups import identities
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
@@ -80,8 +80,9 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
             by_name += call.args[1:2] if of_torch else []
             if name is None and both.review.before.starred_from_afar(scope, call.func):
                 name = syntax.text(call.func)
-            if name is not None and (name.partition(".")[0] in KNOWN or not evaluates(name.rpartition(".")[2])):
-                if not of_torch:
+            if name is not None and not of_torch:
+                runs = evaluates(name.rpartition(".")[2]) or runs_beside(both, module, call)
+                if name.partition(".")[0] in KNOWN or not runs:
                     continue
             if both.review.before.callees(module, call) or both.review.before.definitions(scope, call.func):
                 continue

@@ -63,3 +63,30 @@ def handed_in(both: Mixed, module: Module, call: ast.Call) -> bool:
     origins = both.review.values_before.origins(module.scope_of(call), call.func)
     none = [o for o in origins if isinstance(o.node, ast.Constant) and o.node.value is None]
     return len(none) < len(origins) and all(o.kind in ("parameter", "unknown") for o in origins if o not in none)
+
+
+def runs_beside(both: Mixed, module: Module, call: ast.Call) -> bool:
+    """Whether what a call gives is what the other branch has from a forward: `out = run_on_all(model, batch)`, and in the
+    `else`, `out = model(batch)`; or each is returned."""
+    stmt = module.statement(call)
+    targets = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set[str]()
+    if not targets and not isinstance(stmt, ast.Return):
+        return False
+    below: ast.AST = stmt
+    for around in module.ancestors(stmt):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        if isinstance(around, ast.If):
+            other = around.orelse if below in around.body else around.body
+            if not other and not targets:
+                block = module.beside(around)[1]
+                other = [s for s in block if s is not around]
+            for forward in both.before.forwards.of(module):
+                there = module.statement(forward.call)
+                if not any(there is n for s in other for n in syntax.walk(s)):
+                    continue
+                given = {syntax.text(t) for t in there.targets} if isinstance(there, ast.Assign) else set[str]()
+                if targets & given or (not targets and isinstance(there, ast.Return)):
+                    return True
+        below = around
+    return False

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
+from amp_migrate.reading.gradients.heard import fires
 from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.readers import Readers
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
@@ -143,6 +144,7 @@ class GradientReader(Readers):
         here = self.between(module, node, step)
         if self.unit.inner_clip(step) is not None:
             here.append(node)  # its clipping goes right before it
+        here = self._heard(node, here, result)
         inside: list[tuple[Node, list[Node]]] = []  # readers in the branch that steps, but not in the step's own block
         around: list[Node] = []  # readers beside the backward, outside of that branch
         branches: list[Node] = []
@@ -162,6 +164,11 @@ class GradientReader(Readers):
             if isinstance(outer.stmt, ast.If) and self.reads_own(module, outer):
                 found.append(outer)
             if any(self.backward(n) for n in outer.parent.nodes[: outer.index]):
+                heard = self._heard(outer, [], result)
+                if branches:
+                    result.heard += [n.stmt for n in heard]
+                elif heard:
+                    found = _in_order([*found, *heard])
                 around, level = found, outer if found else node
                 break
             if found:
@@ -284,6 +291,15 @@ class GradientReader(Readers):
                         found = self._about(module, block.nodes[deeper[-1] + 1 :], step) + found
         return found
 
+    def _heard(self, node: Node, readers: list[Node], result: Gradients) -> list[Node]:
+        """Readers before a step with the events that are fired between the backward beside it and the step."""
+        nodes = node.parent.nodes
+        last = max((i for i in range(node.index) if self.backward(nodes[i])), default=None)
+        between = nodes[last + 1 : node.index] if last is not None else []
+        heard = [n for n in between if n not in readers and any(fires(self.project, c) for c in n.all_calls)]
+        result.fired.update(n.stmt for n in heard)
+        return _in_order([*readers, *heard]) if heard else readers
+
     def _about(self, module: Module, nodes: Iterable[Node], step: Step) -> list[Node]:
         """Of some statements those that read the gradients of a step's optimizer."""
         return [n for n in nodes if self.reads(module, n) and self.concerns(module, n, step)]
@@ -337,6 +353,10 @@ class GradientReader(Readers):
         for between in node.parent.nodes[start.index : after]:
             for stmt in leaving(between):
                 result.update_before.append((stmt, step))
+
+
+def _in_order(nodes: Iterable[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda n: n.stmt.lineno)
 
 
 def _counted(node: ast.AST) -> str:

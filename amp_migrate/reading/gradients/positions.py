@@ -25,6 +25,10 @@ class Gradients:
     plain: set[ast.Call] = field(default_factory=set)  # steps whose gradients were never scaled
     apart: set[ast.Call] = field(default_factory=set)  # those of them in runs of their own
     levels: dict[ast.Call, Node] = field(default_factory=dict)  # step -> the statement after which the scale is updated
+    heard: list[ast.stmt] = field(
+        default_factory=list
+    )  # events of every micro-batch, whose listeners may read gradients
+    fired: set[ast.stmt] = field(default_factory=set)  # events that are unscaled before
     loops: dict[ast.stmt, ast.For] = field(default_factory=dict)  # unscaled before it: every optimizer of this loop
 
     def add(self, other: Gradients) -> None:

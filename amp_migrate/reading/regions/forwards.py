@@ -12,6 +12,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.regions.beside import given_beside
 from amp_migrate.reading.regions.making import makes_network
 from amp_migrate.reading.regions.no_forwards import (
     CASTING_METHODS,
@@ -20,6 +21,7 @@ from amp_migrate.reading.regions.no_forwards import (
     NOT_FORWARD_PREFIXES,
     NOT_FORWARD_SUFFIXES,
     given_none,
+    holds,
     looks,
 )
 from amp_migrate.reading.regions.no_grad import under_no_grad
@@ -102,12 +104,26 @@ class Forwards:
                 return any(self.computes(f) for f in methods) if methods else func.attr not in TENSOR_METHODS
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and len(node.args) + len(node.keywords) > 1:
-            return bool(node.args) and self.is_model(module, node.args[0]) and not self._keeps_model(module, node)
-        return self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node)
+            runs = name == "data_parallel" and self._takes_model(
+                module, node
+            )  # of a library: `(batch, model, devices)`
+            runs = runs or (bool(node.args) and self.is_model(module, node.args[0]))
+            return runs and not self._keeps_model(module, node)
+        if self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node):
+            return True
+        return self._takes_model(module, node) and self._beside(module, node)
+
+    def _beside(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call hands a model to code out of sight and takes what that gives where the other branch runs the model:
+        `if many: out = run_on_all(model, batch)` / `else: out = model(batch)`."""
+        if self.project.resolved.get(call) or self._keeps_model(module, call):
+            return False
+        others = (other for other in given_beside(module, call) if not self._takes_model(module, other))
+        return any(self._is_seen(module, other) for other in others)
 
     def _keeps(self, module: Module, field: ast.Attribute) -> bool:
         """Whether a network is seen to keep something under a name: `self.Es = encoder` of a model's class."""
-        return any(c.is_module and _holds(c, field.attr) for c in self.project.classes_of(module, field.value))
+        return any(c.is_module and holds(c, field.attr) for c in self.project.classes_of(module, field.value))
 
     def _runs_itself(self, module: Module, call: ast.Call) -> bool:
         """Whether a network that trains itself runs its own forward: `self.forward(x)`."""
@@ -250,7 +266,7 @@ class Forwards:
         if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
             return False
         cls = self.project.class_of(module.scope_of(func))
-        return cls is not None and module.is_self(func.value) and _holds(cls, func.attr)
+        return cls is not None and module.is_self(func.value) and holds(cls, func.attr)
 
     def computes(self, function: Function) -> bool:
         """Whether a method of a network runs parts of it, or operations that autocast casts: one that only brings a
@@ -381,17 +397,3 @@ class Forwards:
         self._looking -= 1
         self._helping.discard(function)
         return helps
-
-
-def _holds(cls: ClassInfo, name: str) -> bool:
-    """Whether an attribute is a variable of the instances: no class that they may have a method from is out of sight."""
-    family = list(cls.ancestry())
-    if any(name in c.methods for c in family):
-        return False
-    if all(len(c.bases) == len([b for b in c.base_names if b != "object"]) for c in family):
-        return True
-    return any(
-        isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
-        for c in family
-        for n in walk(c.node)
-    )

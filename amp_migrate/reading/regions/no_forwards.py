@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 
-from amp_migrate.reading.program.definitions import Function, is_none
+from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.program.tree import walk
 
 # Methods of a model that compute nothing worth autocasting.
 NOT_FORWARD = frozenset(
@@ -54,3 +55,17 @@ def looks(function: Function) -> bool:
         elif isinstance(node, ast.BinOp):
             return False
     return True
+
+
+def holds(cls: ClassInfo, name: str) -> bool:
+    """Whether an attribute is a variable of the instances: no class that they may have a method from is out of sight."""
+    family = list(cls.ancestry())
+    if any(name in c.methods for c in family):
+        return False
+    if all(len(c.bases) == len([b for b in c.base_names if b != "object"]) for c in family):
+        return True
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
+        for c in family
+        for n in walk(c.node)
+    )

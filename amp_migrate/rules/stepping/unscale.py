@@ -119,11 +119,20 @@ def _unscale(m: Migration, module: Module, plan: Gradients, entries: list[ast.st
         seen.add((stmt, text))
         edits.insert_before(stmt, *_unscaling(m, module, plan, stmt, step))
         message = f"gradients of {text} are unscaled before they are read"
+        if stmt in plan.fired:
+            message = f"gradients of {text} are unscaled before this event: what listens to it may read them"
         if stmt in entries:
             message += (
                 "; nothing in sight calls this: call it once per step, after the last backward, and step after it"
             )
         m.output.note(module, stmt, "AMP301", "unscale_", message, "review" if stmt in entries else "as-is")
+    for stmt in dict.fromkeys(plan.heard):
+        message = (
+            "what listens to this event sees gradients times the scale now, which Apex had unscaled by then: GradScaler unscales "
+            "once a step, and this comes with every backward. Let what reads them listen to the step, or divide by "
+            "scaler.get_scale()"
+        )
+        m.output.note(module, stmt, "AMP301", "unscale_", message, "review")
     for stmt, step in plan.update_before:
         line = _update_line(m, module, stmt, step)
         edits.insert_before(stmt, *line)
