@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from tests.rules.helpers import check_files, rewrite_files, run_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 
 PROGRAM = """
     import json
@@ -225,3 +227,66 @@ def test_the_switch_of_what_is_made_half_is_the_switch(tmp_path: Path) -> None:
     text = check_files({"main.py": SWITCHED_APART}, device="cpu")["main.py"]
     assert 'scaler = torch.amp.GradScaler("cpu", enabled=args.fp16)' in text
     assert run_files(tmp_path, {"main.py": text}, "main.py") == [["torch.float16"], ["torch.float32"]]
+
+
+CALLED = """
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    def evaluate(model, batches):
+        {inside}
+        with torch.no_grad():
+            return [str(model(x).dtype) for x in batches]
+
+    def train(batches):
+        model = Net()
+        model.half()
+        optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        for x in batches:
+            loss = model(x.half()).float().sum()
+            optimizer.zero_grad()
+            optimizer.backward(loss)
+            optimizer.step()
+        return model
+
+    def main(batches):
+        trained = train(batches)
+        fresh = Net().cpu()
+        return {calls}
+    """
+
+
+@pytest.mark.parametrize(
+    ("calls", "inside", "region"),
+    [
+        ("evaluate(fresh, batches)", "pass", False),
+        ("evaluate(Net().to('cpu').eval(), batches) + evaluate(model=fresh, batches=batches)", "pass", False),
+        ("evaluate(trained, batches)", "pass", True),
+        ("evaluate(trained, batches) + evaluate(fresh, batches)", "pass", True),
+        ("evaluate(fresh.half(), batches)", "pass", True),
+        ("evaluate(Net().half(), batches)", "pass", True),
+        ("list(map(evaluate, [trained], [batches]))", "pass", True),
+        ("evaluate(fresh, batches)", "model = model.half()", True),
+    ],
+)
+def test_what_every_caller_makes_anew_gets_no_region(calls: str, inside: str, region: bool) -> None:
+    after = rewrite(CALLED.format(calls=calls, inside=inside)).after or ""
+    evaluation = after.partition("def evaluate")[2].partition("def train")[0]
+    assert ("autocast" in evaluation) is region
+
+
+def test_what_every_caller_makes_anew_runs_in_float32() -> None:
+    after = rewrite(
+        CALLED.format(calls="evaluate(fresh, batches)", inside="pass"), device="cpu", dtype="bfloat16"
+    ).after
+    names: dict[str, Any] = {}
+    exec(after or "", names)
+    assert names["main"]([torch.ones(3, 4)]) == ["torch.float32"]

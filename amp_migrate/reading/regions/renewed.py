@@ -14,19 +14,43 @@ from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.values.sources import Sources
 
 SETS_UP = HALVERS | {"initialize"}
+PLACING = frozenset(
+    "to cuda cpu eval train float share_memory requires_grad_".split()
+)  # methods that give the network back
 
 
 def never_cast(unit: Unit, module: Module, called: ast.expr) -> bool:
-    """Whether a variable that is called holds a network which its own function made, and nothing made half since."""
-    if not isinstance(called, ast.Name) or not unit.inits or not only_own(unit):
+    """Whether a variable that is called holds a network which its own function made, and nothing made half since; or all that
+    call the function give it such a one."""
+    return bool(unit.inits) and only_own(unit) and _never_cast(unit, module, called, frozenset())
+
+
+def _never_cast(unit: Unit, module: Module, called: ast.expr, seen: frozenset[Scope]) -> bool:
+    if isinstance(called, ast.Call):
+        return _is_new(unit, module, called, _taken(module, called))
+    if not isinstance(called, ast.Name):
         return False
     scope = module.scope_of(called)
+    if scope.params and called.id in scope.params and len(scope.bindings.get(called.id, ())) == 1:
+        return scope not in seen and _given_new(unit, scope, called, seen | {scope})
     if called.id not in scope.bindings or called.id in scope.params:
         return False
     made = _made(unit, scope, called, set())
     return bool(made) and all(stmt is not None and not _cast_since(unit, scope, stmt, called) for stmt in made)
+
+
+def _given_new(unit: Unit, scope: Scope, use: ast.Name, seen: frozenset[Scope]) -> bool:
+    """Whether a parameter is a new network in every call of its function, all of which are in sight, and stays float32 there."""
+    function = unit.project.functions.get(scope.node)
+    calls = unit.project.calls.get(function, ()) if function is not None else ()
+    if function is None or not calls or unit.project.once(Sources).is_value(function):
+        return False
+    given = [(m, dict(unit.project.arguments(function, call)).get(use.id)) for m, call in calls]
+    new = all(value is not None and _never_cast(unit, m, value, seen) for m, value in given)
+    return new and not _cast_below(unit, scope, getattr(scope.node, "lineno", 0), use)
 
 
 def _made(unit: Unit, scope: Scope, use: ast.Name, seen: set[ast.AST]) -> set[ast.Assign | None]:
@@ -59,6 +83,10 @@ def _is_new(unit: Unit, module: Module, call: ast.expr, taken: list[ast.Name | a
     """Whether a call makes a network of float32 weights: out of none that is there already, in no function that makes half."""
     if not isinstance(call, ast.Call) or any(unit.holds_model(module, n) for n in taken if n is not call.func):
         return False
+    while isinstance(call.func, ast.Attribute) and call.func.attr in PLACING and isinstance(call.func.value, ast.Call):
+        if _casts(module, call):
+            return False
+        call = call.func.value  # `Net().to(device)`
     functions = unit.project.resolved.get(call, [])
     made = _constructs(unit, module, call) or any(
         isinstance(n, ast.Call) and _constructs(unit, f.module, n) for f in functions for n in f.inside
@@ -74,8 +102,12 @@ def _constructs(unit: Unit, module: Module, call: ast.Call) -> bool:
 
 def _cast_since(unit: Unit, scope: Scope, made: ast.Assign, use: ast.Name) -> bool:
     """Whether something below the statement that made a network, and above its use, makes it half or may do so."""
+    return _cast_below(unit, scope, made.lineno, use)
+
+
+def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.Name) -> bool:
     for node in walk(scope.node):
-        if not isinstance(node, ast.Call) or not made.lineno < node.lineno < use.lineno:
+        if not isinstance(node, ast.Call) or not line < node.lineno < use.lineno:
             continue
         given = (node.func, *node.args, *(k.value for k in node.keywords))
         if not any(isinstance(n, ast.Name) and n.id == use.id for value in given for n in _roots(value)):
