@@ -722,3 +722,54 @@ def test_a_program_with_more_paths_than_are_followed_is_told(monkeypatch: pytest
     assert not said(PLAIN, RIGHT)
     monkeypatch.setattr(runs, "VISITS", 4)
     assert [d.code for d in said(PLAIN, RIGHT) if "more paths" in d.message] == ["AMP232"]
+
+
+INNER = """
+with amp.scale_loss(loss, optimizer) as scaled:
+    target = scaled.mean()
+    grad = torch.autograd.grad(target, x, create_graph=True)[0]
+    grad {divided}
+loss = loss + grad.norm()
+with amp.scale_loss(loss, optimizer) as scaled:
+    scaled.backward()
+optimizer.step()
+optimizer.zero_grad()
+"""
+INNER_AFTER = """
+scaled = scaler.scale(loss)
+target = scaled.mean()
+grad = torch.autograd.grad({outputs}, x, create_graph=True)[0]
+grad {divided}
+loss = loss + grad.norm()
+scaler.scale(loss).backward()
+scaler.step(optimizer)
+scaler.update()
+optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("divided", ["/= scaled / loss", "= grad / (scaled / loss)"])
+@pytest.mark.parametrize(
+    ("outputs", "wrong"),
+    [
+        ("scaled", False),
+        ("target", False),
+        ("scaler.scale(scaled)", True),
+        ("scaler.scale(target)", True),
+        ("outputs=[scaler.scale(scaled.mean())]", True),
+    ],
+)
+def test_what_an_inner_gradient_is_taken_of_is_scaled_once(outputs: str, wrong: bool, divided: str) -> None:
+    after = INNER_AFTER.format(outputs=outputs, divided=divided)
+    if outputs.startswith("outputs"):
+        after = after.replace(f"{outputs}, x", f"inputs=x, {outputs}")
+    found = said(INNER.format(divided=divided), after)
+    assert [d.message for d in found if d.verdict == "refuse"] == (
+        ["the loss would be scaled twice before torch.autograd.grad: it carries the scale already"] if wrong else []
+    )
+
+
+def test_an_inner_gradient_that_keeps_its_scale_is_not_scaled_with_the_loss_again() -> None:
+    kept = INNER_AFTER.format(outputs="scaled", divided="= grad.clone()")
+    found = said(INNER.format(divided="= grad.clone() / (scaled / loss)"), kept)
+    assert "scaled twice before its backward" in found[0].message

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 from tests.rules.helpers import check_rewrite, check_untouched, rewrite
 from tests.rules.programs import apex, found, native
@@ -77,3 +80,74 @@ def test_gradients_of_a_program_without_apex_are_left_alone() -> None:
     check_untouched(
         "import torch\ngrad = torch.autograd.grad(inner_loss, x, create_graph=True)[0]  # apex of the graph\n"
     )
+
+
+ATTACK = """
+import torch
+from apex import amp
+
+SEEN = []
+{helper}
+
+def main(half):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if half:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=128.0)
+    x, y = torch.ones(2, 4).requires_grad_(), torch.ones(2, 1)
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    if half:
+        with amp.scale_loss(loss, optimizer) as scaled:
+            {inner}
+            grad = grad / (scaled / loss)
+    else:
+        grad = torch.autograd.grad(loss, x, create_graph=True)[0]
+    SEEN.append(grad.detach())
+    loss = torch.nn.functional.mse_loss(model(x.detach()), y) + grad.pow(2).mean()
+    optimizer.zero_grad()
+    if half:
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+"""
+HELPER = """
+def inner_gradient(loss, x, optimizer):
+    grad = torch.autograd.grad(loss, x, create_graph=True)[0]
+    with amp.scale_loss(x.sum() * 0, optimizer) as none:
+        none.backward(retain_graph=True)
+    return grad
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "helper"),
+    [
+        ("grad = torch.autograd.grad(scaled, x, create_graph=True)[0]", ""),
+        ("target = scaled * 1.0\n            grad = torch.autograd.grad([target], x, create_graph=True)[0]", ""),
+        ("main.kept = scaled\n            grad = torch.autograd.grad(main.kept, x, create_graph=True)[0]", ""),
+        ("grad = inner_gradient(scaled, x, optimizer)", HELPER),
+    ],
+)
+def test_what_is_scaled_already_is_not_scaled_again(inner: str, helper: str) -> None:
+    after = rewrite(ATTACK.format(inner=inner, helper=helper), device="cpu").after
+    assert after is not None
+    assert "autograd.grad(scaler.scale(scaled" not in after
+    gradients = []
+    for half in (True, False):
+        space: dict[str, Any] = {}
+        exec(after, space)
+        space["main"](half)
+        gradients += space["SEEN"]
+    assert torch.allclose(*gradients, rtol=0.01)
+
+
+def test_a_loss_that_is_scaled_below_under_its_own_name_is_scaled_for_the_inner_gradient() -> None:
+    before = LOOP.format(
+        "loss = criterion(out, y)\ngrad = torch.autograd.grad(loss, x, create_graph=True)[0]\nloss = loss + grad.norm()"
+    ).replace("scaled_loss", "loss")
+    after = rewrite(apex(before)).after
+    assert after is not None
+    assert "grad = torch.autograd.grad(scaler.scale(loss), x, create_graph=True)[0] / scaler.get_scale()" in after

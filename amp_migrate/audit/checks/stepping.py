@@ -242,15 +242,20 @@ def _order(place: Place) -> tuple[str, int, int, str, str]:
 
 
 def _construct(place: Place) -> str:
-    return {"read": "gradients", "update": "scaler.update", "unscale": "scaler.unscale_"}.get(
-        place.what, "optimizer.step"
-    )
+    return {
+        "read": "gradients",
+        "inner": "torch.autograd.grad",
+        "update": "scaler.update",
+        "unscale": "scaler.unscale_",
+    }.get(place.what, "optimizer.step")
 
 
 def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
     what = place.what
     if what == "backward" and "twice" in tags:
         yield "the loss would be scaled twice before its backward: the step divides by the scale once", "refuse"
+    if what == "inner" and "twice" in tags:
+        yield "the loss would be scaled twice before torch.autograd.grad: it carries the scale already", "refuse"
     if what == "update" and "nothing checked" in tags:
         yield "update() would be reached without a step or unscale_ since the last update(), which raises", "refuse"
     if what == "read" and SCALED in tags:

@@ -58,6 +58,9 @@ class Actions(Losses):
         if action.kind in ("clip", "grad"):
             self._read(env, action, facts, state)
             return [(facts, state)]
+        if action.kind == "inner":
+            self._differentiate(scope, env, action, facts, state)
+            return [(facts, state)]
         if action.kind == "exchange":
             self.machine.exchange(state, action.module, action.node, self._whose(env, action))
             return [(facts, state)]
@@ -131,6 +134,12 @@ class Actions(Losses):
         if not self.runs_model(scope, action.on):
             return self.machine.backward(state, None, FAINT)
         return self.machine.backward(state, None, PLAIN, self._trained(scope, action.on))
+
+    def _differentiate(self, scope: Scope, env: Env, action: Action, facts: Facts, state: State) -> None:
+        assert action.on is not None
+        found = self.scaled(scope, env, action.on, facts, state)
+        if found is not None:
+            self.machine.note("inner", action.module, action.node, found[0], "twice" if found[1] > 1 else "ok")
 
     def _trained(self, scope: Scope, loss: ast.expr) -> list[Ident]:
         """The optimizers of the models that a loss is computed of: of a penalty on weights, of centers that a loss keeps."""

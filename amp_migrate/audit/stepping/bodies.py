@@ -37,6 +37,7 @@ class Action:
     """One thing that happens to gradients, optimizers or scalers.
 
     `kind`: "method" (`name` of METHODS called on `on`), "clip" (gradients of `on`), "grad" (`.grad` of `on` is read),
+    "inner" (`on` is differentiated by itself, by `torch.autograd.grad`),
     "none" (`.grad` of `on` is set to None), "exchange" (it may be another process's from here on), "tpu" (torch_xla steps
     `on`), "scale" (a loss), "make" (an optimizer or a scaler), "call" (of one of `callees`).
     """
@@ -121,6 +122,8 @@ class Bodies:
             return Action("clip", module, call, call.args[0], last)
         if last in CLIPS and isinstance(func, ast.Attribute):
             return Action("clip", module, call, func.value, last)
+        if last == "grad" and (on := self._differentiated(module, call)) is not None:
+            return Action("inner", module, call, on)
         chosen = [a for a in call.args if chosen_for_gradients(module, a)]
         if chosen and last not in _COLLECTS and not self.program.definitions(module.scope_of(call), func):
             return Action("clip", module, call, chosen[0], last)
@@ -142,6 +145,13 @@ class Bodies:
         if last == "GradScaler" or (makes and self.objects.ref(module.scope_of(call), call, {}).role):
             return Action("make", module, call)
         return None
+
+    def _differentiated(self, module: Module, call: ast.Call) -> ast.expr | None:
+        """What `torch.autograd.grad` is given the gradients of."""
+        if self.program.dotted(module.scope_of(call), call.func) != "torch.autograd.grad":
+            return None
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "outputs")]
+        return given[0] if given else None
 
     @cached_property
     def _optimizers(self) -> set[str]:

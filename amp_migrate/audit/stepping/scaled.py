@@ -34,6 +34,7 @@ class Switches:
         self._siblings: dict[tuple[Action, str], bool] = {}
         self._envs: dict[Entries, Env] = {}
         self._keeps: dict[ast.stmt, bool] = {}
+        self._whole: dict[ast.stmt, ast.BinOp] = {}  # what an assignment in place computes
         self._kept_fields: dict[ast.AST, dict[str, Ref]] = {}
 
     def env(self, entries: Entries) -> Env:
@@ -224,15 +225,21 @@ class Losses(Switches):
                 return None
             if isinstance(func, ast.Attribute) and (found := self.scaled(scope, env, func.value, facts, state)):
                 return found
-            if expr in self.bodies.by_node or (isinstance(func, ast.Attribute) and func.attr == "get_scale"):
+            acts = self.bodies.by_node.get(expr)
+            if (acts is not None and acts.kind != "inner") or (
+                isinstance(func, ast.Attribute) and func.attr == "get_scale"
+            ):
                 return None
             found_in = (self.scaled(scope, env, a, facts, state) for a in expr.args)
             return next((f for f in found_in if f is not None), None)
         if isinstance(expr, ast.BinOp):
             if isinstance(expr.op, ast.Div) and "scale" in syntax.text(expr.right):
                 return None
-            sides = (self.scaled(scope, env, e, facts, state) for e in (expr.left, expr.right))
-            return next((f for f in sides if f is not None), None)
+            left, right = (self.scaled(scope, env, e, facts, state) for e in (expr.left, expr.right))
+            if isinstance(expr.op, ast.Div) and right is not None:  # `gradient / (scaled / loss)`
+                left = left or (right[0], 0)
+                return (left[0], left[1] - right[1]) if left[1] > right[1] else None
+            return left or right
         if isinstance(expr, ast.UnaryOp):
             return self.scaled(scope, env, expr.operand, facts, state)
         if isinstance(expr, (ast.Subscript, ast.Starred)):
@@ -259,7 +266,9 @@ class Losses(Switches):
                 return state
         value: ast.expr | None = None
         names = assigned(stmt)
-        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        if isinstance(stmt, ast.AugAssign):
+            value = self._whole.setdefault(stmt, ast.BinOp(stmt.target, stmt.op, stmt.value))
+        elif isinstance(stmt, (ast.Assign, ast.AnnAssign)):
             value = stmt.value
         elif isinstance(stmt, ast.For):
             value = stmt.iter
@@ -270,8 +279,6 @@ class Losses(Switches):
         elif isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Yield):
             value, names = stmt.value.value, frozenset({RETURNED})
         found = self.scaled(scope, env, value, facts, state) if value is not None else None
-        if isinstance(stmt, ast.AugAssign) and found is None:
-            return state
         if isinstance(value, ast.Tuple) and isinstance(stmt, ast.Assign):
             found = None
         kept = {s for s in state.scaled if s[0] not in names and not (s[0].startswith(RETURNED) and s[0] != RETURNED)}

@@ -120,18 +120,26 @@ def tested(stmt: ast.stmt) -> Iterator[str]:
 def cut_down(body: Sequence[ast.stmt], around: Container[ast.AST]) -> list[ast.stmt]:
     """What of a body holds one of some nodes, with the jumps and tests between, and what gives the names in these, and those of
     scaled values, others; `around`: all that these stand in."""
-    names: set[str] = set()
+    names, scaled = set[str](), set[str]()
     while True:
-        kept = _keep(body, names, around)
+        kept = _keep(body, names, scaled, around)
         more = {n for s in kept for n in tested(s)}
-        within = (n for s in kept for n in syntax.walk(s))
-        more |= {name for n in within if isinstance(n, ast.stmt) and scales(n) for name in assigned(n)}
-        if more <= names:
+        within = [n for s in kept for n in syntax.walk(s) if isinstance(n, ast.stmt)]
+        values = {name for n in within if scales(n) or _made_of(n, scaled) for name in assigned(n)}
+        if more | values <= names and values <= scaled:
             return kept
-        names |= more
+        names |= more | values
+        scaled |= values
 
 
-def _keep(body: Sequence[ast.stmt], names: set[str], around: Container[ast.AST]) -> list[ast.stmt]:
+def _made_of(stmt: ast.stmt, scaled: set[str]) -> bool:
+    """Whether a statement gives a name what is computed of a scaled value: `target = scaled_loss.mean()`."""
+    if not scaled or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or stmt.value is None:
+        return False
+    return any(n.id in scaled for n in syntax.every(stmt.value, ast.Name))
+
+
+def _keep(body: Sequence[ast.stmt], names: set[str], scaled: set[str], around: Container[ast.AST]) -> list[ast.stmt]:
     kept: list[ast.stmt] = []
     for stmt in body:
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -143,6 +151,7 @@ def _keep(body: Sequence[ast.stmt], names: set[str], around: Container[ast.AST])
                 or stmt in around
                 or not names.isdisjoint(assigned(stmt))
                 or scales(stmt)
+                or _made_of(stmt, scaled)
                 or yields(stmt)
             ):
                 kept.append(as_if(stmt))
@@ -155,11 +164,11 @@ def _keep(body: Sequence[ast.stmt], names: set[str], around: Container[ast.AST])
                 parts = []
                 for part in value:
                     other = syntax.copied(part)
-                    other.body = _keep(part.body, names, around)
+                    other.body = _keep(part.body, names, scaled, around)
                     parts.append(other)
                 setattr(made, name, parts)
             else:
-                setattr(made, name, _keep(value, names, around))
+                setattr(made, name, _keep(value, names, scaled, around))
         inner = [
             s for n in blocks(made) for v in getattr(made, n) for s in ([v] if isinstance(v, ast.stmt) else v.body)
         ]

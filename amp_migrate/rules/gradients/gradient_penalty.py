@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.gradients.carried import may_carry_scale
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -71,6 +72,16 @@ def _migrate(m: Migration, module: Module, node: ast.Call) -> None:
     outputs = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "outputs"), None)
     parent = module.parents[node]
     if outputs is None or not isinstance(parent, ast.Subscript):
+        return
+    if may_carry_scale(m.project, m.unit.losses, module, outputs):
+        m.output.note(
+            module,
+            node,
+            "AMP206",
+            "torch.autograd.grad",
+            "not scaled again: what it differentiates is multiplied by the loss scale already, or may be, as with Apex",
+            "look",
+        )
         return
     if m.regions.read(scope).outputs.holds(outputs):
         m.output.note(
