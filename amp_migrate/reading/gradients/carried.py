@@ -37,7 +37,8 @@ def may_carry_scale(project: Project, losses: Iterable[Loss], module: Module, ex
             else:
                 yield from _given(project, where, read)
 
-    return any(node in scaled for _, node in reached([(module, expr)], further))
+    start: At = (module, expr)
+    return any(node in scaled for _, node in reached([start], further))
 
 
 def _given(project: Project, module: Module, name: ast.Name) -> Iterator[At]:

@@ -23,6 +23,7 @@ from amp_migrate.reading.units.calls import read_loss
 from amp_migrate.reading.units.inner_clip import InnerClip, inner_clip
 from amp_migrate.reading.units.legacy_models import HALVERS, seed
 from amp_migrate.reading.units.legacy_scale import Scale, over_fused_adam, read_scale
+from amp_migrate.reading.units.legacy_settled import settle_scales
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit
 
 HANDLE = "apex.amp.handle."
@@ -116,6 +117,7 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     units = [*_joined(handles, "handle_slots"), *_joined(wrappers, "optimizer_slots")]
     for unit in units:
         try:
+            settle_scales([i for i in unit.inits if isinstance(i, LegacyInit)])
             _follow(unit)
         except Blocked as failure:
             unit.unreadable.append(failure)

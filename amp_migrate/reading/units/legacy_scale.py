@@ -24,6 +24,7 @@ class Scale:
 
     start: the initial scale. interval: clean steps before it doubles. fixed: what `update` is given to hold the scale.
     off: a static scale of 1, which is no scaling. limits: the bounds of a dynamic scale, as `initialize` names them.
+    begins: whether a dynamic scale has a start of its own. settled: told by `loss_scale` of the arguments (`settle_scales`).
     """
 
     start: str | None = None
@@ -31,6 +32,18 @@ class Scale:
     fixed: str | None = None
     off: bool = False
     limits: tuple[tuple[str, ast.expr], ...] = ()
+    begins: bool = False
+    settled: str = ""
+
+    @property
+    def may_be_static(self) -> bool:
+        return self.fixed is not None or self.settled not in ("", "None")
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it is never dynamic."""
+        fixed = self.fixed or self.settled
+        return self.off or (bool(fixed) and fixed != "None" and self.start == fixed)
 
 
 def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Scale:
@@ -54,9 +67,14 @@ def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Sc
             choice,
         )
     fixed = static.fixed or "1.0"
+    begins = dynamic.begins
     if dynamic_first and _is_zero(choice.test, group[1]):
         return Scale(
-            f"{fixed} or {dynamic.start or START}", dynamic.interval, f"{fixed} or None", limits=dynamic.limits
+            f"{fixed} or {dynamic.start or START}",
+            dynamic.interval,
+            f"{fixed} or None",
+            limits=dynamic.limits,
+            begins=begins,
         )
     first, second = ("None", fixed) if dynamic_first else (fixed, "None")
     start = dynamic.start or START
@@ -66,6 +84,7 @@ def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Sc
         dynamic.interval,
         f"{first} if {test} else {second}",
         limits=dynamic.limits,
+        begins=begins,
     )
 
 
@@ -110,6 +129,7 @@ def _single(project: Project, site: Site) -> Scale:
         moving.interval,
         f"None if {test} else {fixed}",
         limits=moving.limits,
+        begins=moving.begins,
     )
 
 
@@ -133,7 +153,8 @@ def _moving(site: Site, settings: ast.expr | None) -> Scale:
         )
     texts = {k: site.module.source(v) for k, v in found.items()}
     limits = tuple((k, v) for k, v in found.items() if k in ("min_loss_scale", "max_loss_scale"))
-    return Scale(texts.get("init_scale"), texts.get("scale_window", interval), limits=limits)
+    start = texts.get("init_scale")
+    return Scale(start, texts.get("scale_window", interval), limits=limits, begins=start is not None)
 
 
 def _number(project: Project, module: Module, node: ast.expr | None) -> str:

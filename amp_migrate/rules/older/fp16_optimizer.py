@@ -200,7 +200,7 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
         "can differ; checkpoints hold float32)",
         "look",
     )
-    if init.scale.fixed is not None and m.scales and not over_fused_adam(init.site):  # the other skipped such steps too
+    if init.scale.may_be_static and m.scales and not over_fused_adam(init.site):  # the other skipped such steps too
         m.output.note(
             module,
             init.call,

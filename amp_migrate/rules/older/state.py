@@ -99,7 +99,7 @@ def load(m: Migration, site: Site, call: ast.Call) -> None:
 def _kept(m: Migration, module: Module, optimizer: ast.expr) -> bool:
     """Whether there is a scale that changes."""
     inits = [i for i in m.inits_of(module, optimizer) if isinstance(i, LegacyInit)]
-    return m.scales and not all(i.scale.off or (i.scale.fixed and i.scale.start == i.scale.fixed) for i in inits)
+    return m.scales and not all(i.scale.is_static for i in inits)
 
 
 def _key(m: Migration, module: Module, name: str) -> str:

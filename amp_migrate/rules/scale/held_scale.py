@@ -21,7 +21,7 @@ from amp_migrate.reading.units.static_scale import pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
 from amp_migrate.rules.carried_setting import Conflict, handed
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.scale.legacy import fixed_scale
+from amp_migrate.rules.scale.legacy import fixed_in, fixed_scale
 from amp_migrate.rules.scale.run_time_scale import numeric, reaches, variable
 
 
@@ -90,6 +90,8 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
 def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
     scale = static_scale(home.init)
+    if isinstance(home.init, LegacyInit) and (fixed := fixed_in(m, home.init, home.scope)):
+        return fixed
     if isinstance(scale, ast.expr):
         return variable(m, home, scale)
     return "None" if scale in (None, 1.0) else repr(scale)

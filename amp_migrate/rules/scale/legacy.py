@@ -18,7 +18,8 @@ def scaler_arguments(m: Migration, init: LegacyInit, there: Scope) -> list[str]:
     Raises Blocked where a setting cannot be evaluated there.
     """
     arguments: list[str] = []
-    for name, text in (("init_scale", init.scale.start), ("growth_interval", init.scale.interval)):
+    start = None if init.scale.settled else init.scale.start
+    for name, text in (("init_scale", start), ("growth_interval", init.scale.interval)):
         if text is not None:
             arguments.append(f"{name}={_read(m, init, text, there)}")
     return arguments
@@ -26,10 +27,15 @@ def scaler_arguments(m: Migration, init: LegacyInit, there: Scope) -> list[str]:
 
 def fixed_scale(m: Migration, init: LegacyInit, module: Module, stmt: ast.stmt) -> str:
     """What `update` is given after a step to hold a static scale; empty for a dynamic one."""
+    return fixed_in(m, init, module.scope_of(stmt))
+
+
+def fixed_in(m: Migration, init: LegacyInit, there: Scope) -> str:
+    """The static scale as it reads in a scope."""
     text = init.scale.fixed
     if text is None or init.scale.off:
         return ""
-    return _read(m, init, text, module.scope_of(stmt))
+    return _read(m, init, text, there)
 
 
 def _read(m: Migration, init: LegacyInit, text: str, there: Scope) -> str:

@@ -1,0 +1,37 @@
+"""Several FP16_Optimizers of one unit that ask for different loss scales: each says so as a call of `initialize` would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from amp_migrate.reading.units.unit import Blocked
+
+if TYPE_CHECKING:
+    from amp_migrate.reading.units.legacy import LegacyInit
+
+
+def settle_scales(inits: Sequence[LegacyInit]) -> None:
+    """Have scales that differ told by the argument `loss_scale`, so that one scaler that takes the place of several has a scale
+    that is a choice between theirs, or each its own.
+
+    Raises Blocked where they differ in more than which static scale it is, if any.
+    """
+    told = {(i.scale.start, i.scale.interval, i.scale.fixed, i.scale.off) for i in inits if i.wraps}
+    if len(told) < 2:
+        return
+    moving = [i.scale for i in inits if not i.scale.is_static]
+    intervals = {scale.interval for scale in moving}
+    if len(intervals) > 1 or any(scale.begins or scale.limits for scale in moving):
+        other = next(i for i in inits if i.scale != inits[0].scale)
+        message = (
+            "several FP16_Optimizers ask for different dynamic loss scales; choose the settings first, then wrap once"
+        )
+        raise Blocked.at(other.site, "AMP707", message)
+    interval = next(iter(intervals), None)
+    for init in inits:
+        text = "1.0" if init.scale.off else init.scale.fixed or "None"
+        init.arguments["loss_scale"] = init.module.imagine(text, init.call)
+        start = text if init.scale.is_static else None
+        init.scale = replace(init.scale, start=start, interval=interval, fixed=None, off=False, settled=text)
