@@ -596,8 +596,11 @@ def test_a_function_called_only_there_gets_no_region_either() -> None:
     assert '    with torch.autocast("cuda", enabled=False):\n        evaluate(model)\n' in after
 
 
-def test_a_function_called_with_casts_and_without_is_reported() -> None:
-    check_manual(IMPORTS + EVALUATED + "    evaluate(model)\n", "AMP516")
+def test_a_function_called_with_casts_and_without_is_in_a_region_where_it_is_called_with_them() -> None:
+    after = rewrite(IMPORTS + EVALUATED + "    evaluate(model)\n").after
+    assert after is not None
+    assert "    for x, y in loader:\n        print(model(x))\n" in after
+    assert after.endswith('    with torch.autocast("cuda", dtype=torch.float16):\n        evaluate(model)\n')
 
 
 # -- left alone, reported --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.disabled import DISABLED, was_float32
 from amp_migrate.audit.sites.float_methods import casts_apart, float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.made_anew import Anew
@@ -354,13 +355,15 @@ def _doubt(
             message += f"; without one {half}, which is made half here, meets float32 weights, and a layer raises"
     else:
         message = (
-            f"{forward.text} runs under autocast now{where}, where Apex had not been set up for it before ({came}): it "
-            "ran in float32. Switch the region off there (enabled=) to keep that"
+            f"{forward.text} runs under autocast now{where}, where {was_float32(both.review, chain)} ({came}): it "
         )
+        message += "ran in float32. Switch the region off there (enabled=) to keep that"
     place = chain.place
     told = ("AMP502",) if kind == "lost" and not raises else ()
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
     doubt = replace(doubt, alike=message.replace(came, "", 1))
+    if kind == "gained" and was_float32(both.review, chain) == DISABLED:
+        return replace(doubt, verdict="refuse")
     if kind == "gained":
         return replace(doubt, remedy=(doubt.path, doubt.line))
     bare = around is None and forward.module.path == doubt.path and runs_products(both, forward)

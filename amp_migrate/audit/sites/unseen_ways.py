@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.sites.disabled import DISABLED, was_float32
 from amp_migrate.audit.sites.float_methods import float_method
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
@@ -53,8 +54,8 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]
         if not ways or any(both.in_region(w) is not False or _within_wrapped(both, w) for w, _ in ways):
             continue
-        if not any(_may_be_on(both, forward, w, old) for w, old in ways):
-            continue  # a run that came by the set-up takes another branch
+        if not any(_may_be_on(both, forward, w, old) for w, old in ways if was_float32(both.review, w) != DISABLED):
+            continue  # a run that came by the set-up takes another branch, or its casts were off
         if all(w.open or (old is not None and not both.under_apex(old, model).sure) for w, old in ways):
             add(forward, place, [w.start.function for w, _ in ways])
     for forward, callers in own_runs(both):

@@ -307,7 +307,10 @@ class Predicates:
         """`self.amp = None` of a constructor, `self.amp = amp` of another method: Apex once that ran."""
         first, later = self._at_first(expr, place)
         if first is None or first.value is not None or later is None:
-            return None
+            given = self.trails.fields(expr, place)
+            whole = given and all(v is not None and self._on_or_off(m, v) is not None for m, v in given)
+            bools = any(isinstance(v, ast.Constant) and v.value is not None for _, v in given)
+            return self._field_branches(expr, place, depth) if whole and not bools else None
         module, value = later
         if not (self.program.dotted(module.scope_of(value), value) or "").startswith("apex"):
             return None
@@ -367,18 +370,26 @@ class Predicates:
         given.sort(key=lambda g: getattr(g[1], "lineno", 0))
         return self._switched(given[0][0], [g[1:] for g in given], self.trails.anywhere(scopes[0]), depth)
 
+    def _on_or_off(self, module: Module, value: ast.expr) -> bool | None:
+        """What a switch is given, also one that is Apex itself, or None: `self.amp = amp`."""
+        if isinstance(value, ast.Constant):
+            return bool(value.value) if value.value is None or isinstance(value.value, bool) else None
+        apex = (self.program.dotted(module.scope_of(value), value) or "").startswith("apex.")
+        return True if apex and isinstance(value, (ast.Name, ast.Attribute)) else None
+
     def _switched(
         self, module: Module, given: Sequence[tuple[ast.AST, ast.expr]], place: Place, depth: int
     ) -> Formula | None:
         on: list[Formula] = []
         first: Formula = False
         for i, (node, value) in enumerate(given):
-            if not isinstance(value, ast.Constant) or not isinstance(value.value, bool):
+            holds = self._on_or_off(module, value)
+            if holds is None:
                 return None
             under = self.under(self.chains.tests(module, node), place, depth + 1)
             if i == 0 and under is True:
-                first = value.value
-            elif value.value:
+                first = holds
+            elif holds:
                 on.append(under)
             else:
                 first = conjunction([disjunction([first, *on]), negation(under)])

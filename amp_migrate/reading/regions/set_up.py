@@ -16,6 +16,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Modul
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import reached, walk
+from amp_migrate.reading.regions.returned import left_early
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.set_ups import set_ups
 from amp_migrate.reading.units.unit import Unit
@@ -129,7 +130,17 @@ class SetUp:
             {p for _, parts in guard_parts(self.project, module, module.statement(node)) for p in parts or ()}
             for node in (one, other)
         )
-        return any(opposite(p, q) and _stays(module, p, one, other) for p in asked for q in excluded)
+        if any(opposite(p, q) and _stays(module, p, one, other) for p in asked for q in excluded):
+            return True
+        return isinstance(other, ast.Call) and self._left_early(module, one, other)
+
+    def _left_early(self, module: Module, node: ast.AST, lead: ast.Call) -> bool:
+        """Whether a call that leads to `initialize` has left what it runs before that, in each run that comes to a node."""
+        ran = [f for f in self.project.resolved.get(lead, ()) if f in self._leading]
+        within = [(f, inner) for f in ran for inner in self._leads.get(f.scope, ())]
+        return bool(within) and all(
+            left_early(self.project, module, node, lead, function, inner, _stays) for function, inner in within
+        )
 
     def _kept(self, function: Function) -> bool:
         """Whether a function is a value that may be called anywhere, and not only what processes begin with."""

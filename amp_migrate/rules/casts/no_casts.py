@@ -9,7 +9,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.reading.values.tensors import loads, read_kinds
 from amp_migrate.rules.casts.text import cast_lines
 from amp_migrate.rules.migration import Migration
@@ -61,42 +61,105 @@ def _converted(module: Module, holder: ast.With | ast.AsyncWith, name: str) -> b
 # -- autocast regions that would switch it on again ------------------------------------------------------------------
 
 
-def keep_regions_out(m: Migration) -> None:
-    """Take out the autocast regions inside `disable_casts`, and in functions that are only called from there.
+Call = tuple[Module, ast.Call]
 
-    Raises Blocked where a function is called both with casts and without.
-    """
-    holders = [
+
+def run_without(m: Migration) -> dict[Function, list[Call]]:
+    """The functions that run inside of `disable_casts`, each with the calls, nearest to where no such region is around any
+    of them, by which it runs with casts, too: none where it never does."""
+    holders = [holder for _, holder in _holders(m)]
+    if not holders:
+        return {}
+    within = list(reached(_called(m, holders), lambda f: _called(m, [f.node])))
+    return {f: _with_casts(m, f, set(holders), set(within), set()) for f in within}
+
+
+def _holders(m: Migration) -> list[tuple[Module, ast.With | ast.AsyncWith]]:
+    return [
         (site.module, holder)
         for site in m.other_sites("disable_casts")
         if site.call is not None and m.live(site.module, site.call)
         for holder in [_with(site.module, site.call)]
         if holder is not None
     ]
-    if not holders:
-        return
-    inside: set[ast.AST] = {holder for _, holder in holders}
 
-    def called(places: Iterable[ast.AST]) -> Iterable[Function]:
-        calls = (n for place in places for n in walk(place) if isinstance(n, ast.Call))
-        return (f for call in calls for f in m.project.resolved.get(call, ()) if f.name != "__init__")
 
-    for function in reached(called(holder for _, holder in holders), lambda f: called([f.node])):
-        wraps = m.output.edits[function.module].wraps if function.module in m.output.edits else []
-        mine = [w for w in wraps if any(a is function.node for a in function.module.ancestors(w.first))]
-        if not mine:
+def _called(m: Migration, places: Iterable[ast.AST]) -> Iterable[Function]:
+    calls = (n for place in places for n in walk(place) if isinstance(n, ast.Call))
+    return (f for call in calls for f in m.project.resolved.get(call, ()) if f.name != "__init__")
+
+
+def _with_casts(
+    m: Migration, function: Function, holders: set[ast.AST], within: set[Function], seen: set[Function]
+) -> list[Call]:
+    """The calls that lead to a function and may be under casts: not what stands in a region without them, nor what runs where
+    they were never set up."""
+    seen.add(function)
+    found: list[Call] = []
+    for module, call in m.project.calls.get(function, ()):
+        ancestors = list(module.ancestors(call))
+        if any(a in holders for a in ancestors) or _counterpart(ancestors, holders, call):
             continue
-        if not _only_inside(m, function, inside, set()):
-            module, holder = holders[0]
-            raise Blocked(
-                module,
-                holder.items[0].context_expr,
-                "AMP516",
-                "amp.disable_casts",
-                f"{function.name} runs both with casts and without: hand it the switch for autocast",
-            )
-        inside.add(function.node)
-    for module, edits in m.output.edits.items():
+        if m.set_up.never_at(module, call):
+            continue
+        caller = m.project.function_of(module, call)
+        if caller is None or caller not in within:
+            found.append((module, call))
+        elif caller not in seen:
+            found += _with_casts(m, caller, holders, within, seen)
+    return found
+
+
+def hand_to_callers(m: Migration, functions: Iterable[Function], without: dict[Function, list[Call]]) -> None:
+    """Put the calls by which functions run with casts, which run without them, too, in regions: theirs would switch the casts
+    on again.
+
+    Raises Blocked where no region can be put there.
+    """
+    for function in functions:
+        for module, call in without[function]:
+            stmt = module.statement(call)
+            edits = m.edit(module)
+            if any(w.first is stmt for w in edits.wraps) or _in_region(m, module, stmt):
+                continue
+            header = _region(m, function, module, call, stmt)
+            if header is not None:
+                edits.wrap(stmt, stmt, header)
+                runs = f"what {function.name} runs is under autocast by this call, and not where amp.disable_casts() is around it"
+                m.output.note(module, stmt, "AMP501", "torch.autocast", runs, "look")
+
+
+def _region(m: Migration, function: Function, module: Module, call: ast.Call, stmt: ast.stmt) -> str | None:
+    """The region for a call; None where mixed precision is never on there."""
+    try:
+        if isinstance(stmt, (ast.Expr, ast.Assign, ast.Return)):
+            return m.autocast(module, call)
+    except NeverOn:
+        return None
+    except Blocked as failure:
+        raise _both(module, call, function) from failure
+    raise _both(module, call, function)
+
+
+def _both(module: Module, call: ast.Call, function: Function) -> Blocked:
+    message = (
+        f"{function.name} runs with casts by this call and without them elsewhere: hand it the switch for autocast"
+    )
+    return Blocked(module, call, "AMP516", "amp.disable_casts", message)
+
+
+def _in_region(m: Migration, module: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement stands in a region that is written."""
+    around = {stmt, *module.ancestors(stmt)}
+    wraps = m.output.edits[module].wraps if module in m.output.edits else ()
+    blocks = ((w, module.block(w.first)) for w in wraps)
+    return any(around & set(b[b.index(w.first) : b.index(w.last) + 1]) for w, b in blocks)
+
+
+def keep_regions_out(m: Migration) -> None:
+    """Take out the autocast regions inside `disable_casts`."""
+    inside: set[ast.AST] = {holder for _, holder in _holders(m)}
+    for module, edits in m.output.edits.items() if inside else ():
         out = [
             w
             for w in edits.wraps
@@ -106,21 +169,6 @@ def keep_regions_out(m: Migration) -> None:
             edits.wraps.remove(wrap)
             found = m.output.findings.get(module, [])
             found[:] = [f for f in found if not (f.code == "AMP501" and f.line == wrap.first.lineno)]
-
-
-def _only_inside(m: Migration, function: Function, inside: set[ast.AST], visited: set[Function]) -> bool:
-    """Whether every call of a function that may run under autocast stands in a region without it."""
-    visited.add(function)
-    for module, call in m.project.calls.get(function, ()):
-        ancestors = list(module.ancestors(call))
-        if any(a in inside for a in ancestors) or _counterpart(ancestors, inside, call):
-            continue
-        caller = m.project.function_of(module, call)
-        if caller is None or caller in visited or not m.project.calls.get(caller):
-            return False
-        if not _only_inside(m, caller, inside, visited):
-            return False
-    return True
 
 
 def _counterpart(ancestors: list[ast.AST], inside: set[ast.AST], call: ast.Call) -> bool:

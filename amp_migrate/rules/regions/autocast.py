@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example, Review
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.module import LOOP_NODES, WITH_NODES, Module, Scope
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.program.tree import walk
@@ -20,6 +20,7 @@ from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.reading.values.operations import LOSS_NAMES
+from amp_migrate.rules.casts.no_casts import hand_to_callers, run_without
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import forward, own_regions, shared_regions
 from amp_migrate.rules.regions.bce import parts
@@ -87,6 +88,8 @@ def apply(m: Migration) -> None:
     elsewhere: list[tuple[NeverOn, Module, Region]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
+    without = run_without(m)
+    bare: dict[Function, None] = {}
     asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
         whole = [(s, r) for s in m.regions.scopes() for r in wanted(m, m.regions.read(s))]
@@ -97,7 +100,14 @@ def apply(m: Migration) -> None:
     for scope in m.regions.scopes():
         module = scope.module
         for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():
-            early = asks and m.project.function_of(module, region.first) in m.unit.early
+            function = m.project.function_of(module, region.first)
+            if function in without:
+                assert function is not None
+                bare[function] = None
+                if not without[function]:
+                    m.float32.add(region.first)
+                continue
+            early = asks and function in m.unit.early
             if early or m.switch.off_at(module, region.first):
                 m.float32.add(region.first)
                 continue
@@ -144,6 +154,7 @@ def apply(m: Migration) -> None:
             written = True
         for stmt in m.regions.read(scope).companions[:1]:
             _companion(m, module, stmt)
+    hand_to_callers(m, bare, without)
     for scope, why in m.unit.uncast.items():
         _uncast(m, scope, WRONG.format(why))
     for scope, instead in m.unit.overridden.items():

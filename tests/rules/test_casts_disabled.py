@@ -1,0 +1,118 @@
+"""`amp.disable_casts()` around what is called elsewhere, too: whatever way an evaluation is come by, it has the casts it had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.rules.helpers import check_manual, rewrite
+from tests.rules.programs import found
+
+SOLVER = """
+import torch
+
+SEEN = []
+
+
+class Solver:
+    def __init__(self, mode, fp16):
+        self.mode = mode
+        self.fp16 = fp16
+        self.model = torch.nn.Linear(4, 1)
+        {early}
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if fp16:
+            from apex import amp
+
+            self.amp = amp
+            self.model, self.optimizer = self.amp.initialize(self.model, self.optimizer, opt_level="O1")
+        else:
+            self.amp = None
+
+    def train(self):
+        loss = torch.nn.functional.mse_loss(self.model(torch.ones(2, 4)), torch.ones(2, 1))
+        self.optimizer.zero_grad()
+        if {asked}:
+            with self.amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+        if self.fp16:
+            with self.amp.disable_casts():
+                self.test()
+        else:
+            self.test()
+
+    def test(self):
+        self.run_test()
+
+    def run_test(self):
+        {guard}:
+            SEEN.append(self.model(torch.ones(2, 4)).dtype)
+
+
+def main(mode, fp16):
+    solver = Solver(mode, fp16)
+    if {mode} == "test":
+        solver.test()
+    else:
+        solver.train()
+    return SEEN
+"""
+EARLY = [
+    'if mode == "test":\n            return',
+    'if self.mode == "test":\n            print("test")\n            return',
+]
+
+
+def program(early: str = "", asked: str = "self.amp", guard: str = "with torch.no_grad()", mode: str = "mode") -> str:
+    return SOLVER.format(early=early, asked=asked, guard=guard, mode=mode)
+
+
+def dtypes(text: str, mode: str, fp16: bool) -> list[torch.dtype]:
+    space: dict[str, Any] = {}
+    exec(text, space)
+    return space["main"](mode, fp16)
+
+
+@pytest.mark.parametrize("guard", ["with torch.no_grad()", "for _ in range(1)"])
+def test_an_evaluation_that_also_runs_with_casts_is_in_a_region_by_that_call(guard: str) -> None:
+    result = rewrite(program(guard=guard), device="cpu")
+    assert result.after is not None
+    assert dtypes(result.after, "train", True) == [torch.float32]
+    assert dtypes(result.after, "test", True) == [torch.float16]
+    assert dtypes(result.after, "test", False) == [torch.float32]
+    assert any("what run_test runs is under autocast by this call" in f.message for f in found(result, "AMP501"))
+
+
+@pytest.mark.parametrize("early", EARLY)
+@pytest.mark.parametrize("asked", ["self.amp", "self.amp is not None"])
+def test_one_that_runs_alone_where_the_constructor_left_before_initialize_is_in_none(early: str, asked: str) -> None:
+    result = rewrite(program(early, asked), device="cpu")
+    assert result.after is not None
+    for mode in ("train", "test"):
+        for fp16 in (True, False):
+            assert dtypes(result.after, mode, fp16) == [torch.float32]
+    assert not {f.code for f in result.findings} & {"AMP502", "AMP516", "AMP531", "AMP532"}
+
+
+def test_a_constructor_that_leaves_for_another_mode_is_no_reason() -> None:
+    after = rewrite(program('if mode == "other":\n            return'), device="cpu").after
+    assert after is None or dtypes(after, "test", True) == [torch.float16]
+
+
+def test_a_mode_that_is_given_anew_in_between_is_no_reason() -> None:
+    text = program(EARLY[0]).replace("    if mode ==", '    mode = "test"\n    if mode ==')
+    after = rewrite(text, device="cpu").after
+    assert after is None or dtypes(after, "train", True) == [torch.float16]
+
+
+def test_a_call_that_cannot_stand_in_a_region_is_reported() -> None:
+    text = program().replace(
+        "        solver.test()\n    else", "        if solver.test():\n            print(1)\n    else"
+    )
+    (finding,) = [f for f in found(check_manual(text, "AMP516"), "AMP516") if f.status == "manual"]
+    assert "run_test runs with casts by this call and without them elsewhere" in finding.message
