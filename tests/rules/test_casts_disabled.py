@@ -116,3 +116,23 @@ def test_a_call_that_cannot_stand_in_a_region_is_reported() -> None:
     )
     (finding,) = [f for f in found(check_manual(text, "AMP516"), "AMP516") if f.status == "manual"]
     assert "run_test runs with casts by this call and without them elsewhere" in finding.message
+
+
+@pytest.mark.parametrize("early", EARLY)
+def test_an_evaluation_of_training_has_its_casts_where_the_same_alone_has_none(early: str) -> None:
+    text = program(early).replace(
+        "        if self.fp16:\n            with self.amp.disable_casts():\n                self.test()\n        else:\n"
+        "            self.test()\n",
+        "        self.test()\n",
+    )
+    after = rewrite(text, device="cpu").after
+    assert after is not None
+    assert [dtypes(after, mode, True) for mode in ("train", "test")] == [[torch.float16], [torch.float32]]
+    assert [dtypes(after, mode, False) for mode in ("train", "test")] == [[torch.float32], [torch.float32]]
+
+
+def test_a_check_that_stops_the_constructor_decides_nothing() -> None:
+    early = 'if not mode:\n            raise ValueError(mode)\n        if mode == "test":\n            return'
+    result = rewrite(program(early), device="cpu")
+    assert result.after is not None
+    assert not {f.code for f in result.findings} & {"AMP502", "AMP516", "AMP531", "AMP532"}

@@ -386,7 +386,8 @@ class Predicates:
             holds = self._on_or_off(module, value)
             if holds is None:
                 return None
-            under = self.under(self.chains.tests(module, node), place, depth + 1)
+            tests = [(t, c) for t, c in self.chains.tests(module, node) if not raises_else(module, t, c)]
+            under = self.under(tests, place, depth + 1)  # who reads it later was not stopped
             if i == 0 and under is True:
                 first = holds
             elif holds:

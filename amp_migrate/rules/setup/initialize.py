@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.processes import framework_of
+from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home, covers
@@ -215,6 +216,20 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
         target = plan.target(home)
         value = as_bool(m.project, home.scope, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
+        left = _left_above(home) if home.kind == "self" and home.above is None else None
+        if left is not None:
+            m.edit(home.scope.module).insert_before(left, f"{target} = False")
+
+
+def _left_above(home: Home) -> ast.If | None:
+    """The first test above where an object is given a switch under which its method is left: what runs then asks the switch,
+    too. `if mode == "test": return`."""
+    module = home.scope.module
+    block = module.block(home.anchor)
+    if block is not getattr(home.scope.node, "body", None):
+        return None
+    above = (s for s in block[: block.index(home.anchor)] if isinstance(s, ast.If))
+    return next((s for s in above if any(isinstance(n, ast.Return) for n in own_nodes([s]))), None)
 
 
 def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
