@@ -1,6 +1,6 @@
 """A field that a constructor assigns under a test is read only where that test came out so.
 
-Asked of fields of `self` that the migration newly reads, where nothing but `__init__` assigns them, and each time under a
+Asked of fields of `self`, or of an object that a variable is seen to hold, that the migration newly reads, where nothing but `__init__` assigns them, and each time under a
 test: the flags on each way to the read are compared with those of the test, by the names that flags have. `assigned.py`
 asks of fields that other methods assign, and takes such a constructor at its word. Not asked where the method read another
 field before that the same test brings: it ran in those runs only.
@@ -41,9 +41,9 @@ def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         told: set[tuple[Function | None, str]] = set()
         for node in _newly_read(change):
-            owner = review.after.is_self(change.after.scope_of(node), node.value)
             function = change.after.function_around(node)
-            if owner is None or function is None or function.name == "__init__" or (function, node.attr) in told:
+            owner = _owner(review, change.after, function, node)
+            if owner is None or (function, node.attr) in told:
                 continue
             stores = _stores(review, owner, node.attr)
             if not stores:
@@ -61,6 +61,17 @@ def check(review: Review) -> Iterable[Doubt]:
                 message = f"{text} has no value here where {where}: the constructor assigns it at {place} only"
                 verdict: Verdict = "refuse" if sure else "look"
                 yield review.doubt(change.after, node, "AMP131", text, message, verdict)
+
+
+def _owner(review: Review, module: Module, function: Function | None, node: ast.Attribute) -> Class | None:
+    """The class of the object whose field is read: a method's own, once it is made, or what a variable is seen to hold."""
+    scope = module.scope_of(node)
+    owner = review.after.is_self(scope, node.value)
+    if owner is not None:
+        return owner if function is not None and function.name != "__init__" else None
+    values = review.values_after
+    made = [set(values.classes(origin)) for origin in values.origins(scope, node.value)]
+    return next(iter(made[0])) if made and len(made[0]) == 1 and all(m == made[0] for m in made) else None
 
 
 def _newly_read(change: Change) -> Iterator[ast.Attribute]:
@@ -101,9 +112,9 @@ def _when(side: Side, stores: list[tuple[Module, ast.Attribute]]) -> Formula:
     return disjunction(side.predicates.under(asked(m, t), Place(m.scope_of(t))) for m, t in stores)
 
 
-def _brought_before(both: Mixed, change: Change, function: Function, owner: Class, when: Formula) -> bool:
+def _brought_before(both: Mixed, change: Change, function: Function | None, owner: Class, when: Formula) -> bool:
     """Whether the function read, before, what the same tests bring."""
-    old = change.function_before(function)
+    old = change.function_before(function) if function is not None else None
     read = syntax.own(old.node, ast.Attribute) if old is not None else ()
     found = (
         _stores(both.review, owner, name) for name in sorted({n.attr for n in read if isinstance(n.ctx, ast.Load)})
