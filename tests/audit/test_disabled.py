@@ -63,7 +63,7 @@ NATIVE = (
 REGION = 'with torch.autocast("cuda", dtype=torch.float16, enabled=self.fp16)'
 
 
-def said(setup: str, asked: str, off: str, evaluation: str) -> list[tuple[str, str]]:
+def said(setup: str, asked: str, off: str, evaluation: str, helper: str = "") -> list[tuple[str, str]]:
     imports = "from apex import amp" if setup is PLAIN else ""
     step = STEP.format(asked=asked).replace("amp.", "self.amp." if setup is KEPT else "amp.")
     before = TRAINER.format(
@@ -77,6 +77,8 @@ def said(setup: str, asked: str, off: str, evaluation: str) -> list[tuple[str, s
         off='torch.autocast("cuda", enabled=False)',
         evaluation=evaluation,
     )
+    imported = "import contextlib\nimport torch\n"
+    before = before.replace("\n\nclass Trainer", f"{helper}\n\nclass Trainer", 1).replace("import torch\n", imported, 1)
     found = doubts(program(before), program(after))
     return [(d.verdict, d.message) for d in found if d.code in ("AMP531", "AMP532")]
 
@@ -95,3 +97,23 @@ def test_a_region_inside_switches_them_on_again(setup: str, asked: str, off: str
 def test_without_one_all_is_as_it_was(setup: str, asked: str, off: str) -> None:
     """What keeps amp, or None, is known by its value: no run set Apex up and left the loss unscaled."""
     assert said(setup, asked, off, "with torch.no_grad()") == []
+
+
+STACK = "contextlib.ExitStack() as stack, stack.enter_context(amp.disable_casts())"
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        "amp.disable_casts() if self.fp16 else contextlib.nullcontext()",
+        "torch.no_grad(), amp.disable_casts()",
+        "uncast()",
+        STACK,
+    ],
+)
+def test_however_the_casts_are_switched_off(off: str) -> None:
+    helper = "\n\ndef uncast():\n    return amp.disable_casts()\n"
+    (told,) = said(PLAIN, "self.fp16", off, f"with torch.no_grad(), {REGION[5:]}", helper=helper)
+    assert told[0] == "refuse"
+    assert "had switched its casts off" in told[1]
+    assert said(PLAIN, "self.fp16", off, "with torch.no_grad()", helper=helper) == []

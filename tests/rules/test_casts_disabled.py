@@ -136,3 +136,91 @@ def test_a_check_that_stops_the_constructor_decides_nothing() -> None:
     result = rewrite(program(early), device="cpu")
     assert result.after is not None
     assert not {f.code for f in result.findings} & {"AMP502", "AMP516", "AMP531", "AMP532"}
+
+
+ENTERED = """
+import contextlib
+import torch
+from apex import amp
+
+SEEN = []
+{helper}
+
+{decorator}def evaluate(model):
+    with torch.no_grad():
+        SEEN.append(model(torch.ones(2, 4)).dtype)
+
+
+def main(fp16, exact=True):
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", enabled=fp16)
+    loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.ones(2, 1))
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+{body}
+    return SEEN
+"""
+MANAGER = """
+@contextlib.contextmanager
+def uncast():
+    with amp.disable_casts():
+        yield
+"""
+GIVING = "\ndef uncast():\n    return amp.disable_casts()\n"
+INSIDE = "    with {}:\n        evaluate(model)"
+FORWARD = "with torch.no_grad():\n            SEEN.append(model(torch.ones(2, 4)).dtype)"
+STACK = "    with contextlib.ExitStack() as stack:\n        {}\n        evaluate(model)"
+CHOICE = "amp.disable_casts() if exact else contextlib.nullcontext()"
+
+
+def entered(body: str, helper: str = "", decorator: str = "") -> str:
+    return ENTERED.format(body=body, helper=helper, decorator=decorator)
+
+
+def seen(text: str, fp16: bool, exact: bool = True) -> list[torch.dtype]:
+    space: dict[str, Any] = {}
+    exec(text, space)
+    return space["main"](fp16, exact)
+
+
+@pytest.mark.parametrize(
+    ("body", "helper", "decorator"),
+    [
+        (INSIDE.format("torch.no_grad(), amp.disable_casts()"), "", ""),
+        (INSIDE.format("amp.disable_casts()").replace("evaluate(model)", FORWARD), "", ""),
+        ("    off = amp.disable_casts()\n" + INSIDE.format("off"), "", ""),
+        (STACK.format("stack.enter_context(amp.disable_casts())"), "", ""),
+        (INSIDE.format("contextlib.ExitStack() as stack, stack.enter_context(amp.disable_casts())"), "", ""),
+        ("    evaluate(model)", "", "@amp.disable_casts()\n"),
+        (INSIDE.format("uncast()"), MANAGER, ""),
+        (INSIDE.format("uncast()"), GIVING, ""),
+    ],
+)
+def test_however_it_is_entered_nothing_is_half_inside(body: str, helper: str, decorator: str) -> None:
+    result = rewrite(entered(body, helper, decorator), device="cpu")
+    assert result.after is not None
+    assert seen(result.after, True) == [torch.float32]
+    assert not found(result, "AMP531")
+
+
+@pytest.mark.parametrize("body", [INSIDE.format(CHOICE), f"    context = {CHOICE}\n{INSIDE.format('context')}"])
+def test_what_is_entered_instead_is_a_region(body: str) -> None:
+    after = rewrite(entered(body), device="cpu").after
+    assert after is not None
+    assert (seen(after, True), seen(after, True, False)) == ([torch.float32], [torch.float16])
+    assert (seen(after, False), seen(after, False, False)) == ([torch.float32], [torch.float32])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STACK.format("if exact:\n            stack.enter_context(amp.disable_casts())"),
+        INSIDE.format("amp.disable_casts() if exact else other()"),
+        "    hold(amp.disable_casts())\n    evaluate(model)",
+    ],
+)
+def test_what_is_decided_elsewhere_is_reported(body: str) -> None:
+    check_manual(entered(body), "AMP516")

@@ -1,9 +1,9 @@
 """A field that a constructor assigns under a test is read only where that test came out so.
 
-Asked of fields of `self`, or of an object that a variable is seen to hold, that the migration newly reads, where nothing but `__init__` assigns them, and each time under a
-test: the flags on each way to the read are compared with those of the test, by the names that flags have. `assigned.py`
-asks of fields that other methods assign, and takes such a constructor at its word. Not asked where the method read another
-field before that the same test brings: it ran in those runs only.
+Asked of fields of `self`, or of an object that a variable is seen to hold, that the migration newly reads, where nothing but
+`__init__` assigns them, and each time under a test: the flags on each way to the read are compared with those of the test, by
+the names that flags have. `assigned.py` asks of fields that other methods assign, and takes such a constructor at its word. Not
+asked where the method read another field before that the same test brings: it ran in those runs only.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.tree import reached, walk
+from amp_migrate.reading.regions.uncast import Uncast, uncast
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.reading.values.tensors import loads, read_kinds
@@ -25,7 +26,11 @@ def convert_region(m: Migration, site: Site) -> None:
     module, call = site.module, site.call
     if call is None:
         raise Blocked.at(site, "AMP516", "passed on: where casts are disabled is not in sight")
+    found = uncast(m.project, module, call)
+    if found is None:
+        raise Blocked.at(site, "AMP516", "where what it gives is entered, and casts are disabled, is not in sight")
     edits = m.edit(module)
+    _otherwise(m, site, found)
     torch = m.torch(module, site.scope)
     edits.replace(call, m.off("autocast", module, site.scope))
     holder = _with(module, call)
@@ -42,6 +47,40 @@ def convert_region(m: Migration, site: Site) -> None:
     else:
         message += "; tensors made under autocast come in as float16: cast them where weights meet them"
     m.output.done(module, call, "AMP514", site.construct, message, "look")
+
+
+def _otherwise(m: Migration, site: Site, found: Uncast) -> None:
+    """Have what runs with casts where a test says so in a region then: it gets none of its own.
+
+    Raises Blocked where no region can be put there.
+    """
+    for module, choice in found.choices:
+        off = site.call is not None and any(a is choice.body for a in (site.call, *module.ancestors(site.call)))
+        other = choice.orelse if off else choice.body
+        header = _switched(m, module, choice)
+        if header is None or (off and header.endswith(f" enabled={module.source(choice.test)})")):
+            continue
+        if not isinstance(other, ast.Call) or not (module.qualify(other.func) or "").endswith("nullcontext"):
+            raise _decided(site)
+        m.edit(module).replace(other, header)
+    for module, guard in found.guards:
+        header = _switched(m, module, guard.test)
+        if header is not None and not header.endswith(f" enabled={module.source(guard.test)})"):
+            raise _decided(site)
+
+
+def _switched(m: Migration, module: Module, node: ast.AST) -> str | None:
+    """A region; None where mixed precision is never on."""
+    try:
+        return m.autocast(module, node)
+    except NeverOn:
+        return None
+
+
+def _decided(site: Site) -> Blocked:
+    return Blocked.at(
+        site, "AMP516", "whether casts are disabled here is decided at run time; write one region for each"
+    )
 
 
 def _with(module: Module, call: ast.Call) -> ast.With | ast.AsyncWith | None:
@@ -67,21 +106,18 @@ Call = tuple[Module, ast.Call]
 def run_without(m: Migration) -> dict[Function, list[Call]]:
     """The functions that run inside of `disable_casts`, each with the calls, nearest to where no such region is around any
     of them, by which it runs with casts, too: none where it never does."""
-    holders = [holder for _, holder in _holders(m)]
-    if not holders:
+    roots = without_casts(m)
+    if not roots:
         return {}
-    within = list(reached(_called(m, holders), lambda f: _called(m, [f.node])))
-    return {f: _with_casts(m, f, set(holders), set(within), set()) for f in within}
+    within = list(reached(_called(m, roots), lambda f: _called(m, [f.node])))
+    return {f: _with_casts(m, f, roots, set(within), set()) for f in within}
 
 
-def _holders(m: Migration) -> list[tuple[Module, ast.With | ast.AsyncWith]]:
-    return [
-        (site.module, holder)
-        for site in m.other_sites("disable_casts")
-        if site.call is not None and m.live(site.module, site.call)
-        for holder in [_with(site.module, site.call)]
-        if holder is not None
-    ]
+def without_casts(m: Migration) -> set[ast.AST]:
+    """The nodes in which casts are disabled."""
+    sites = (s for s in m.other_sites("disable_casts") if s.call is not None and m.live(s.module, s.call))
+    found = (uncast(m.project, s.module, s.call) for s in sites if s.call is not None)
+    return {root for one in found if one is not None for _, root in one.roots}
 
 
 def _called(m: Migration, places: Iterable[ast.AST]) -> Iterable[Function]:
@@ -158,7 +194,7 @@ def _in_region(m: Migration, module: Module, stmt: ast.stmt) -> bool:
 
 def keep_regions_out(m: Migration) -> None:
     """Take out the autocast regions inside `disable_casts`."""
-    inside: set[ast.AST] = {holder for _, holder in _holders(m)}
+    inside = without_casts(m)
     for module, edits in m.output.edits.items() if inside else ():
         out = [
             w

@@ -20,7 +20,7 @@ from amp_migrate.reading.regions.spans import Region, statements
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.reading.values.operations import LOSS_NAMES
-from amp_migrate.rules.casts.no_casts import hand_to_callers, run_without
+from amp_migrate.rules.casts.no_casts import hand_to_callers, run_without, without_casts
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import forward, own_regions, shared_regions
 from amp_migrate.rules.regions.bce import parts
@@ -88,7 +88,7 @@ def apply(m: Migration) -> None:
     elsewhere: list[tuple[NeverOn, Module, Region]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
-    without = run_without(m)
+    without, bases = run_without(m), without_casts(m)
     bare: dict[Function, None] = {}
     asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
@@ -101,8 +101,10 @@ def apply(m: Migration) -> None:
         module = scope.module
         for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():
             function = m.project.function_of(module, region.first)
-            if function in without:
-                assert function is not None
+            if not bases.isdisjoint((region.first, *module.ancestors(region.first))):
+                m.float32.add(region.first)
+                continue
+            if function is not None and function in without:
                 bare[function] = None
                 if not without[function]:
                     m.float32.add(region.first)

@@ -1,0 +1,97 @@
+"""What runs where casts are disabled, however `amp.disable_casts()` is entered: by a `with`, by a name or a choice that one
+enters, on an `ExitStack`, as a decorator, or by a context manager or a function of the program that hands it on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import own_nodes
+
+DEEPEST = 5  # names and functions that hand it on
+Root = tuple[Module, ast.AST]
+
+
+@dataclass
+class Uncast:
+    """`roots`: the nodes in which casts are disabled. `choices`: what enters that or something else. `guards`: the tests under
+    which only it is entered, of nodes that also run without it."""
+
+    roots: list[Root] = field(default_factory=list)
+    choices: list[tuple[Module, ast.IfExp]] = field(default_factory=list)
+    guards: list[tuple[Module, ast.If]] = field(default_factory=list)
+
+
+def uncast(project: Project, module: Module, call: ast.Call) -> Uncast | None:
+    """Where the casts are off that a call disables; None where that is not in sight."""
+    found = Uncast()
+    return found if _follow(project, module, call, found, 0) else None
+
+
+def _follow(project: Project, module: Module, node: ast.expr, found: Uncast, depth: int) -> bool:
+    parent = module.parents.get(node)
+    while isinstance(parent, ast.IfExp) and node is not parent.test:
+        found.choices.append((module, parent))
+        node, parent = parent, module.parents.get(parent)
+    if depth > DEEPEST:
+        return False
+    if isinstance(parent, ast.withitem):
+        holder = module.parents[parent]
+        found.roots.append((module, holder))
+        return not isinstance(holder, WITH_NODES) or _handed_on(project, module, holder, found, depth)
+    if isinstance(parent, FUNCTION_NODES) and node in parent.decorator_list:
+        found.roots.append((module, parent))
+        return True
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        name = parent.targets[0]
+        scope = module.scope_of(name).lookup(name.id)
+        reads = scope.reads(name.id) if scope is not None and len(scope.bindings[name.id]) == 1 else []
+        return bool(reads) and all(_follow(project, module, read, found, depth + 1) for read in reads)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context":
+        return _on_stack(module, parent, parent.func.value, found)
+    if isinstance(parent, ast.Return):
+        function = project.function_of(module, parent)
+        return _by_callers(project, project.calls.get(function, ()) if function is not None else (), found, depth)
+    return False
+
+
+def _handed_on(project: Project, module: Module, holder: ast.With | ast.AsyncWith, found: Uncast, depth: int) -> bool:
+    """What a context manager of the program yields to, if the region is in one."""
+    if not any(isinstance(n, ast.Yield) for n in own_nodes(holder.body)):
+        return True
+    function = project.function_of(module, holder)
+    return _by_callers(project, project.calls.get(function, ()) if function is not None else (), found, depth)
+
+
+def _by_callers(project: Project, calls: Sequence[tuple[Module, ast.Call]], found: Uncast, depth: int) -> bool:
+    return all(_follow(project, where, call, found, depth + 1) for where, call in calls)
+
+
+def _on_stack(module: Module, entered: ast.Call, stack: ast.expr, found: Uncast) -> bool:
+    """All that follows in the `with` that opens a stack: `with ExitStack() as stack:`."""
+    holder = next(
+        (
+            a
+            for a in module.ancestors(entered)
+            if isinstance(a, WITH_NODES)
+            for item in a.items
+            if isinstance(stack, ast.Name)
+            and isinstance(named := item.optional_vars, ast.Name)
+            and named.id == stack.id
+        ),
+        None,
+    )
+    at: ast.AST = module.statement(entered)
+    if holder is at:
+        found.roots.append((module, holder))
+    while holder is not None and at is not holder:
+        if isinstance(at, ast.stmt):
+            block = module.block(at)
+            found.roots += [(module, s) for s in block[block.index(at) + 1 :]]
+            if isinstance(at, ast.If):
+                found.guards.append((module, at))
+        at = module.parents[at]
+    return holder is not None
