@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.conditions.correlated import Facts, atoms, truth
+from amp_migrate.reading.gradients.lists import WHOLE, of_type, whole, written_out
 from amp_migrate.reading.gradients.matters import Matters
+from amp_migrate.reading.gradients.one_object import OF, OneObject
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.states import (
     AGAIN,
@@ -31,9 +33,9 @@ from amp_migrate.reading.gradients.states import (
 )
 from amp_migrate.reading.gradients.walked import counted, evaluated, managed
 from amp_migrate.reading.gradients.zeroed import zeroed_by
-from amp_migrate.reading.program.definitions import Function, elements, unpacks
+from amp_migrate.reading.program.definitions import Function, dotted, elements, unpacks
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.held import fields_of_one
@@ -80,6 +82,7 @@ class Events:
             ast.Call, bool
         ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
         self.optimizers = unit.optimizers
+        self.objects = OneObject(unit)
         self._steps = {s.call: s for s in unit.steps}
         self._losses = {x.call: x for x in unit.losses}
         self._bodies = {s: x for x in unit.losses if x.item for s in walk(x.with_stmt) if s is not x.with_stmt}
@@ -121,7 +124,7 @@ class Events:
             if part in self.placements.plain:
                 return state
             keys = self.optimizers.keys(module, self._steps[part].optimizer, names)
-            self._step(module, self._steps[part], state, keys)
+            self._step(module, self._steps[part], state, keys, names)
             return some(state, keys, lambda s: frozenset((STEPPED,)))
         name = part.func.attr if isinstance(part.func, ast.Attribute) else ""
         functions = self.project.resolved.get(part, [])
@@ -172,10 +175,16 @@ class Events:
                     keys = self.optimizers.of(module, (), names)
                 if keys:
                     given[parameter] = keys
+                if keys and (all_of_it := whole(self.unit, module, value, names)):
+                    given |= {parameter: all_of_it, WHOLE + parameter: all_of_it}
             given |= self._fields(module, function, call, names)
-            told = self._constants(function, call)
-            each = _each_alone({p: k for p, k in given.items() if not self._several(function, p)})
-            states += [self._function(function, before, {**given, **one}, told) for one in each]
+            told = self._constants(module, function, call)
+            several = [
+                p for p in given if p.startswith((WHOLE, OF)) or WHOLE + p in given or self._several(function, p)
+            ]
+            each = _each_alone({p: k for p, k in given.items() if p not in several})
+            runs = [run for one in each for run in self.objects.runs(function, {**given, **one})]
+            states += [self._function(function, before, run, told) for run in runs]
         named = self.reader.reads_here(module, call) and not any(self.reader.function_reads(f, 3) for f in functions)
         if named and not self._silent(node):
             self._read(module, call, state, self._concerned(module, node, names))
@@ -191,7 +200,13 @@ class Events:
         method = isinstance(call.func, ast.Attribute) and call.func.attr == function.name
         receiver = call.func.value if method and isinstance(call.func, ast.Attribute) else call.func
         if isinstance(receiver, ast.Name) and receiver.id == module.scope_of(call).self_name:
-            return {own + n[len(receiver.id) :]: k for n, k in names.items() if n.startswith(f"{receiver.id}.")}
+            own_names = ((mark, f"{mark}{receiver.id}.") for mark in ("", OF))
+            return {
+                f"{mark}{own}.{n[len(start) :]}": k
+                for mark, start in own_names
+                for n, k in names.items()
+                if n.startswith(start)
+            }
         fields = fields_of_one(self.project, module, receiver)
         found = ((f"{own}.{field}", self.optimizers.stands_for(module, value, names)) for field, value in fields)
         return {name: keys for name, keys in found if keys}
@@ -213,18 +228,24 @@ class Events:
             taken_apart(function.module, n) for n in loads if function.scope in function.module.scope_of(n).chain()
         )
 
-    def _constants(self, function: Function, call: ast.Call) -> dict[str, bool]:
-        """What the constants that a call passes, or leaves at their defaults, and the conditions that it passes of which the
-        answer is known, say of the tests of a function. Only what is written there: this is asked of every call on every path."""
+    def _constants(self, module: Module, function: Function, call: ast.Call) -> dict[str, bool]:
+        """What the constants that a call passes, or leaves at their defaults, the conditions that it passes of which the
+        answer is known, and lists of optimizers say of the tests of a function. Only what is written there: this is asked of
+        every call on every path."""
         known: dict[str, bool] = {}
+        lists: dict[str, ast.List | ast.Tuple] = {}
         for name, value in self._set_once(function, call).items():
             if isinstance(value, ast.Constant):
                 known |= {name: bool(value.value), f"{name} is None": value.value is None}
             elif self._facts and (holds := truth(value, self._facts)) is not None:
                 known[name] = holds
-        if not known:
+            elif len(self.optimizers) > 1 and (listed := written_out(self.unit, module, value)) is not None:
+                lists[name] = listed
+        if not known and not lists:
             return {}
         asked = {text for test in self._tests(function) for text, _ in atoms(test)}
+        for name, listed in lists.items():
+            known |= of_type(name, listed, asked)
         return {text: holds for text, holds in known.items() if text in asked}
 
     def _set_once(self, function: Function, call: ast.Call) -> dict[str, ast.expr]:
@@ -268,12 +289,27 @@ class Events:
     # -- events --------------------------------------------------------------------------------------------------
 
     def _scaled(self, module: Module, node: ast.AST, state: State, loss: Loss, names: Names) -> State:
-        """A scaled backward, into the gradients of each of its optimizers."""
+        """A scaled backward, into the gradients of each of its optimizers; a plain one where the call at hand has it so."""
+        if self._facts and self._left_out(loss):
+            return plain(state)
         each = [self.optimizers.keys(module, e, names) for o in loss.optimizers for e in elements(o)]
         for keys in each or [self.optimizers.of(module, (), names)]:
             keys -= self.reader.untrained.numbers
             state = self._backward(module, node, state, keys) if keys else state
         return state
+
+    def _left_out(self, loss: Loss) -> bool:
+        """Whether a test around the with statement of a loss is known to fail: `fine_tune(amp=None)`."""
+        child: ast.AST = loss.with_stmt
+        for above in loss.module.ancestors(child):
+            if isinstance(above, FUNCTION_NODES):
+                return False
+            if isinstance(above, ast.If) and (child in above.body or child in above.orelse):
+                holds = truth(above.test, self._facts)
+                if holds is not None and holds is (child in above.orelse):
+                    return True
+            child = above
+        return False
 
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
         self._used(state, keys)
@@ -281,9 +317,12 @@ class Events:
             self.faults.setdefault(Fault(module, node, "added to"))
         return scaled(state, keys)
 
-    def _step(self, module: Module, step: Step, state: State, keys: Keys) -> None:
+    def _step(self, module: Module, step: Step, state: State, keys: Keys, names: Names) -> None:
         """A step through the scaler: of gradients, and of the same gradients once."""
         self._used(state, keys)
+        others = names.get(f"{OF}{dotted(step.optimizer)}", frozenset()) - keys
+        if any(state[k] - {SCALED, UNSCALED} for k in keys) and any(state[k] & {SCALED, UNSCALED} for k in others):
+            self._vague = True  # the object may be the one whose gradients these are
         one_of_many = any(isinstance(n, ast.Subscript) for n in walk(step.optimizer))
         self._vague |= len(keys) > 1
         if len(keys) != 1 or one_of_many or not keys <= self.optimizers.single:
@@ -333,7 +372,7 @@ class Events:
         while root.within is not None:
             root = root.within
         if root.call in self._steps and all(state[k] & {CLEAN, DONE} and not state[k] & WAITING for k in keys):
-            self._step(module, self._steps[root.call], state, keys)
+            self._step(module, self._steps[root.call], state, keys, names)
         return some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
 
     def _update(self, module: Module, stmt: ast.stmt, state: State) -> State:

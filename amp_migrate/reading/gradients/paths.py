@@ -16,6 +16,7 @@ from amp_migrate.reading.conditions.correlated import Facts, asked_again, atoms,
 from amp_migrate.reading.gradients.acting import acting, apart, below, touching
 from amp_migrate.reading.gradients.entry_readers import entry_readers
 from amp_migrate.reading.gradients.events import Events, Fault, Placements
+from amp_migrate.reading.gradients.lists import one_by_one
 from amp_migrate.reading.gradients.matters import Matters
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.states import (
@@ -32,7 +33,7 @@ from amp_migrate.reading.gradients.states import (
 )
 from amp_migrate.reading.gradients.updates import over_optimizers
 from amp_migrate.reading.gradients.walked import known, leaves
-from amp_migrate.reading.program.definitions import Function, elements, single_assignment
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.turns import repeats
@@ -87,11 +88,12 @@ class GradientPaths(Events):
             for function in self._relevant
             if (function in in_play or function in between) and not self.project.calls.get(function)
         }
-        left = join(self._function(function, state, {}) for function, state in entries.items())
+        runs = [(function, run) for function in entries for run in self.objects.runs(function, {})]
+        left = join(self._function(function, entries[function], run) for function, run in runs)
         if left is not None and any(OUTDATED in names for names in left):  # by then one of them may be called again
             found = tuple(names & {OUTDATED} for names in left)
-            for function, state in entries.items():
-                self._function(function, join([state, found]) or state, {})
+            for function, run in runs:
+                self._function(function, join([entries[function], found]) or entries[function], run)
         for node, module in self.reader.divided.items():
             if not self._always_between(module, node, {*in_play, *between}, own):
                 self.faults.setdefault(Fault(module, node, "divided"))
@@ -226,7 +228,7 @@ class GradientPaths(Events):
     def _loop(self, module: Module, node: Node, state: State, names: Names) -> Exits:
         body, otherwise = node.blocks[0], node.blocks[1:]
         result = Exits(None)
-        each = self._each(module, node, names)
+        each = one_by_one(self.unit, module, node, names)
         if each:
             return self._for_each(module, node, state, names, each)
         if not repeats(node.stmt):
@@ -290,25 +292,6 @@ class GradientPaths(Events):
         tests = (n.stmt.test for n in loop.walk() if isinstance(n.stmt, ast.If))
         asked = {text for test in tests for text, _ in atoms(test)}
         return {text: holds for text, holds in known.items() if text in asked}
-
-    def _each(self, module: Module, node: Node, names: Names) -> list[Keys]:
-        """What the target of a loop over a list of optimizers or models, which is written out there or where it is given its
-        name, stands for, one time after the other."""
-        stmt = node.stmt
-        if not isinstance(stmt, ast.For) or not isinstance(stmt.target, ast.Name) or len(node.blocks) != 1:
-            return []
-        listed: ast.expr | None = stmt.iter
-        if isinstance(listed, ast.Name):
-            listed = single_assignment(module, listed)
-        if isinstance(listed, ast.ListComp) and len(listed.generators) == 1 and not listed.generators[0].ifs:
-            one = listed.generators[0]  # `[o for o in (first, second)]`
-            same = isinstance(listed.elt, ast.Name) and ast.unparse(one.target) == listed.elt.id
-            listed = one.iter if same else None
-        if not isinstance(listed, (ast.List, ast.Tuple)):
-            return []
-        here = module.scope_of(listed) is module.scope_of(stmt)
-        found = [self.optimizers.stands_for(module, e, names if here else {}) for e in elements(listed)]
-        return found if all(found) else []
 
     def _for_each(self, module: Module, node: Node, state: State, names: Names, each: list[Keys]) -> Exits:
         assert isinstance(node.stmt, ast.For)

@@ -58,7 +58,7 @@ def _looked_up(method: Function) -> str | None:
     return None
 
 
-def _stores(project: Project, field: str) -> list[tuple[Module, ast.Attribute]]:
+def stores(project: Project, field: str) -> list[tuple[Module, ast.Attribute]]:
     return project.once(_all_stores).get(field, [])
 
 
@@ -76,14 +76,14 @@ def _given(project: Project, cls: ClassInfo, call: ast.Call, field: str) -> ast.
     init = cls.method("__init__")
     if project.once(_set_by_name) & {field, ANY}:
         return None
-    stores = [
+    found = [
         (m, n)
-        for m, n in _stores(project, field)
+        for m, n in stores(project, field)
         if not isinstance(n.value, ast.Name) or not _of_another(project, m, n.value, cls)
     ]
-    if init is None or len(stores) != 1:
+    if init is None or len(found) != 1:
         return None
-    module, store = stores[0]
+    module, store = found[0]
     stmt = module.parents.get(store)
     value = stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == [store] else None
     if project.function_of(module, store) is not init or not isinstance(value, ast.Name):
@@ -114,7 +114,7 @@ def _put_there(project: Project, module: Module, name: ast.Name, cls: ClassInfo,
     found: list[ast.expr] = []
     if project.once(_set_by_name) & {field, ANY}:
         return None
-    for where, store in _stores(project, field):
+    for where, store in stores(project, field):
         if isinstance(store.value, ast.Name) and _of_another(project, where, store.value, cls):
             continue
         stmt = where.parents.get(store)
