@@ -113,15 +113,60 @@ def importer(project: Project, call: ast.Call) -> Function | None:
 
 
 def entry_held(project: Project, scope: Scope) -> tuple[str, str] | None:
-    """The mapping in sight of a function that has the module under a key."""
+    """The mapping in sight of a function that has the module under a key: not one that it is only put into there, with what
+    is to be saved (`to_save = {"model": model, "amp": amp}`)."""
     held = project.once(_entries)
-    for inner in scope.chain():
+    chain = list(scope.chain()) if held else []
+    for inner in chain:
         for name in inner.bindings if inner.is_function else ():
-            if (key := held.get(Slot(inner, name))) is not None:
+            key = held.get(slot := Slot(inner, name))
+            if key is not None and project.once(_put_in).get(slot, set()).isdisjoint(chain):
                 return name, key
     cls = project.class_of(scope)
-    kept = ((slot, key) for slot, key in held.items() if cls is not None and slot.holder is cls.family)
-    return next(((f"{scope.self_name}.{slot.name}", key) for slot, key in kept), None)
+    for slot, key in held.items():
+        if cls is not None and slot.holder is cls.family:
+            put_in = project.once(_put_in).get(slot, set())
+            if put_in.isdisjoint(chain) and (not put_in or slot in project.once(_asked)):
+                return f"{scope.self_name}.{slot.name}", key
+    return None
+
+
+def _put_in(project: Project) -> Mapping[Slot, set[Scope]]:
+    """The mappings that the module is put into by its name, and where: `to_save = {"amp": amp}`, `to_save["amp"] = amp`,
+    `to_save.update(amp=amp)`. See `Project.once`."""
+    found: dict[Slot, set[Scope]] = {}
+    for module in project.modules if project.once(_entries) else ():
+        places: list[ast.expr] = []
+        for target, value in (pair for node in module.of(ast.Assign) for pair in assigned(node)):
+            if any(brings_amp(project, module, v) for _, v in entries(value)):
+                places.append(target)
+            if isinstance(target, ast.Subscript) and brings_amp(project, module, value):
+                places.append(target.value)
+        for call, func in module.method_calls.get("update", ()):
+            given = [*(k.value for k in call.keywords), *(v for a in call.args for _, v in entries(a))]
+            if any(brings_amp(project, module, v) for v in given):
+                places.append(func.value)
+        for place in places:
+            if (slot := project.slot(module, place)) is not None:
+                found.setdefault(slot, set()).add(module.scope_of(place))
+    return found
+
+
+def _asked(project: Project) -> set[Slot]:
+    """The mappings that are asked for the module: `self.options["amp"].scale_loss`. See `Project.once`."""
+    held = project.once(_entries)
+    found: set[Slot] = set()
+    for module in project.modules if held else ():
+        asking: list[ast.Subscript | ast.Call] = [*module.of(ast.Subscript), *module.of(ast.Call)]
+        for node in asking:
+            of = node.value if isinstance(node, ast.Subscript) else None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of = node.func.value
+            key = key_asked(node) if not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load) else None
+            slot = project.slot(module, of) if key is not None and of is not None else None
+            if slot is not None and key is not None and held.get(slot) == key.value:
+                found.add(slot)
+    return found
 
 
 def without_entry(project: Project, scope: Scope, name: str, key: str) -> tuple[Module, ast.Call] | None:
