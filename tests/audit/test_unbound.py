@@ -31,6 +31,7 @@ def online(model, optimizer):
         ("from apex import amp", "pass", False),
         ("global amp; from apex import amp", "pass", False),
         ("", "global amp; from apex import amp", False),
+        ("", "from apex import amp; global amp", False),
         ("from tools import *", "from apex import amp", False),
     ],
 )
@@ -41,6 +42,7 @@ def test_a_use_that_no_import_reaches(above: str, own: str, refused: bool) -> No
         scaled, "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()"
     )
     after = after.replace('model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', "pass")
+    after = after.replace("from apex import amp; global amp", "global amp; from apex import amp")
     after = after.replace("from apex import amp", 'scaler = torch.amp.GradScaler("cuda")')
     found = [d for d in doubts(before, after) if "raised a NameError with Apex, too" in d.message]
     assert [(d.line, d.verdict) for d in found] == ([(12, "refuse")] if refused else [])

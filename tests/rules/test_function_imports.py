@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import rewrite_files, run_files
+from tests.rules.helpers import check_files, rewrite_files, run_files
 
 HELPERS = """
     import torch
@@ -229,3 +229,50 @@ def test_what_is_only_imported_to_check_types_is_imported_where_it_is_written(gu
     )
     (result,) = rewrite_files({"estimator.py": said}).values()
     assert ('"""Fit it."""\n        import torch\n        # the loss\n' in (result.after or "")) is own
+
+
+DECLARED = """
+    import json
+    import torch
+
+    class Trainer:
+        def __init__(self, fp16):
+            self.fp16 = fp16
+            self.model = torch.nn.Linear(4, 1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            if fp16:
+                {first}
+                {second}
+                self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+        def update(self, x, y):
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            if self.fp16:
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+            return loss.item()
+
+    if __name__ == "__main__":
+        print(json.dumps([Trainer(fp16).update(torch.ones(2, 4), torch.ones(2, 1)) for fp16 in (True, False)]))
+    """
+
+
+@pytest.mark.parametrize("declared", ["global amp", "global amp, other"])
+@pytest.mark.parametrize("imported", ["from apex import amp", "import apex.amp as amp"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_declaration_after_the_import_binds_it_for_the_whole_file(
+    declared: str, imported: str, before: bool, tmp_path: Path
+) -> None:
+    first, second = (declared, imported) if before else (imported, declared)
+    texts = check_files({"train.py": DECLARED.format(first=first, second=second)}, device="cpu")
+    assert ("global amp" in texts["train.py"]) is ("other" in declared)
+    assert len(run_files(tmp_path, texts, "train.py")) == 2
+
+
+def test_an_import_that_only_a_function_sees_is_still_told_from_the_one_of_the_file() -> None:
+    source = DECLARED.replace("                {second}\n", "").format(first="from apex import amp")
+    (result,) = rewrite_files({"train.py": source}).values()
+    assert any("NameError" in f.message for f in result.findings)

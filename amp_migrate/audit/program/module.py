@@ -324,6 +324,9 @@ def _bind_definition(scope: Scope, node: ast.stmt) -> None:
     if isinstance(node, (ast.Global, ast.Nonlocal)):
         if not isinstance(scope.node, ast.Module):  # in the file's own code it says nothing
             scope.outer.update(node.names)
+            for name in node.names:  # an import may come before: it binds the outer name as well
+                for bound in scope.bindings.pop(name, ()):
+                    _bind(scope, name, bound)
     elif isinstance(node, ast.Import):
         for alias in node.names:
             _bind(scope, (alias.asname or alias.name).split(".")[0], node)

@@ -145,12 +145,24 @@ class Module(Parsed):
         elif isinstance(node, ast.ExceptHandler) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            scope.outer.update(node.names if not scope.is_module else ())  # in the file's own code it says nothing
+            for name in node.names if not scope.is_module else ():  # in the file's own code it says nothing
+                self._declare_outer(scope, name)
         elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
 
     def _owner(self, scope: Scope, name: str) -> Scope:
         return self.root if name in scope.outer else scope
+
+    def _declare_outer(self, scope: Scope, name: str) -> None:
+        """`global amp`, wherever it stands: what came before it, as Python allows of imports, is bound there, too."""
+        scope.outer.add(name)
+        targets = self._targets.pop((scope, name), {})
+        scope.imports.pop(name, None)
+        for node in scope.bindings.pop(name, ()):
+            if node in targets and isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._bind_import(scope, name, targets[node], node)
+            else:
+                self.root.bindings.setdefault(name, []).append(node)
 
     def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.Import | ast.ImportFrom) -> None:
         owner = self._owner(scope, bound)

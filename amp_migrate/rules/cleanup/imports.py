@@ -16,6 +16,7 @@ from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import handles, stand_ins
 from amp_migrate.rules.cleanup.askers import apex_stays, never_read, not_given
+from amp_migrate.rules.cleanup.declarations import drop_declarations
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Output
@@ -89,6 +90,7 @@ class Cleaner:
             self._tell_unread(imports)
         for name in candidates:
             self._assignments(name)
+        drop_declarations(self.module, self.edits, {*flags, *names})
         for node in imports:
             guard = self.available._guard(node)
             if guard is not None:
@@ -249,9 +251,6 @@ class Cleaner:
                     continue
                 if isinstance(stmt.value, ast.Constant) or self.available.value(stmt.value) is not None:
                     self.edits.delete(stmt)
-                    for said in self.module.block(stmt):  # `global amp`, in whose block nothing else is given the name
-                        if isinstance(said, ast.Global) and said.names == [name]:
-                            self.edits.delete(said)
 
     def _guard(self, guard: ast.Try) -> None:
         """A try around Apex imports goes with them; what else it holds stays."""
