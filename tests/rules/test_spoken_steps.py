@@ -21,6 +21,13 @@ SPOKEN = {
     "by its name": START + LOOP + '    getattr(optimizer, "step")()\n',
     "kept right before": START + LOOP + "    go = optimizer.step\n    go()\n",
     "kept by its name": START + LOOP + '    go = getattr(optimizer, "step")\n    turn = 3\n    go()\n',
+    "in a branch below": START
+    + LOOP
+    + "    go = optimizer.step\n    if torch.cuda.is_available():\n        torch.cuda.synchronize()\n        go()\n"
+    + "    else:\n        go()\n",
+    "in a context below": START
+    + LOOP
+    + "    go = optimizer.step\n    with torch.no_grad():\n        print(1)\n        go()\n",
     "in a lambda": START + "go = lambda: optimizer.step()\n" + LOOP + "    go()\n",
     "in a lambda, by its name": START + 'go = lambda: getattr(optimizer, "step")()\n' + LOOP + "    go()\n",
     "kept again and again": START
@@ -44,6 +51,13 @@ KEPT = {
     "before the loop": (f"{INITIALIZE}\ngo = optimizer.step", "go()"),
     "before the backward": (f"{INITIALIZE}", ""),
     "with something run between": (INITIALIZE, "go = optimizer.step\nmodel(x)\ngo()"),
+    "in a branch, with something run before": (
+        INITIALIZE,
+        "go = optimizer.step\nif x is not None:\n    print_state(x)\n    go()",
+    ),
+    "in a branch that is asked for by something run": (INITIALIZE, "go = optimizer.step\nif ready(x):\n    go()"),
+    "in a loop below": (INITIALIZE, "go = optimizer.step\nfor _ in range(2):\n    go()\n    model(x)"),
+    "in a context of the program's": (INITIALIZE, "go = optimizer.step\nwith timed():\n    go()"),
     "and the optimizer renamed": (INITIALIZE, "go = optimizer.step\noptimizer = other\ngo()"),
     "or another": (INITIALIZE, "go = optimizer.step\nif x.sum() > 0:\n    go = print\ngo()"),
     "and handed on": (INITIALIZE, "go = optimizer.step\nprint(go)\ngo()"),

@@ -12,6 +12,9 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.values.reaching import reaching
 
+_LIBRARIES = ("torch.cuda.", "torch.no_grad", "torch.profiler.", "torch.autograd.profiler.", "time.", "logging.")
+_BUILT_IN = frozenset("print len isinstance bool int float".split())
+
 
 class Spoken(NamedTuple):
     """A call that steps, and what it steps."""
@@ -90,19 +93,33 @@ def _called(module: Module, scope: Scope, name: ast.Name) -> ast.Call | None:
 
 def _right_after(module: Module, kept: ast.Assign, call: ast.Call, optimizer: ast.expr) -> bool:
     """Whether a step is called before anything may have put another in its place, as Apex does after an overflow, or may
-    have given the optimizer's name to another."""
+    have given the optimizer's name to another; also in a branch below."""
     block, stmt = module.block(kept), module.statement(call)
-    if stmt not in block:
-        return False
-    between = block[block.index(kept) + 1 : block.index(stmt)]
+    between: list[ast.AST] = []
+    while stmt not in block:
+        around = module.parents[stmt]
+        if not isinstance(around, (ast.If, ast.With)):
+            return False
+        own = next(b for b in (around.body, getattr(around, "orelse", [])) if stmt in b)
+        between += own[: own.index(stmt)]
+        between += [around.test] if isinstance(around, ast.If) else around.items
+        stmt = around
+    between += block[block.index(kept) + 1 : block.index(stmt)]
     names = identifiers(optimizer)
-    return block.index(stmt) > block.index(kept) and not any(_changes(n, names) for s in between for n in walk(s))
+    return block.index(stmt) > block.index(kept) and not any(
+        _changes(module, n, names) for s in between for n in walk(s)
+    )
 
 
-def _changes(node: ast.AST, names: set[str]) -> bool:
+def _changes(module: Module, node: ast.AST, names: set[str]) -> bool:
     if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
         return isinstance(node, ast.Attribute) or node.id in names
-    return isinstance(node, (ast.Call, ast.With, ast.AsyncWith, ast.Yield, ast.YieldFrom, ast.Await))
+    if isinstance(node, ast.Call):  # what runs nothing of the program's
+        name = module.qualify(node.func) or ast.unparse(node.func)
+        return name not in _BUILT_IN and not name.startswith(_LIBRARIES)
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return not all(isinstance(i.context_expr, ast.Call) for i in node.items)
+    return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
 
 
 def in_lambda(steps: list[Spoken]) -> Iterator[ast.Call]:
