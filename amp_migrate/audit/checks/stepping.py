@@ -23,6 +23,7 @@ from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
+from amp_migrate.audit.stepping.excluded import never_two
 from amp_migrate.audit.stepping.lost import not_followed
 from amp_migrate.audit.stepping.machine import (
     BESIDE,
@@ -185,6 +186,7 @@ def _managed(review: Review) -> frozenset[str]:
 # -- from what was met to doubts ----------------------------------------------------------------------------------
 
 _NO_BACKWARD = (ZERO, USED)
+_OF_TWO = {"by two", "other scaler"}  # what takes two scalers that are on
 STILL_SCALED = (
     "this optimizer steps on gradients that are still multiplied by the loss scale: the scaled loss reaches its parameters, and "
     "initialize was not given it. It was so with Apex, and is left; step it by scaler.step, before update()"
@@ -203,6 +205,8 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
                 else:
                     yield review.doubt(place.module, place.node, "AMP239", "unscale_", said, weight)
             continue
+        if tags & _OF_TWO and not before and never_two(review, place):
+            tags = tags - _OF_TWO
         for message, verdict in _verdicts(place, tags):
             node, construct = place.node, _construct(place)
             if before:
@@ -252,7 +256,7 @@ def _construct(place: Place) -> str:
 
 def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
     what = place.what
-    if what == "backward" and "twice" in tags:
+    if what == "backward" and tags & {"twice", "by two"}:
         yield "the loss would be scaled twice before its backward: the step divides by the scale once", "refuse"
     if what == "inner" and "twice" in tags:
         yield "the loss would be scaled twice before torch.autograd.grad: it carries the scale already", "refuse"

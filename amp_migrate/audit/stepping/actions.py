@@ -14,7 +14,7 @@ from amp_migrate.audit.stepping.handed import Asked
 from amp_migrate.audit.stepping.machine import FAINT, OPEN, OTHER_MODE, PLAIN, ZERO, ZEROS, Machine, State
 from amp_migrate.audit.stepping.objects import Env, Ident
 from amp_migrate.audit.stepping.parameters import Parameters
-from amp_migrate.audit.stepping.scaled import Losses
+from amp_migrate.audit.stepping.scaled import BY_ANOTHER, Losses
 from amp_migrate.audit.stepping.untrained import Untrained
 
 Reached = tuple[Facts, State]
@@ -117,7 +117,7 @@ class Actions(Losses):
         if found is not None:
             scaler, count = found
             self.machine.know(scaler)
-            self.machine.note("backward", action.module, action.node, scaler, "twice" if count > 1 else "ok")
+            self.machine.note("backward", action.module, action.node, scaler, _how_often(count))
             theirs = self._trained(scope, action.on)
             function = action.module.function_around(action.node)
             # What several callers give may be another model each time.
@@ -198,3 +198,10 @@ class Actions(Losses):
         self, scope: Scope, env: Env, call: ast.Call, callees: tuple[Function, ...], facts: Facts, state: State
     ) -> Iterable[Reached]:
         raise NotImplementedError
+
+
+def _how_often(count: int) -> str:
+    others, times = divmod(count, BY_ANOTHER)
+    if others == 1 and times == 2:
+        return "by two"
+    return "twice" if times > 1 else "ok"

@@ -17,6 +17,7 @@ from amp_migrate.audit.stepping.parameters import DETACHED
 from amp_migrate.audit.values.origins import Origin
 
 Entries = tuple[tuple[Bound, Ref], ...]
+BY_ANOTHER = 1 << 10
 RETURNED = "<returned>"  # the name of what a function gives back
 _TENSOR = frozenset(
     "sum mean norm pow max min abs exp log sigmoid view reshape item float size detach clone scale".split()
@@ -209,7 +210,7 @@ class Losses(Switches):
                         yield from self._runs(scope, value, depth + 1)
 
     def scaled(self, scope: Scope, env: Env, expr: ast.expr, facts: Facts, state: State) -> tuple[Ident, int] | None:
-        """The scaler that a value was multiplied by, and how often."""
+        """The scaler that a value was multiplied by last, and how often; with `BY_ANOTHER` for each time that it was another."""
         if isinstance(expr, ast.Call):
             func = expr.func
             if isinstance(func, ast.Attribute) and func.attr == "scale" and expr.args:
@@ -218,7 +219,9 @@ class Losses(Switches):
                 if ref.role == "scaler":
                     if self.off(scope, env, func.value, ref, facts):
                         return inner
-                    return ref.ident, 1 + (inner[1] if inner is not None else 0)
+                    if inner is None:
+                        return ref.ident, 1
+                    return ref.ident, 1 + inner[1] + (BY_ANOTHER if inner[0] != ref.ident else 0)
             if found := self._held(f"{RETURNED}{id(expr)}", state):
                 return found
             if isinstance(func, ast.Attribute) and func.attr in ("item", "detach", "tolist"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula
@@ -68,7 +69,7 @@ class Trails:
             return []
         family = self.program.family(owner)
         return [
-            (module, value if value is not None and not item and _is_switch(value) else None)
+            (module, one if (one := _one_of(value, item)) is not None and _is_switch(one) else None)
             for module, target, value, item in self.values.fields(expr.attr)
             if self.program.is_self(module.scope_of(target), target.value) in family
         ]
@@ -178,6 +179,15 @@ class Trails:
         if isinstance(expr, ast.Subscript) and isinstance(expr.slice, ast.Constant):
             return f".{expr.slice.value!s}"
         return syntax.text(expr)
+
+
+def _one_of(value: ast.expr | None, item: Path) -> ast.expr | None:
+    """What a target is given of several values that are written out side by side: `self.a, self.b = a, b`."""
+    while item and isinstance(value, (ast.Tuple, ast.List)) and isinstance(at := item[0], int) and at < len(value.elts):
+        if any(isinstance(e, ast.Starred) for e in value.elts):
+            return None
+        value, item = value.elts[at], item[1:]
+    return None if item else value
 
 
 def _is_switch(value: ast.expr) -> bool:
