@@ -251,3 +251,48 @@ def test_the_scaler_of_a_native_path_beside_apex_is_not_made_in_its_place() -> N
         f"import torch\n\n{choice.replace('.cuda', '')}    model(x).sum().backward()\n",
     )
     assert not [d for d in found if d.code == "AMP532"]
+
+
+ALWAYS_OFF = """
+import torch
+from apex import amp
+from options import args
+
+def train(teacher, model, optimizer):
+    TEACHER
+    model, optimizer = amp.initialize(model, optimizer, opt_level=LEVEL, loss_scale=SCALE)
+    with amp.scale_loss(model(teacher).sum(), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+"""
+ALWAYS_OFF_NOW = """
+import torch
+from options import args
+
+def train(teacher, model, optimizer):
+    scaler = torch.amp.GradScaler("cuda", enabled=False)
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(teacher).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize("teacher", ["pass", 'teacher = amp.initialize(teacher, opt_level="O3")'])
+@pytest.mark.parametrize(
+    ("level", "scale", "refused"),
+    [
+        ('"O1"', "None", True),
+        ('"O2"', "args.scale", True),
+        ("args.level", "128.0", True),
+        ('"O3"', "64.0", True),
+        ('"O3"', "None", False),
+        ('"O0"', "None", False),
+        ('"O2"', "1.0", False),
+    ],
+)
+def test_a_scaler_that_is_off_in_every_run(teacher: str, level: str, scale: str, refused: bool) -> None:
+    before = ALWAYS_OFF.replace("TEACHER", teacher).replace("LEVEL", level).replace("SCALE", scale)
+    found = [d for d in doubts(before, ALWAYS_OFF_NOW) if "off in every run: the loss is not scaled" in d.message]
+    assert [d.verdict for d in found] == ["refuse"] * refused

@@ -42,10 +42,11 @@ def check(review: Review) -> Iterable[Doubt]:
         for function, setups in _by_function(change.before, removed).items():
             made = scalers.get(function, [])
             off = _off(both, change.after, setups, made) if made else None
-            if off:
+            if off is not None:
+                where = f"Apex was set up here also where {off}, and the scaler made in its place is off then"
+                always = "Apex was set up here, and the scaler made in its place is off in every run"
                 message = (
-                    f"Apex was set up here also where {off}, and the scaler made in its place is off then: the loss is not "
-                    "scaled, and regions that ask this scaler are off"
+                    f"{where if off else always}: the loss is not scaled, and regions that ask this scaler are off"
                 )
                 yield review.doubt(change.after, made[0], "AMP532", "GradScaler", message, "refuse")
 
@@ -91,11 +92,14 @@ def _reads(node: ast.AST, name: str, *, called: bool) -> bool:
 
 
 def _scales(setup: SetUp) -> bool:
-    """Whether a set-up brings a loss scale: it is given an optimizer, and no scale of 1."""
+    """Whether a set-up brings a loss scale: it is given an optimizer, and no scale of 1, as O3 has it by itself."""
     scale = argument(setup.call, "loss_scale", 99)
-    if setup.name != INITIALIZE or setup.off or argument(setup.call, "optimizers", 1) is None:
+    given = argument(setup.call, "optimizers", 1)
+    if setup.name != INITIALIZE or setup.off or given is None or (isinstance(given, ast.List) and not given.elts):
         return False
-    return scale is None or (isinstance(scale, ast.Constant) and scale.value not in (1, "1", "1.0"))
+    if scale is None or (isinstance(scale, ast.Constant) and scale.value is None):
+        return not (setup.known and setup.levels <= {"O0", "O3"})
+    return not isinstance(scale, ast.Constant) or scale.value not in (1, "1", "1.0")
 
 
 def _by_function(module: Module, setups: list[SetUp]) -> dict[Function | None, list[SetUp]]:
@@ -105,8 +109,8 @@ def _by_function(module: Module, setups: list[SetUp]) -> dict[Function | None, l
     return found
 
 
-def _off(both: Mixed, module: Module, setups: list[SetUp], made: list[ast.Call]) -> str:
-    """The runs in which Apex was set up and no scaler is enabled; "" where there are none."""
+def _off(both: Mixed, module: Module, setups: list[SetUp], made: list[ast.Call]) -> str | None:
+    """The runs in which Apex was set up and no scaler is enabled; "" where that is all of them, None where there are none."""
     ons = [both.on(s, Chain((Step(s.module, s.module.function_around(s.call), s.call),))) for s in setups]
     scalers: list[Formula] = []
     for call in made:
@@ -118,8 +122,10 @@ def _off(both: Mixed, module: Module, setups: list[SetUp], made: list[ast.Call])
         switch = True if enabled is None else predicates.of(enabled, predicates.places(way)[-1])
         scalers.append(conjunction([predicates.given(way, loops=False), switch]))
     before, now = disjunction(ons), disjunction(scalers)
-    if now is False or not atoms(now) <= atoms(before):  # off in every run: see `switch.py`
-        return ""
+    if now is False:
+        return "" if example(before) is not None else None
+    if not atoms(now) <= atoms(before):
+        return None
     missed = conjunction([before, negation(now)])
     found = example(missed)
-    return " and ".join(flags_told(minimal(missed, found) if found else {}))
+    return " and ".join(flags_told(minimal(missed, found))) if found else None

@@ -3,7 +3,8 @@
 On the program after, from every entry and over every path: a step has a backward before it; its gradients were scaled by
 the scaler that unscales and steps them, once, and nobody divides them by another scale than theirs; `update` comes after
 the last step and before the next; who looks at how large gradients are sees them unscaled, as with Apex; no optimizer
-steps itself on scaled gradients. And each function does to its optimizers what it did before, no more and no less.
+steps itself on scaled gradients. Two scalers are not both on where the program refuses the options of both
+(`ways/refusals.py`). And each function does to its optimizers what it did before, no more and no less.
 
 It cannot tell apart the elements of one list, nor instances of one class; whose parameters a loss reaches is not known, so
 that a backward counts for every optimizer of its scaler. What a test is about is known by its text only.

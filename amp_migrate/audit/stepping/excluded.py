@@ -34,7 +34,7 @@ def never_two(review: Review, place: Place) -> bool:
             assert isinstance(calls[0].func, ast.Attribute)
             come = disjunction(side.predicates.under(side.chains.tests(module, c), at) for c in calls)
             on.append(conjunction([side.predicates.scaler_on(calls[0].func.value, at), come]))
-        known = conjunction([side.predicates.given(chain), refusals.passed(chain)])
+        known = conjunction([side.predicates.given(chain, stops=False), refusals.passed(chain)])
         if not impossible(conjunction([known, both(on)]), {}):
             return False
     return True

@@ -26,7 +26,7 @@ from amp_migrate.reading.scaler.home import (
     only_inside,
     raised_again,
 )
-from amp_migrate.reading.scaler.prepared import of_self, stored_on_self, thrown_away, without_optimizer
+from amp_migrate.reading.scaler.prepared import of_self, set_anew, stored_on_self, thrown_away, without_optimizer
 from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.switch.flags import flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
@@ -56,7 +56,7 @@ class Homes:
         Raises Blocked where no place can be seen from all uses.
         """
         for init in self.unit.inits:
-            if self.serves(init):
+            if self.serves(init) and not set_anew(init, self.unit.inits):
                 self._settle(init, uses)
         again = [home for home in self.homes if raised_again(self.project, self.homes, home)]
         self.again = [home.init for home in again]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
@@ -57,3 +58,14 @@ def stored_on_self(unit: Unit, module: Module, stmt: ast.stmt, scope: Scope) -> 
 def of_self(scope: Scope, node: ast.AST) -> bool:
     """Whether a node is an attribute of the `self` of a method."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == scope.self_name
+
+
+def set_anew(init: Init, others: Iterable[Init]) -> bool:
+    """Whether a call without an optimizer, a teacher's, comes before one with: each sets all of Apex's scales up anew, so that
+    the later one's is what counts."""
+    block = init.module.block(init.stmt)
+    after = block[block.index(init.stmt) + 1 :]
+    return not init.optimizers and any(
+        other.optimizers and other.module is init.module and init.module.inside_of(other.stmt, after)
+        for other in others
+    )

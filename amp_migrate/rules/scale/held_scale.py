@@ -16,6 +16,7 @@ from functools import partial
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
+from amp_migrate.reading.scaler.prepared import set_anew
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
@@ -40,6 +41,7 @@ def held_scale(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> Held
     """
     plan = m.scaler_of(module, step.optimizer)
     inits = [i for i in m.inits_for(module, stmt, step.optimizer) if static_scale(i) != 1.0]  # 1.0: the scaler is off
+    inits = [i for i in inits if not set_anew(i, inits)]
     settings = [_seen(m, plan, init, module, stmt) for init in inits]
     if not settings:
         return Held()
