@@ -296,3 +296,57 @@ def test_a_scaler_that_is_off_in_every_run(teacher: str, level: str, scale: str,
     before = ALWAYS_OFF.replace("TEACHER", teacher).replace("LEVEL", level).replace("SCALE", scale)
     found = [d for d in doubts(before, ALWAYS_OFF_NOW) if "off in every run: the loss is not scaled" in d.message]
     assert [d.verdict for d in found] == ["refuse"] * refused
+
+
+TWICE = """
+import torch
+from apex import amp
+from apex.fp16_utils import FP16_Optimizer
+from project import args, build, loader
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if args.old:
+    optimizer = FP16_Optimizer(optimizer)
+if args.new:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x in loader:
+    if args.old:
+        optimizer.backward(model(x).sum())
+    else:
+        with amp.scale_loss(model(x).sum(), optimizer) as scaled:
+            scaled.backward()
+    optimizer.step()
+"""
+TWICE_NOW = """
+import torch
+from project import args, build, loader
+
+model = build()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda", FIRST)
+BETWEEN
+scaler = torch.amp.GradScaler("cuda", enabled=args.new)
+for x in loader:
+    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
+        loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "between", "refused"),
+    [
+        ("enabled=args.old", "pass", True),
+        ("init_scale=128.0", "pass", True),
+        ("enabled=args.old", "first = scaler", False),
+        ("enabled=False", "pass", False),
+        ("enabled=args.new", "pass", False),
+    ],
+)
+def test_a_scaler_of_one_set_up_that_another_replaces(first: str, between: str, refused: bool) -> None:
+    after = TWICE_NOW.replace("FIRST", first).replace("BETWEEN", between)
+    found = [d for d in doubts(TWICE, after) if "set up twice for one step" in d.message]
+    assert [d.verdict for d in found] == ["refuse"] * refused

@@ -277,7 +277,7 @@ def test_a_key_that_nothing_wrote_before_either(enabled: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled=False)', []),
+        ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled=False)', ["refuse"]),
         ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda", enabled=True)', ["review"]),
         ('GradScaler("cuda", enabled=args.fp16)', 'GradScaler("cuda")', ["review"]),
         ("scaler.scale(loss)", "loss", []),

@@ -141,7 +141,7 @@ def test_a_default_that_is_whole_is_no_float_whatever_the_type_of_its_option() -
     )
 
 
-def test_a_scale_that_the_step_cannot_see_is_refused() -> None:
+def test_a_scale_that_the_step_cannot_see_is_handed_to_it() -> None:
     source = """
     import torch
     from apex.fp16_utils import FP16_Optimizer
@@ -158,7 +158,10 @@ def test_a_scale_that_the_step_cannot_see_is_refused() -> None:
         wrapped = FP16_Optimizer(optimizer, static_loss_scale=config.scale)
         train(model, wrapped)
     """
-    check_refused(source, "AMP114")
+    text = rewrite(source).after or ""
+    assert "    loss_scale = float(config.scale)\n" in text
+    assert "    train(model, wrapped, scaler, loss_scale)\n" in text
+    assert "        scaler.update(loss_scale)\n" in text
 
 
 # -- the loop --------------------------------------------------------------------------------------------------------

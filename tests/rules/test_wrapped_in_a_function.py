@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.rules.helpers import check_manual, rewrite
+from tests.rules.helpers import rewrite
 
 SOURCE = """
 import torch
@@ -43,12 +43,12 @@ GIVEN = {
 }
 
 
-def trained(source: str, **args: Any) -> torch.Tensor:
+def trained(source: str, entry: str = "train", **args: Any) -> torch.Tensor:
     names: dict[str, Any] = {"__name__": "program"}
     exec(compile(source, "program.py", "exec"), names)
     torch.manual_seed(0)
     model, loader = torch.nn.Linear(3, 3), [torch.randn(4, 3) for _ in range(3)]
-    names["train"](SimpleNamespace(**args), model, loader)
+    names[entry](SimpleNamespace(**args), model, loader)
     return model.weight.detach()
 
 
@@ -66,12 +66,19 @@ def test_a_setting_is_what_the_one_call_passes(given: str, dynamic: bool) -> Non
         torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-3)
 
 
-def test_what_the_stepping_function_cannot_see_is_asked_for() -> None:
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_what_the_stepping_function_cannot_see_is_handed_to_it(dynamic: bool) -> None:
     source = SOURCE.format(given=", static=args.scale, dynamic=args.dynamic")
     head, loop, body = source.partition("    for x in loader:\n")
-    head = head.replace("def train(", "def main(") + "    train(model, loader, optimizer, args.fp16)\n\n\n"
-    head += "def train(model, loader, optimizer, fp16):\n"
+    head = head.replace("def train(", "def main(") + "    run(model, loader, optimizer, args.fp16)\n\n\n"
+    head += "def run(model, loader, optimizer, fp16):\n"
     source = head + loop + body.replace("args.fp16", "fp16")
-    result = check_manual(source, "AMP114")
-    (told,) = [f for f in result.findings if f.code == "AMP114"]
-    assert "train does not know it by that name: hand it there" in told.message
+    result = rewrite(source, device="cpu")
+    assert not [f for f in result.findings if f.status == "manual"], result.findings
+    assert result.after is not None
+    assert "    loss_scale = None if args.dynamic else float(args.scale)" in result.after
+    assert "        scaler.update(loss_scale)" in result.after
+    plain = source.replace("from apex.fp16_utils import FP16_Optimizer\n", "")
+    expected = trained(plain, "main", fp16=False, scale=128, dynamic=dynamic)
+    found = trained(result.after, "main", fp16=True, scale=128, dynamic=dynamic)
+    torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-3)

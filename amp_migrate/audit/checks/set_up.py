@@ -37,6 +37,7 @@ CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`
 def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     for change in review.changes.values():
+        yield from _lost(review, change)
         removed = [s for s in both.removed if s.module is change.before and _scales(s)]
         scalers = _scalers(review, change) if removed else {}
         for function, setups in _by_function(change.before, removed).items():
@@ -49,6 +50,23 @@ def check(review: Review) -> Iterable[Doubt]:
                     f"{where if off else always}: the loss is not scaled, and regions that ask this scaler are off"
                 )
                 yield review.doubt(change.after, made[0], "AMP532", "GradScaler", message, "refuse")
+
+
+def _lost(review: Review, change: Change) -> Iterable[Doubt]:
+    """Scalers that others replace before anything uses them: those of two set-ups that come to one step, under one name."""
+    module = change.after
+    for call, name in calls_in(review.after, module, GRAD_SCALER):
+        later = _replaced(module, call)
+        enabled = argument(call, "enabled", GRAD_SCALER[name])
+        if later is None or _was_one(review, change, call) or (enabled is not None and syntax.is_false(enabled)):
+            continue
+        if syntax.text(later) != syntax.text(call):
+            first, second = review.line(module, call), review.line(module, later)
+            message = (
+                f"mixed precision is set up twice for one step (lines {first} and {second}): what the first asks for, "
+                f"{syntax.text(call)}, would be lost to the second, {syntax.text(later)}. Set it up in one place, for both ways"
+            )
+            yield review.doubt(module, call, "AMP532", "GradScaler", message, "refuse")
 
 
 def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.Call]]:
@@ -67,20 +85,20 @@ def _was_one(review: Review, change: Change, call: ast.Call) -> bool:
     return old is not None and not names_called(review.before, change.before, old).isdisjoint(GRAD_SCALER)
 
 
-def _replaced(module: Module, call: ast.Call) -> bool:
-    """Whether the variable that takes a scaler is given another before anything reads it."""
+def _replaced(module: Module, call: ast.Call) -> ast.expr | None:
+    """What the variable that takes a scaler is given in its place before anything reads it."""
     stmt = module.statement(call)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return False
+        return None
     name = syntax.text(stmt.targets[0])
     for later in module.following(stmt):
         anew = isinstance(later, ast.Assign) and [syntax.text(t) for t in later.targets] == [name]
         read = later.value if anew and isinstance(later, ast.Assign) else later
         if any(_reads(n, name, called=not anew) for n in syntax.walk(read)):
-            return False
-        if anew:
-            return True
-    return False
+            return None
+        if anew and isinstance(later, ast.Assign):
+            return later.value
+    return None
 
 
 def _reads(node: ast.AST, name: str, *, called: bool) -> bool:
@@ -123,7 +141,8 @@ def _off(both: Mixed, module: Module, setups: list[SetUp], made: list[ast.Call])
         scalers.append(conjunction([predicates.given(way, loops=False), switch]))
     before, now = disjunction(ons), disjunction(scalers)
     if now is False:
-        return "" if example(before) is not None else None
+        wanted = both.review.wish.dtype == "float16" and example(before) is not None
+        return "" if wanted else None
     if not atoms(now) <= atoms(before):
         return None
     missed = conjunction([before, negation(now)])

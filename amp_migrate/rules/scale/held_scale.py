@@ -52,9 +52,13 @@ def held_scale(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> Held
 
 def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.stmt) -> Held | None:
     """The setting of one `initialize` call as it reads at a step; None where it cannot be seen there."""
-    fixed = fixed_scale(m, init, module, stmt) if isinstance(init, LegacyInit) else ""
-    if fixed:
-        return Held(fixed, None)
+    if isinstance(init, LegacyInit):
+        try:
+            fixed = fixed_scale(m, init, module, stmt)
+        except Blocked:
+            return None
+        if fixed:
+            return Held(fixed, None)
     scale = static_scale(init)
     if not isinstance(scale, ast.expr):
         return Held() if scale is None else Held(repr(scale), None)
@@ -91,6 +95,8 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
 
 def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
+    if isinstance(home.init, LegacyInit):
+        return fixed_scale(m, home.init, home.scope.module, home.anchor) or "None"
     scale = static_scale(home.init)
     if isinstance(home.init, LegacyInit) and (fixed := fixed_in(m, home.init, home.scope)):
         return fixed
