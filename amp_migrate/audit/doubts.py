@@ -44,10 +44,11 @@ class Doubt:
 
     @property
     def refusal(self) -> str:
-        """What is said where the doubt leaves something with Apex: the message tells of a migration that nobody sees."""
+        """What is said where the doubt leaves something with Apex: the message tells of a migration that nobody sees, and of
+        no fault of the program."""
         if self.message.startswith("left with Apex"):
             return self.message
-        return f"left with Apex, since its migration would be wrong: {self.message}"
+        return f"left with Apex; migrate it by hand. What this tool wrote in its place was wrong, and is taken back: {self.message}"
 
 
 def with_ways(doubt: Doubt, others: Iterable[Doubt]) -> Doubt:
