@@ -1,7 +1,8 @@
 """The scaler that a function makes where it set Apex up is on in every run in which it did.
 
 Proves, for a function that set Apex up under several conditions or in several calls and makes scalers in their place: no
-values of what the conditions ask for set Apex up and leave all these scalers off. Cannot prove it of a scaler that is made
+values of what the conditions ask for set Apex up and leave all these scalers off; and of a scaler that stands in place of a
+set-up, that no other one takes its name before anything uses it. Cannot prove it of a scaler that is made
 elsewhere, or under conditions that were not asked before: those are compared forward by forward (`precision.py`).
 """
 
