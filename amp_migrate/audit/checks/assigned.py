@@ -23,6 +23,7 @@ from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, names_called
+from amp_migrate.audit.unset.containers import of_containers
 from amp_migrate.audit.unset.fields import never_given, of_another, of_settings
 from amp_migrate.audit.unset.gone import gone
 from amp_migrate.audit.unset.no_longer import no_longer_given
@@ -49,6 +50,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from never_given(review)
     yield from of_another(review)
     yield from of_settings(review)
+    yield from of_containers(review)
     yield from no_longer_given(review)
     after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}

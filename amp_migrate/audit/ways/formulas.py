@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 Formula = bool | str | tuple["str | Formula", ...]  # "x": an atom; ("not", f), ("and", f, ...), ("or", f, ...)
 ATOMS = 16  # more of them are not compared
 _MEASURED = re.compile(r"(.+) (==|>=|<=|>|<) (-?\d+(?:\.\d+)?)")
+_FLAG = re.compile(r" (?:==|>=|<=|>|<|is|in) ")
 _HELD = re.compile(r"(?:^|(?<=[\s(\[,]))\.(?=[^\W\d])")
 _SIGNS = {"==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
@@ -58,14 +59,73 @@ def plain(formula: Formula) -> Formula:
 def example(formula: Formula) -> dict[str, bool] | None:
     """An assignment under which a formula holds, the fewest flags set otherwise than they most likely are; or None."""
     names = sorted(atoms(formula))
-    if len(names) > ATOMS:
-        return None
-    found = _under(formula, names, {})
+    if len(names) <= ATOMS:
+        return _fewest(formula, names, {})
+    rest, found = _settled(formula, {})
+    for part in _apart(rest):
+        names = sorted(atoms(part))
+        chosen = _fewest(part, names, found) if len(names) <= ATOMS else None
+        if chosen is None:
+            return None
+        found |= chosen
+    return dict(sorted(found.items()))
+
+
+def _fewest(formula: Formula, names: Sequence[str], known: Mapping[str, bool]) -> dict[str, bool] | None:
+    found = _under(formula, names, known)
     for off in range(len(names) + 1) if found else ():
         if fewest := found & _with_off(len(names), off):
             number = (fewest & -fewest).bit_length() - 1
             return {name: not number >> len(names) - 1 - i & 1 for i, name in enumerate(names)}
     return None
+
+
+def _settled(formula: Formula, known: Mapping[str, bool]) -> tuple[Formula, dict[str, bool]]:
+    """What is left to ask of a formula of many flags, such as all that a program checks at its start: its conjuncts that are
+    single flags hold, and so does each wherever else it is asked; with these flags."""
+    forced, before = dict(known), None
+    while formula != before:
+        before = formula
+        formula = _given(formula, forced, frozenset())
+        parts = _conjuncts(formula)
+        facts = frozenset(part for part in parts if isinstance(part, tuple))
+        formula = conjunction(dict.fromkeys(_given(part, forced, facts - {part}) for part in parts))
+        for part in _conjuncts(formula):
+            name, value = (part[1], False) if isinstance(part, tuple) and part[0] == "not" else (part, True)
+            if isinstance(name, str) and forced.setdefault(name, value) is not value:
+                return False, forced
+    return formula, forced
+
+
+def _conjuncts(formula: Formula) -> tuple[Formula, ...]:
+    return formula[1:] if isinstance(formula, tuple) and formula[0] == "and" else (formula,)
+
+
+def _given(formula: Formula, known: Mapping[str, bool], facts: frozenset[Formula]) -> Formula:
+    """A formula where some flags are known, and other formulas to hold."""
+    if isinstance(formula, bool):
+        return formula
+    if isinstance(formula, str):
+        return known.get(formula, formula)
+    if formula in facts:
+        return True
+    if formula[0] == "not":
+        return False if formula[1] in facts else negation(_given(formula[1], known, facts))
+    parts = [_given(part, known, facts) for part in formula[1:]]
+    if formula[0] == "or":
+        return disjunction(parts)
+    return conjunction(inner for part in parts for inner in _conjuncts(part))
+
+
+def _apart(formula: Formula) -> list[Formula]:
+    """The conjuncts of a formula, those together that have to do with the same flag."""
+    groups: list[tuple[set[str], list[Formula]]] = []
+    for part in _conjuncts(formula):
+        about = {_FLAG.split(name, maxsplit=1)[0] for name in atoms(part)}
+        joined, others = [g for g in groups if g[0] & about], [g for g in groups if not g[0] & about]
+        names = about.union(*(g[0] for g in joined))
+        groups = [*others, (names, [p for g in joined for p in g[1]] + [part])]
+    return [conjunction(parts) for _, parts in groups]
 
 
 def _under(formula: Formula, names: Sequence[str], known: Mapping[str, bool]) -> int:
@@ -146,7 +206,11 @@ def _with_off(count: int, off: int) -> int:
 def impossible(formula: Formula, known: Mapping[str, bool]) -> bool:
     """Whether a formula holds under no assignment that agrees with what is known; False where that was not found out."""
     names = sorted(atoms(formula) - known.keys())
-    return len(names) <= ATOMS and not _under(formula, names, known)
+    if len(names) <= ATOMS:
+        return not _under(formula, names, known)
+    rest, forced = _settled(formula, known)
+    asked = [(part, sorted(atoms(part))) for part in _apart(rest)]
+    return any(len(each) <= ATOMS and not _under(part, each, forced) for part, each in asked)
 
 
 def minimal(formula: Formula, known: Mapping[str, bool]) -> dict[str, bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import takewhile
 
 from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, Walk, walk
@@ -145,11 +146,10 @@ class Ordered:
             raise Undecided
         if frame.call is not None and frame.above is not None:
             given = self.program.arguments(function, frame.call)
-            if given is None:
-                raise Undecided
-            if name in given:
-                return self.of(frame.above, frame.call, given[name], item, depth + 1)
-            if name not in function.defaults:
+            written = given if given is not None else self._written(function, frame.call)
+            if name in written:
+                return self.of(frame.above, frame.call, written[name], item, depth + 1)
+            if given is None or name not in function.defaults:
                 raise Undecided
             return self.of(frame, arg, function.defaults[name], item, depth + 1)
         if item:
@@ -161,6 +161,12 @@ class Ordered:
         makers = {Made(o.node, None) for o in origins if isinstance(o.node, ast.Call) and not o.path}
         known = len(makers) == len([o for o in origins if not isinstance(o.node, ast.Constant)])
         return Answer(frozenset(makers), sure=False) if makers and known else Answer(frozenset({own}), sure=False)
+
+    def _written(self, function: Function, call: ast.Call) -> dict[str, ast.expr]:
+        """What a call gives parameters itself, beside `*args` and `**kwargs`, which give others."""
+        plain = list(takewhile(lambda a: not isinstance(a, ast.Starred), call.args))
+        own = ast.Call(call.func, plain, [k for k in call.keywords if k.arg is not None])
+        return self.program.arguments(function, own, bound=self.program.fills_self(function, call)) or {}
 
     # -- fields ------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, walk
+from amp_migrate.reading.switch.bound_anew import held_anew
 from amp_migrate.reading.values import run_by_variables
 
 
@@ -17,7 +18,10 @@ def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
     """Whether an expression that is valid in `home` means the same in `there`."""
     tree = ast.parse(text, mode="eval")
     names = identifiers(tree)
-    return all(_same(project, name, home, there, _fields(tree, name)) for name in names)
+    return all(
+        _same(project, name, home, there, _fields(tree, name)) and not held_anew(project, text, name, home, there)
+        for name in names
+    )
 
 
 def through_field(project: Project, text: str, home: Scope, there: Scope) -> str | None:
