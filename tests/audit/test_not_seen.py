@@ -154,3 +154,17 @@ def test_what_stands_beside_tests_is_run_by_them(path: str, told_of: bool) -> No
     imports = f"{LIBRARY['lib/__init__.py']}from {path[:-3].replace('/', '.')} import Tester\n"
     (doubt,) = said("print(model)", run="", **{path: tester, "lib/__init__.py": imports})
     assert ("Tester.check" in doubt.message) is told_of
+
+
+def test_what_overrides_a_method_in_the_same_file_is_told_with_it() -> None:
+    override = """
+
+class Timed(Hook):
+    def on_forward(self, task, x):
+        with torch.no_grad():
+            return self.teacher(x)
+"""
+    hooks = LIBRARY["lib/hooks.py"] + override
+    (doubt,) = said("args.task.add(hooks.Timed(model), HOOKS[args.hook](model))", **{"lib/hooks.py": hooks})
+    assert "self.teacher in Hook.on_forward: that this comes" in doubt.message
+    assert "; so for self.teacher in Timed.on_forward (lib/hooks.py:" in doubt.message

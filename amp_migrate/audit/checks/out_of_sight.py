@@ -10,8 +10,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given
@@ -97,7 +99,9 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 for v in values
                 if isinstance(v, (ast.Name, ast.Attribute))
                 and (
-                    identities(both.review.values_before, scope, v) & both.initialized or (mixed_here and v in by_name)
+                    identities(both.review.values_before, scope, v) & both.initialized
+                    or (mixed_here and v in by_name)
+                    or _kept_out_of_sight(both, module, v, mixed_here)
                 )
             ]
             place = both.now(module, call)
@@ -107,7 +111,8 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 old = both.chain_before(chain)
                 if old is None:
                     continue
-                was = both.under_apex(old, identities(both.review.values_before, scope, given[0]))
+                model = identities(both.review.values_before, scope, given[0])
+                was = both.under_apex(old, model if model & both.initialized else model | both.initialized)
                 ways = [one for f in inside if (one := _further(both, chain, f)) is not None] or [chain]
                 if was.half is not False and any(both.in_region(one) is False for one in ways):
                     where = "runs it" if inside else "is out of sight"
@@ -119,6 +124,28 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                     told = ("AMP502", "AMP518")
                     yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
                     break
+
+
+def _kept_out_of_sight(both: Mixed, module: Module, value: ast.expr, patched: bool) -> bool:
+    """Whether a value is what a base class out of sight keeps, by the name of a model that is initialized; its constructor
+    was given that, or O1 runs any."""
+    found = identities(both.review.values_before, module.scope_of(value), value)
+    owners = [i[1] for i in found if i[0] == "field" and i[2] in both.start]
+    if not owners or len(owners) < len(found):
+        return False
+    return patched or all(isinstance(o, Class) and _given_to_base(both, o) for o in owners)
+
+
+@kept
+def _given_to_base(both: Mixed, owner: Class) -> bool:
+    """Whether the constructor of a class hands an initialized model on to that of its base."""
+    for function in owner.methods.get("__init__", ()):
+        for call in syntax.every(function.node, ast.Call):
+            if last_name(call.func) == "__init__":
+                given = (identities(both.review.values_before, function.scope, v) for v in syntax.given(call))
+                if any(each & both.initialized for each in given):
+                    return True
+    return False
 
 
 def _further(both: Mixed, chain: Chain, forward: Forward) -> Chain | None:

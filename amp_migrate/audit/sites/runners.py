@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
@@ -24,15 +25,18 @@ RUNS = frozenset(
 MAKES = frozenset("setup save gen get add build create make set unwrap load register log init prepare".split())
 
 RUNNERS = frozenset("evaluator predictor tester validator".split())  # objects that run the model they are made with
+# Who runs the model that they are given for what its batch normalization averages.
+STATISTICS = frozenset({"PreciseBN", "update_bn_stats"})
 # Who takes the precision of what it runs as an option.
 IGNITE = ("ignite.engine.create_supervised_evaluator", "ignite.engine.engine.create_supervised_evaluator")
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MODELS = ("model", "net", "network")  # how a parameter is called that is given one
 
 
 def evaluates(name: str) -> bool:
     """Whether a function's name says that it runs the model it is given, or makes what does."""
-    words = name.lower().split("_")
-    return words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
+    words = _WORD.sub("_", name).lower().split("_")
+    return name in STATISTICS or words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
 
 
 def chosen(both: Mixed, module: Module, call: ast.Call) -> list[Forward]:

@@ -26,10 +26,10 @@ NotSeen = tuple[Forward, tuple[Module, ast.Call]]  # a forward before, and its c
 
 def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotSeen]]:
     """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
-    each file counts, another network than the model if there is one, of which nothing else is said; and those of the programs
+    each function counts, another network than the model if there is one, of which nothing else is said; and those of the programs
     that share their set-ups come together. `told`: of which something else is said."""
     found: dict[tuple[SetUp, ...], list[NotSeen]] = {}
-    files: set[str] = set()
+    functions: set[tuple[str, str]] = set()
     mentioned = _may_be_run(both)
 
     def add(forward: Forward, place: tuple[Module, ast.Call], starts: Iterable[Function | None]) -> None:
@@ -37,7 +37,7 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
             return
         if float_method(both, forward):
             return
-        files.add(place[0].path)
+        functions.add(_around(place))
         found.setdefault(tuple(both.near_setups(forward.module)), []).append((forward, place))
 
     for forward, model in sorted(named(both), key=lambda n: last_name(n[0].model) in both.start):
@@ -45,8 +45,8 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         function = forward.module.function_around(forward.call)
         if place is None or function is None or told(forward) or _tries_its_own(function, model):
             continue
-        if place[0].path in files or not any(s.usually_patches for s in both.near_setups(forward.module)):
-            continue  # said of this file, or no O1 near
+        if _around(place) in functions or not any(s.usually_patches for s in both.near_setups(forward.module)):
+            continue  # said of this function, or no O1 near
         if both.after.regions.wrapped and any(
             both.after.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
         ):
@@ -62,7 +62,7 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         place = both.now(forward.module, forward.call)
         if (
             place is None
-            or place[0].path in files
+            or _around(place) in functions
             or not any(s.usually_patches for s in both.near_setups(forward.module))
         ):
             continue
@@ -72,6 +72,11 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         if ways_there:
             add(forward, place, [w.start.function for w in ways_there])
     yield from found.values()
+
+
+def _around(place: tuple[Module, ast.Call]) -> tuple[str, str]:
+    """The function, of whatever class, in which a call stands."""
+    return place[0].path, place[0].name_around(place[1])
 
 
 def _tries_its_own(function: Function, model: frozenset[Identity]) -> bool:
