@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,14 +13,12 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.tree import children, identifiers, walk
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.kept_losses import NOT_LOSSES, keeps_loss
 from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
-NOT_LOSSES = re.compile(
-    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled|format|formatted|str|string|text|name|names|history|curve|write|writer|summary)(?:_|$)"
-)
 # Calls that compute nothing Apex would have cast: on a loss that is there, and on the way to a batch.
 TRIVIAL_CALLS = frozenset(
     """
@@ -107,7 +104,11 @@ def hot_statements(
     hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own))}
     # Evaluation: the loss of outputs, though nothing is scaled.
     for n in simple:
-        if not n.blocks and reads_names(n) & tainted and _calls_loss(reader, module, n):
+        if (
+            not n.blocks
+            and reads_names(n) & tainted
+            and (_calls_loss(reader, module, n) or keeps_loss(module, n, defines(n)))
+        ):
             hot.add(n)
     if any(root.names for root in roots) and hot:
         hot |= _arithmetic(slice_nodes, hot, tainted)

@@ -107,7 +107,9 @@ def _written(module: Module, use: ast.Name) -> bool:
 
 
 def apart(value: ast.expr) -> ast.expr:
-    """A value without the number that is added to it or multiplied with it: `output` of `output / 2`."""
+    """A value without the number that is added to it or multiplied with it, or its sign: `output` of `output / 2`, `-output`."""
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        return apart(value.operand)
     if isinstance(value, ast.BinOp) and isinstance(value.right, ast.Constant):
         return apart(value.left)
     return apart(value.right) if isinstance(value, ast.BinOp) and isinstance(value.left, ast.Constant) else value
