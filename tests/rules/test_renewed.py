@@ -70,8 +70,12 @@ def migrated(renewed: str) -> str:
         "model = build(model.state_dict())",
         "state = model.state_dict()\n        model = Net()\n        model.load_state_dict(state)",
         "model = build(model.state_dict())\n        model = torch.nn.DataParallel(model) if args.many else model",
+        "if args.fp16:\n            model = build(model.state_dict())\n        else:\n            model = Net()\n        model.eval()",
+        "if args.fp16:\n            model = build(model.state_dict())\n        elif x.dim() > 2:\n            model = Net()\n"
+        "        else:\n            raise ValueError(x)\n        model.eval()",
+        "try:\n            model = build(model.state_dict())\n        except RuntimeError:\n            model = Net()",
     ],
-    ids=["by a function", "by its class", "wrapped by choice"],
+    ids=["by a function", "by its class", "wrapped by choice", "in both branches", "or left", "or tried"],
 )
 def test_a_network_made_anew_stays_in_float32(renewed: str, tmp_path: Path) -> None:
     text = migrated(renewed)
@@ -88,8 +92,19 @@ def test_a_network_made_anew_stays_in_float32(renewed: str, tmp_path: Path) -> N
         "model = half_of(model.state_dict())",
         "model = torch.nn.DataParallel(model)",
         "if args.again:\n            model = build(model.state_dict())",
+        "if args.fp16:\n            pass\n        else:\n            model = Net()",
+        "if args.fp16:\n            model = model\n        else:\n            model = Net()",
+        "for state in []:\n            if state:\n                model = build(state)\n            else:\n                model = Net()",
     ],
-    ids=["the same", "made half by a function", "wrapped", "made anew by choice"],
+    ids=[
+        "the same",
+        "made half by a function",
+        "wrapped",
+        "made anew by choice",
+        "in one branch",
+        "or as it was",
+        "in a loop",
+    ],
 )
 def test_what_may_be_the_network_that_is_trained_keeps_its_region(renewed: str) -> None:
     assert migrated(renewed).count("torch.autocast(") == 2

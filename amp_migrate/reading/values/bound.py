@@ -28,12 +28,12 @@ def bound_before(module: Module, scope: Scope, name: str, node: ast.AST) -> bool
             return True
     makers = {module.statement(binding) for binding in scope.bindings[name]}
     above = (s for stmt in around for block in [module.block(stmt)] for s in block[: block.index(stmt)])
-    if any(_makes(s, makers) for s in above):
+    if any(makes(s, makers) for s in above):
         return True
     return bool(scope.imports.get(name)) or _read_above(module, scope, name, around)
 
 
-def _makes(stmt: ast.stmt, made: set[ast.stmt]) -> bool:
+def makes(stmt: ast.stmt, made: set[ast.stmt]) -> bool:
     """Whether a statement has given a name its value, whichever way it went: in each branch, or it left."""
     if isinstance(stmt, ast.If):
         return bool(stmt.orelse) and all(_made_in(block, made) for block in (stmt.body, stmt.orelse))
@@ -46,7 +46,7 @@ def _makes(stmt: ast.stmt, made: set[ast.stmt]) -> bool:
 
 
 def _made_in(block: list[ast.stmt], made: set[ast.stmt]) -> bool:
-    return any(_makes(s, made) for s in block) or any(isinstance(s, (ast.Return, ast.Raise)) for s in block)
+    return any(makes(s, made) for s in block) or any(isinstance(s, (ast.Return, ast.Raise)) for s in block)
 
 
 def _read_above(module: Module, scope: Scope, name: str, around: list[ast.stmt]) -> bool:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, WITH_NODES, Module, Scope
+from amp_migrate.reading.values.bound import makes
 
 
 def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
@@ -23,7 +24,9 @@ def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
     own = module.statement(use)
     around = [own, *module.ancestors(own)]
     before = sorted((s for s in set(stands.values()) if s.lineno < use.lineno and s is not own), key=lambda s: s.lineno)
-    last = next((s for s in reversed(before) if _surely(module, s, around)), None)
+    makers = {s for s in stands.values() if _gives(s)}
+    sure = (whole for s in reversed(before) if (whole := _surely(module, s, around, makers)) is not None)
+    last = next(sure, None)
     loops = [a for a in around if isinstance(a, LOOP_NODES) and (last is None or a not in module.ancestors(last))]
 
     def reaches(stmt: ast.stmt) -> bool:
@@ -34,20 +37,28 @@ def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
     return [b for b in bindings if b not in stands or reaches(stands[b])]
 
 
-def _surely(module: Module, stmt: ast.stmt, around: list[ast.AST]) -> bool:
-    """Whether a statement ran, and bound its name anew, before what stands in the statements `around`."""
-    if not isinstance(stmt, (ast.Assign, ast.AnnAssign, *WITH_NODES)) or getattr(stmt, "value", stmt) is None:
-        return False
-    parent = module.parents[stmt]
-    while isinstance(parent, WITH_NODES):
+def _gives(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, (ast.Assign, ast.AnnAssign, *WITH_NODES)) and getattr(stmt, "value", stmt) is not None
+
+
+def _surely(module: Module, stmt: ast.stmt, around: list[ast.AST], makers: set[ast.stmt]) -> ast.stmt | None:
+    """The statement that ran, and bound a name anew, before what stands in the statements `around`: the one that is asked for, or
+    an `if` which holds it and does so in each of its branches."""
+    if not _gives(stmt):
+        return None
+    found, parent = stmt, module.parents[stmt]
+    while isinstance(parent, WITH_NODES) or (isinstance(parent, (ast.If, ast.Try)) and makes(parent, makers)):
+        if parent in around:
+            break
+        found = found if isinstance(parent, WITH_NODES) else parent
         stmt, parent = parent, module.parents[parent]
     if parent not in around and not isinstance(parent, (*FUNCTION_NODES, ast.Module)):
-        return False
+        return None
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)
         if isinstance(block, list) and stmt in block:
-            return any(s in around for s in block)
-    return False
+            return found if any(s in around for s in block) else None
+    return None
 
 
 def _replaced(module: Module, stmt: ast.stmt, others: Sequence[ast.stmt]) -> bool:
