@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from amp_migrate.options import Options
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.rules.casts import autograd_functions, half_weights, in_place, level_tests
+from amp_migrate.rules.casts import autograd_functions, half_weights, in_place, level_tests, traced_inputs
 from amp_migrate.rules.casts import registered as casts
 from amp_migrate.rules.cleanup import (
     commands,
@@ -76,6 +76,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     until_configured.apply,
     fp16_utils.unit,
     half_weights.apply,
+    traced_inputs.apply,
     fp16_optimizer.apply,
     loss_scale.apply,  # before what asks for the scaler: private state that nothing can replace is the reason to tell
     scale_loss.apply,

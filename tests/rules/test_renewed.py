@@ -70,7 +70,7 @@ def migrated(renewed: str) -> str:
         "model = build(model.state_dict())",
         "state = model.state_dict()\n        model = Net()\n        model.load_state_dict(state)",
         "model = build(model.state_dict())\n        model = torch.nn.DataParallel(model) if args.many else model",
-        "if args.fp16:\n            model = build(model.state_dict())\n        else:\n            model = Net()\n        model.eval()",
+        "if args.fp16:\n            model = build(model.state_dict())\n        else:\n            model = Net()",
         "if args.fp16:\n            model = build(model.state_dict())\n        elif x.dim() > 2:\n            model = Net()\n"
         "        else:\n            raise ValueError(x)\n        model.eval()",
         "try:\n            model = build(model.state_dict())\n        except RuntimeError:\n            model = Net()",
@@ -94,7 +94,8 @@ def test_a_network_made_anew_stays_in_float32(renewed: str, tmp_path: Path) -> N
         "if args.again:\n            model = build(model.state_dict())",
         "if args.fp16:\n            pass\n        else:\n            model = Net()",
         "if args.fp16:\n            model = model\n        else:\n            model = Net()",
-        "for state in []:\n            if state:\n                model = build(state)\n            else:\n                model = Net()",
+        "for state in []:\n            if state:\n                model = build(state)\n            else:\n"
+        "                model = Net()",
     ],
     ids=[
         "the same",

@@ -6,6 +6,7 @@ given, on ways that come by it. Not proved: what such a file is used for.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from amp_migrate.audit.checks.precision import way
@@ -26,7 +27,11 @@ def check(review: Review) -> Iterable[Doubt]:
     for module in both.near if both.removed else ():
         for trace in traced(review.before, module):
             scope = module.scope_of(trace.call)
-            given = identities(review.values_before, scope, trace.model) & both.initialized
+            whole = trace.model
+            given = identities(review.values_before, scope, whole) & both.initialized
+            while not given and isinstance(whole, ast.Attribute):  # `model.base`, a part
+                whole = whole.value
+                given = identities(review.values_before, scope, whole) & both.initialized
             name = review.before.dotted(scope, trace.call.func)
             place = both.now(module, trace.call)
             if not given or place is None or name is None or not name.startswith(KEPT):

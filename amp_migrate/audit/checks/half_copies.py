@@ -125,14 +125,24 @@ def _weights(both: Mixed, run: Traced) -> str | None:
         return None if name in {syntax.text(holder) for _, holder in module.method_calls("float")} else "half"
     if any(m == name for _, m in _halved(module)):
         return None
-    given = both.after.values.origins(module.scope_of(run.model), run.model)
-    first = {(o.module.path, syntax.text(o.node)) for o in given}
+    whole: ast.expr = run.model
+    first = _origins(both, module, whole)
     initialized = {
         (i[-1].path, syntax.text(i[0]))
         for i in both.initialized
         if isinstance(i[0], ast.AST) and isinstance(i[-1], Module)
     }
+    while not first & initialized and isinstance(whole, ast.Attribute):  # a part: `model.backbone`
+        whole = whole.value
+        if any(m == syntax.text(whole) for _, m in _halved(module)):
+            return None
+        first = _origins(both, module, whole)
     return "float" if first & initialized else None
+
+
+def _origins(both: Mixed, module: Module, expr: ast.expr) -> set[tuple[str, str]]:
+    found = both.after.values.origins(module.scope_of(expr), expr)
+    return {(o.module.path, syntax.text(o.node)) for o in found}
 
 
 def _dtype(both: Mixed, module: Module, expr: ast.expr) -> str | None:

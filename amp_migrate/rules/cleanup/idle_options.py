@@ -12,6 +12,7 @@ from collections.abc import Collection
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.cleanup.only_told import OnlyTold
@@ -43,7 +44,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
         name
         for module, edits in output.edits.items()
         for name in (names & module.named.keys() if edits else ())
-        if any(edits.gone(node) for node in module.named[name])
+        if any(_gone(project, edits, module, node) for node in module.named[name])
     }
     found: dict[str, list[tuple[Module, ast.AST]]] = {}
     stays = output.by_hand()
@@ -53,9 +54,13 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             continue
         if name not in found:
             found[name] = [(m, node) for m in project.modules for node in _reads(m, name)]
-        reads = found[name]
-        gone = reads and all(m in output.edits and output.edits[m].gone(node) for m, node in reads)
-        written = any(edits.mentions(name) for edits in output.edits.values())
+        near = in_process(project, [module]) - {m for m, other, _ in options if other == name and m is not module}
+        reads = [(m, node) for m, node in found[name] if m in near]
+        went = [m in output.edits and _gone(project, output.edits[m], m, node) for m, node in reads]
+        if not any(went):
+            continue  # of another program, which has an option of the name
+        gone = all(went)
+        written = any(edits.mentions(name) for m, edits in output.edits.items() if m in near)
         option = _called(call, name)
         if (
             not (gone or stays)
@@ -76,6 +81,23 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
                 "add_argument",
                 f"{option} is kept, but {reads_no_more(project, name)}",
             )
+
+
+def _gone(project: Project, edits: Edits, module: Module, read: ast.AST) -> bool:
+    """Whether a read goes, or all that read the variable which it is kept in: `level = args.opt_level`."""
+    if edits.gone(read):
+        return True
+    stmt = module.parents.get(read)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not read or len(stmt.targets) != 1:
+        return False
+    kept = stmt.targets[0]
+    scope = module.scope_of(kept).lookup(kept.id) if isinstance(kept, ast.Name) else None
+    if scope is None or not isinstance(kept, ast.Name) or scope.is_class:
+        return False
+    reads = scope.reads(kept.id)
+    if not reads or not all(edits.gone(n) for n in reads) or edits.mentions(kept.id):
+        return False
+    return not scope.is_module or not any(project.handed_on.readers(module, kept.id))
 
 
 def reads_no_more(project: Project, name: str) -> str:

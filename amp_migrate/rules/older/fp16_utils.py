@@ -168,7 +168,13 @@ def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -
 
 
 def keep_float32(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
-    """Take the cast to float16 off a model; the other arguments of `.to` stay."""
+    """Take the cast to float16 off a model."""
+    without_half(m, module, call, func)
+    m.output.done(module, call, "AMP720", func.attr, "the weights stay float32; autocast casts", "look")
+
+
+def without_half(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
+    """Take a cast to float16 off something; the other arguments of `.to` stay."""
     edits = m.edit(module)
     halves = half_arguments(module, call)
     others = [a for a in (*call.args, *call.keywords) if a not in halves]
@@ -185,7 +191,6 @@ def keep_float32(m: Migration, module: Module, call: ast.Call, func: ast.Attribu
     else:
         edits.replace(call, (func.value,))
         _self_assignment(m, module, module.statement(call))
-    m.output.done(module, call, "AMP720", func.attr, "the weights stay float32; autocast casts", "look")
 
 
 def _defined_here(m: Migration, module: Module, call: ast.Call) -> bool:
