@@ -80,6 +80,18 @@ def test_a_method_that_looks_up_and_normalizes_was_float32_under_apex() -> None:
 
 
 @pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        ("torch.distributions.Categorical(logits=x[..., 3:]).probs", False),
+        ("torch.distributions.categorical.Categorical(torch.softmax(x[..., 3:], -1)).probs", False),
+        ("torch.distributions.MultivariateNormal(x[..., 3:], torch.eye(3)).mean", True),
+    ],
+)
+def test_a_distribution_computes_no_products_but_one_of_several_variables(drawn: str, said: bool) -> None:
+    assert bool(told(inner=drawn)) is said
+
+
+@pytest.mark.parametrize(
     "parts",
     [
         {"table": "torch.nn.Bilinear(count, width, 6)"},

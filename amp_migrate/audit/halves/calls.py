@@ -352,14 +352,15 @@ class Calls(Containers):
         told = next((v.entry() for v in given if v.followed), UNKNOWN)
         if not told.half or not (told.was == "float" or (self.halves.patches(self.module) and not self.inside)):
             return
-        if told.origin == CAST and told.was != "float" and name in known.COLLECTIVES:
-            return  # which O1 did not reach: as half as the program made it
+        made = {self.halves.values.maker(o) for o in origins if o.kind != "constant"}
+        if told.was != "float" and ((told.origin == CAST and name in known.COLLECTIVES) or made == {"torch.jit.load"}):
+            return  # which O1 did not reach: compiled by then, or given what the program made half
         called = self.halves.program.dotted(self.module.scope_of(expr), expr.func) or ""
         if called.partition(".")[0] in TEXTS:
             return
         if name.startswith(KEEPING_BOOKS) or name in known.KEEPING | known.SENSITIVE | known.SHAPES:
             return
-        if not any(self.halves.values.maker(o) in NAMED_TUPLES for o in origins):
+        if made.isdisjoint(NAMED_TUPLES):
             beside = told.now == "half" and any(v.entry().now == "float" for v in given)
             kind = "extension" if self.inside else "unseen beside" if beside else "unseen"
             self.tell(kind, expr, told, syntax.text(expr.func))

@@ -26,6 +26,7 @@ NETWORK = re.compile(r"(?:model|net|encoder|decoder|backbone|bert|head|generator
 
 # Of losses, optimizers and scalers: no forward of anything.
 STEPPING = frozenset("scale unscale_ backward step update zero_grad".split())
+PRODUCTS = re.compile(r"Multivariate|LowRank|Wishart|LKJ")  # distributions that compute matrix products; others do not
 # Functions of torch's that compute products by themselves.
 INSIDE = ("attention", "attention_forward", "lstm", "gru", "rnn", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell")
 
@@ -113,7 +114,8 @@ def _call_floats(side: Side, function: Function, call: ast.Call, seen: set[Funct
     program, module, func = side.program, function.module, call.func
     scope = module.scope_of(call)
     if (dotted := program.dotted(scope, func)) is not None and dotted.partition(".")[0] in ("torch", "numpy", "math"):
-        return _name_floats(dotted.rpartition(".")[2])
+        last = dotted.rpartition(".")[2]
+        return not PRODUCTS.search(last) if dotted.startswith("torch.distributions.") else _name_floats(last)
     if isinstance(func, ast.Name) and scope.binder(func.id) is None and hasattr(builtins, func.id):
         return func.id != "super"
     called = [f for f in program.callees(module, call) if f not in seen]
