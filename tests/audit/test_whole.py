@@ -112,6 +112,40 @@ def test_a_distributed_model_that_apex_still_initializes() -> None:
     assert told(doubts(before, after), "AMP135") == [(8, "refuse")]
 
 
+STEPPED = """
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+    from apex.parallel import DistributedDataParallel as DDP
+
+    def main(loader, args):
+        model = torch.nn.Linear(2, 2).half()
+        other = torch.nn.Linear(2, 2)
+        model = DDP(WRAPPED)
+        named = list(model.named_parameters())
+        groups = [{"params": [p for n, p in named if "bias" in n]}, {"params": [p for n, p in named if "bias" not in n]}]
+        optimizer = FP16_Optimizer(torch.optim.Adam(groups), dynamic_loss_scale=True)
+        for x in loader:
+            optimizer.backward(model(x).sum())
+            optimizer.step()
+    """
+
+
+def test_a_distributed_model_that_apexs_optimizer_still_steps() -> None:
+    before = STEPPED.replace("WRAPPED", "model")
+    after = before.replace("from apex.parallel import", "from torch.nn.parallel import")
+    assert told(doubts(before, after), "AMP135") == [(8, "refuse")]
+    gone = after.replace(
+        "FP16_Optimizer(torch.optim.Adam(groups), dynamic_loss_scale=True)", "torch.optim.Adam(groups)"
+    )
+    assert not told(doubts(before, gone), "AMP135")
+
+
+def test_a_distributed_model_that_apexs_optimizer_does_not_step() -> None:
+    before = STEPPED.replace("model = DDP(WRAPPED)", "other = DDP(other)")
+    after = before.replace("from apex.parallel import", "from torch.nn.parallel import")
+    assert not told(doubts(before, after), "AMP135")
+
+
 def test_a_registration_that_goes_while_apex_stays() -> None:
     before = """
         import torch

@@ -280,3 +280,92 @@ def test_torchs_class_refuses_a_model_that_is_frozen_whole(wrap: str, found: boo
     message, review = _said(wrap)
     assert ("refuses a model that is frozen whole" in message) is found
     assert (review == "review") is found
+
+
+WITHIN = """
+    import torch
+    from torch import nn
+    from apex.parallel import DistributedDataParallel as DDP
+
+    class Encoder(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.body = nn.Linear(width, width)
+            self.summary = nn.Linear(width, width)
+
+        @classmethod
+        def from_pretrained(cls, width):
+            return cls(width)
+
+        def forward(self, x):
+            x = self.body(x)
+            pooled = self.summary(x)
+            return x, pooled
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = None
+            self.encoder = Encoder.from_pretrained(2)
+            self.out = nn.Linear(2, 1)
+
+        def forward(self, x):
+            READ
+            return self.out(x).sum()
+
+    def train(loader):
+        model = Tagger()
+        model = DDP(model)
+        for x in loader:
+            model(x).backward()
+        return model
+    """
+DROPPED = "x, _ = self.encoder(x)"
+WHOLE = "x = sum(self.encoder(x))"
+NEXT = "\n            "
+
+
+@pytest.mark.parametrize(
+    ("read", "left"),
+    [
+        (DROPPED, True),
+        ("x = self.encoder(x)[0]", True),
+        ("x, y = self.encoder(x)", True),
+        ("x, y = self.encoder(x)" + NEXT + "x = x + y", False),
+        ("_, x = self.encoder(x)", False),
+        ("x = self.encoder(x)[-1]", False),
+        (WHOLE, False),
+        (DROPPED + NEXT + WHOLE, False),
+        (DROPPED + NEXT + "x = x + self.encoder.summary(x)", False),
+    ],
+)
+def test_a_head_of_a_part_that_the_model_drops(read: str, left: bool) -> None:
+    after = rewrite(WITHIN.replace("READ", read)).after or ""
+    assert ("DDP(model, find_unused_parameters=True)" in after) is left
+    assert left or "DDP(model)" in after
+
+
+def test_a_model_that_drops_what_a_head_gives_trains(tmp_path: Path) -> None:
+    source = WITHIN.replace("READ", DROPPED)
+    result = rewrite(source)
+    assert any("reads nothing of what self.summary of its self.encoder" in f.message for f in result.findings)
+    assert _output(tmp_path, (result.after or "") + RUN) == "trained"
+    assert _output(tmp_path, textwrap.dedent(source).replace("apex.parallel", "torch.nn.parallel") + RUN) == ""
+
+
+def test_what_is_imported_where_it_is_used_is_answered_too() -> None:
+    source = WITHIN.replace("READ", DROPPED).replace(
+        "    from apex.parallel import DistributedDataParallel as DDP\n", ""
+    )
+    guarded = """
+        if loader is not None:
+            try:
+                from apex.parallel import DistributedDataParallel as DDP
+            except ImportError:
+                raise ImportError("install apex")
+
+            model = DDP(model)
+    """
+    result = rewrite(source.replace("\n        model = DDP(model)\n", guarded.rstrip(" ")))
+    assert "DistributedDataParallel(model, find_unused_parameters=True)" in (result.after or "")
+    assert "AMP651" not in {f.code for f in result.findings}

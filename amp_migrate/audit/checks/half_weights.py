@@ -93,7 +93,7 @@ def _halved(
         receiver = syntax.text(model)
         if not _is_module(module, call, receiver) or not any(_together(both, module, call, s) for s in scalers):
             continue
-        if copied(model) or made_float_again(module, call, model) or not _trained(module, receiver):
+        if copied(model) or made_float_again(module, call, model) or not _trained(both, module, model):
             continue
         if not any(_later(both, module, call, t) for t in trains):
             continue
@@ -177,13 +177,46 @@ def _is_module(module: Module, call: ast.Call, receiver: str) -> bool:
     return any(module.function_around(c) is function for c in asked)
 
 
-def _trained(module: Module, receiver: str) -> bool:
-    """Whether its parameters go to an optimizer, or it is made to train."""
+def _trained(both: Mixed, module: Module, model: ast.expr) -> bool:
+    """Whether its parameters go to an optimizer, or it is made to train: not another one that is called so elsewhere."""
+    receiver, made = syntax.text(model), _made(both, module, model)
     return any(
-        syntax.text(holder) == receiver and not (c.args and syntax.is_false(c.args[0]))
+        syntax.text(holder) == receiver
+        and not (c.args and syntax.is_false(c.args[0]))
+        and not _asks(module, c)
+        and not (made and _another(both, module, holder, made))
         for name in ("parameters", "named_parameters", "train")
         for c, holder in module.method_calls(name)
     )
+
+
+def _another(both: Mixed, module: Module, holder: ast.expr, made: frozenset[ast.AST]) -> bool:
+    """Whether a variable holds nothing that some calls make: what others make, or what nobody in sight gives a function."""
+    for origin in both.review.values_after.of(module, holder):
+        if origin.node in made or origin.kind == "unknown":
+            return False
+        if origin.kind == "parameter":
+            around = origin.module.ancestors(origin.node)
+            named = next((a.name for a in around if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), "")
+            if not named or any(named in m.calls_named for m in both.review.after.modules.values()):
+                return False
+    return True
+
+
+def _asks(module: Module, call: ast.Call) -> bool:
+    """Whether one of the parameters is looked at alone: `next(model.parameters()).device`."""
+    around = module.parents.get(call)
+    return isinstance(around, ast.Call) and syntax.text(around.func) == "next"
+
+
+def _made(both: Mixed, module: Module, model: ast.expr) -> frozenset[ast.AST]:
+    """The calls that make what a variable of one function holds; none where one of them is not seen."""
+    owner = module.scope_of(model).binder(model.id) if isinstance(model, ast.Name) else None
+    if owner is None or owner.function is None:
+        return frozenset()
+    origins = both.review.values_after.of(module, model)
+    known = all(o.kind == "call" and isinstance(o.node, ast.Call) for o in origins)
+    return frozenset(o.node for o in origins) if known else frozenset()
 
 
 def _together(both: Mixed, module: Module, call: ast.Call, scaler: ast.Call) -> bool:

@@ -4,9 +4,10 @@ Says where the program itself shows that there are such parameters and the call 
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
 no gradient, a module that is made in `__init__` and used nowhere in training, in the model or in what it is made of, a list
 of which some parts alone are run, by their places, a part that the model's own `train()` or forward freezes, once it is wrapped,
-a head whose outputs no caller reads, a part that one of the calls which train the model leaves out (`model(x, mode="d")`), a
-collection of which a forward runs what its caller picks (`self.heads[task](x)`). Of a network that is chosen by name, those in
-sight with such a module are named. A model that is seen to run without gradients alone waits for none.
+a head whose outputs no caller reads, nor the network that has it in a part of its own, a part that one of the calls which
+train the model leaves out (`model(x, mode="d")`), a collection of which a forward runs what its caller picks
+(`self.heads[task](x)`). Of a network that is chosen by name, those in sight with such a module are named. A model that is seen
+to run without gradients alone waits for none.
 
 Says where a test for the rank stands around a forward of the model, also by way of functions of the program.
 
@@ -25,7 +26,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
-from amp_migrate.audit.sites.heads import unread
+from amp_migrate.audit.sites.heads import unread, unread_within
 from amp_migrate.audit.sites.left_out import left_out
 from amp_migrate.audit.sites.picked import in_turn, picked
 from amp_migrate.audit.sites.setups import argument
@@ -272,6 +273,8 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
     for network in networks:
         for field, part in past_forward(review.after, network):
             return f"{network.name} runs parts of self.{field} past its own forward, and nothing runs its {part}"
+        for field, kind, dropped in unread_within(review.after, network):
+            return f"{network.name} reads nothing of what self.{dropped} of its self.{field}, a {kind}, gives"
     for network in networks:
         if (line := frozen_later(review.after, network)) is not None:
             return f"{network.module.path}:{line} freezes a part of {network.name} once it is wrapped"

@@ -19,12 +19,10 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, names_called
+from amp_migrate.audit.sites.kept_wrappers import FP16_OPTIMIZERS, WRAPPERS, replaced_wrappers, same_call
 from amp_migrate.audit.sites.setups import setups
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
-from amp_migrate.audit.ways.frames import Frame
-from amp_migrate.audit.ways.ordered import Ordered, Undecided
-from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 
 # FP16_Optimizer of these hands the norms of the gradients to the step of the optimizer it was given.
@@ -41,21 +39,9 @@ CODES = (
     ),
 )
 
-KEEPERS = {
-    "apex.amp.initialize": (0, 1),
-    "apex.fp16_utils.FP16_Optimizer": (0,),
-    "apex.fp16_utils.fp16_optimizer.FP16_Optimizer": (0,),
-    "apex.optimizers.FP16_Optimizer": (0,),
-    "apex.contrib.optimizers.FP16_Optimizer": (0,),
-}
+KEEPERS = {"apex.amp.initialize": (0, 1), **dict.fromkeys(FP16_OPTIMIZERS, (0,))}
 REGISTRATIONS = tuple(
     f"apex.amp.{n}" for n in ("register_half_function", "register_float_function", "register_promote_function")
-)
-WRAPPERS = (
-    "apex.parallel.LARC",
-    "apex.parallel.LARC.LARC",
-    "apex.parallel.DistributedDataParallel",
-    "apex.parallel.distributed.DistributedDataParallel",
 )
 # Classes by which programs tell what Apex made.
 TYPES = (
@@ -67,8 +53,6 @@ TYPES = (
     ),
     "apex.parallel.SyncBatchNorm",
 )
-
-Given = tuple[Module, ast.Call, ast.expr]  # a call, and something that it is given
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -86,7 +70,7 @@ def check(review: Review) -> Iterable[Doubt]:
     anew = list(_made_anew(review, keepers))
     said = {(d.path, d.line) for d in anew}
     yield from anew
-    yield from (d for d in _wrappers(review, keepers) if (d.path, d.line) not in said)
+    yield from (d for d in replaced_wrappers(review) if (d.path, d.line) not in said)
     if not _initialized(review):
         yield from _registrations(review, keepers)
 
@@ -105,7 +89,7 @@ def _without_norms(review: Review) -> Iterator[Doubt]:
     """An optimizer of Apex's that limits norms inside of its step, while the FP16_Optimizer that measured them goes."""
     for module, call, name in review.calls_before(*NORMED):
         given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "init_optimizer"), None)
-        if given is None or _same_call(review, module, call, name):
+        if given is None or same_call(review, module, call, name):
             continue
         for origin in sorted(review.values_before.of(module, given), key=lambda o: (o.module.path, o.line)):
             home, new = review.statement_now(origin.module, origin.node) or (origin.module, None)
@@ -158,7 +142,7 @@ def _told_apart(review: Review) -> Iterator[Doubt]:
             for name in names & set(TYPES):
                 asked.setdefault(name or "", f"{module.path}:{review.line(module, call)}")
     for module, call, name in review.calls_before(*asked) if asked else ():
-        if not _same_call(review, module, call, name):
+        if not same_call(review, module, call, name):
             what = name.rpartition(".")[2]
             message = f"left with Apex: {asked[name]} tells it by Apex's {what}, which torch's is no instance of"
             yield Doubt(module.path, call.lineno, "AMP135", what, message)
@@ -294,7 +278,7 @@ def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.ex
                     continue
                 was = change.was(origin.module.statement(origin.node))
                 made = names_called(review.before, change.before, was) if was is not None else ()
-                if any(name.startswith("apex.") for name in made):
+                if maker not in made and any(name.startswith("apex.") for name in made):
                     yield review.doubt(
                         origin.module,
                         origin.node,
@@ -305,90 +289,10 @@ def _made_anew(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.ex
                     )
 
 
-def _wrappers(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
-    """LARC and DistributedDataParallel of Apex that went, around an object that Apex still has."""
-    kept = {o.node for m, _, given in keepers for e in given for o in review.values_after.of(m, e)}
-    if not kept:
-        return
-    kept_before: dict[ast.AST | None, list[Given]] = {}
-    for m, call, _ in review.calls_before("apex.amp.initialize"):
-        if _still_there(review, m, call):
-            for e in (*call.args[:2], *(k.value for k in call.keywords if k.arg in ("models", "optimizers"))):
-                for o in review.values_before.of(m, e):
-                    if isinstance(o.node, ast.Call):
-                        kept_before.setdefault(o.node, []).append((m, call, e))
-    near = mixed(review).nearness
-    for module, call, name in review.calls_before(*WRAPPERS):
-        if not call.args or _same_call(review, module, call, name) or _of_another(module, call):
-            continue
-        # Scripts that never share a process share no object, though one function may make it for each.
-        own = module, call, call.args[0]
-        handed = (h for o in review.values_before.of(module, call.args[0]) for h in kept_before.get(o.node, ()))
-        if any(near.together(module, h[0]) and not _made_apart(review, own, h) for h in handed):
-            yield Doubt(
-                module.path,
-                call.lineno,
-                "AMP135",
-                name.rpartition(".")[2],
-                f"left with Apex: what {name.rpartition('.')[2]} wraps is still handed to amp.initialize",
-            )
-
-
-def _made_apart(review: Review, one: Given, other: Given) -> bool:
-    """Whether what two calls are given is made in different runs of what makes it, each by a call of `get_model` of its own; or
-    no run comes by both calls."""
-    if one[0] is other[0] and one[0].function_around(one[1]) is other[0].function_around(other[1]):
-        if not may_follow(one[0], one[1], other[1]) and not may_follow(one[0], other[1], one[1]):
-            return True
-    ordered = Ordered(review.values_before)
-    try:
-        made = [ordered.of(Frame(m, m.function_around(call)), call, expr).made for m, call, expr in (one, other)]
-    except Undecided:
-        return False
-    return all(made) and all(a.surely_not(b) for a, b in product(*made))
-
-
-def _of_another(module: Module, call: ast.Call) -> bool:
-    """Whether the nearest import of what is called, of several in branches beside each other, is none of Apex's."""
-    around = set(module.ancestors(call))
-    name = call.func.id if isinstance(call.func, ast.Name) else None
-    nearest: tuple[int, bool] | None = None
-    for node in syntax.walk(module.tree) if name is not None else ():
-        if isinstance(node, ast.ImportFrom) and any((a.asname or a.name) == name for a in node.names):
-            holder = module.parents.get(node)
-            depth = len(list(module.ancestors(node)))
-            beside = isinstance(holder, ast.If) and not _same_branch(module, holder, node, call)
-            if (
-                holder in around
-                and node.lineno < call.lineno
-                and not beside
-                and (nearest is None or depth >= nearest[0])
-            ):
-                nearest = depth, (node.module or "").split(".")[0] != "apex"
-    return nearest is not None and nearest[1]
-
-
-def _same_branch(module: Module, holder: ast.If, one: ast.stmt, other: ast.AST) -> bool:
-    inside = {id(a) for a in (module.statement(other), *module.ancestors(other))}
-    block = holder.body if one in holder.body else holder.orelse
-    return any(id(s) in inside for s in block)
-
-
-def _still_there(review: Review, module: Module, call: ast.Call) -> bool:
-    place = review.statement_now(module, call)
-    return place is not None and (place[0] is module or place[1] in review.changes[module.path].same)
-
-
-def _same_call(review: Review, module: Module, call: ast.Call, name: str) -> bool:
-    """Whether a call of Apex before is a call of Apex after."""
-    place = review.statement_now(module, call)
-    return place is not None and (place[0] is module or name in names_called(review.after, *place))
-
-
 def _registrations(review: Review, keepers: list[tuple[Module, ast.Call, list[ast.expr]]]) -> Iterator[Doubt]:
     """Registrations that went although every `initialize` stays."""
     for module, call, name in review.calls_before(*REGISTRATIONS):
-        if not _same_call(review, module, call, name):
+        if not same_call(review, module, call, name):
             where, keeper, _ = keepers[0]
             yield Doubt(
                 module.path,

@@ -177,11 +177,25 @@ class Change:
             return old.lineno
         order = self._order
         at = order.index(stmt) if stmt in order else 0
+        if (given := self._given_anew(stmt, order, at)) is not None:
+            return given.lineno
         for distance in range(1, len(order)):
             for i in (at - distance, at + distance):
                 if 0 <= i < len(order) and (found := self.was(order[i])) is not None:
                     return found.lineno
         return 1
+
+    def _given_anew(self, stmt: ast.stmt, order: list[ast.stmt], at: int) -> ast.stmt | None:
+        """The one statement, of those that went between what is around a new one, that gave a call's result to what this one does,
+        whatever else the calls have in common: `model = DDP(model)`."""
+        if (target := _given(stmt)) is None:
+            return None
+        above = next((old for s in reversed(order[:at]) if (old := self.was(s)) is not None), None)
+        below = next((old for s in order[at + 1 :] if (old := self.was(s)) is not None), None)
+        first, last = above.lineno if above is not None else 0, below.lineno if below is not None else None
+        went = (s for s in self.removed if s.lineno > first and (last is None or s.lineno < last))
+        same = [s for s in went if _given(s) == target]
+        return same[0] if len(same) == 1 else None
 
     @cached_property
     def _functions(self) -> dict[Function, Function]:
@@ -343,6 +357,13 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator
         if best is not None:
             yield n, old[best]
             start = best + 1
+
+
+def _given(stmt: ast.stmt) -> str | None:
+    """What an assignment gives the result of a call to."""
+    if not isinstance(stmt, ast.Assign) or not isinstance(stmt.value, ast.Call):
+        return None
+    return ", ".join(syntax.text(t) for t in stmt.targets)
 
 
 @lru_cache(maxsize=4096)  # lines are alike in many functions

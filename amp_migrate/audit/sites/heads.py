@@ -1,13 +1,17 @@
-"""Heads of a network that no caller reads: what a layer gives is a part of what the forward returns, and goes nowhere."""
+"""Heads of a network that no caller reads: what a layer gives is a part of what the forward returns, and goes nowhere.
+
+The caller runs the network as a whole, or is a network itself that has it for a part: `sequence, _ = self.encoder(x)`.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.sites.unused import ASKED, IN_TURN, has_parameters, in_sight, kept, named_elsewhere
 
 
 def unread(program: Program, module: Module, cls: Class, model: str) -> Iterator[str]:
@@ -16,31 +20,113 @@ def unread(program: Program, module: Module, cls: Class, model: str) -> Iterator
     `model`: what a variable of a file that holds an object of it is called, there and in the functions it is handed to.
     Silent where one of these keeps the tuple as it is, or hands it on."""
     for forward in cls.methods.get("forward", ()):
-        entries = _returned(forward)
-        read = _read(program, module, len(entries), model) if entries else None
-        for layer, names in _heads(cls, forward, entries).items() if read is not None else ():
-            if not {i for i, name in enumerate(entries) if name in names} & (read or set()):
-                yield layer
+        arities = {len(entries) for entries in _returned(forward)}
+        read = {n: _read(program, module, n, model) for n in arities}
+        yield from _left(cls, forward, read)
 
 
-def _returned(forward: Function) -> list[str]:
-    """The names that a forward returns, in its one return."""
-    returns = syntax.every(forward.node, ast.Return)
-    value = returns[0].value if len(returns) == 1 else None
-    names = [e.id for e in value.elts if isinstance(e, ast.Name)] if isinstance(value, ast.Tuple) else []
-    return names if isinstance(value, ast.Tuple) and len(names) == len(value.elts) else []
+def unread_within(program: Program, network: Class) -> Iterator[tuple[str, str, str]]:
+    """The parts of a network that are networks of the program with a head which it never reads: `self.encoder`, what that is,
+    and the head of it."""
+    made: dict[str, dict[Class, None]] = {}
+    for init in network.methods.get("__init__", ()) if in_sight(program, network) else ():
+        for name, call in kept(init.node):
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr == "from_pretrained":
+                func = func.value
+            kinds = program.definitions(init.scope, func, guess=False)
+            made.setdefault(name, {}).update((k, None) for k in kinds if isinstance(k, Class) and program.is_network(k))
+    for name, kinds_of in made.items():
+        for kind in kinds_of:
+            for forward in kind.methods.get("forward", ()) if in_sight(program, kind) else ():
+                arities = {len(entries) for entries in _returned(forward)}
+                read = {n: _read_of_part(program, network, name, n) for n in arities}
+                for layer in _left(kind, forward, read):
+                    if _learns(program, kind, layer) and not named_elsewhere(program, layer):
+                        yield name, kind.name, layer
 
 
-def _heads(cls: Class, forward: Function, entries: list[str]) -> dict[str, set[str]]:
+def _left(cls: Class, forward: Function, read: Mapping[int, set[int] | None]) -> Iterator[str]:
+    """The heads of a forward that no caller reads: of the tuples of each length that it returns, which entries are read, and
+    None of those that no caller takes."""
+    returned = [entries for entries in _returned(forward) if read[len(entries)] is not None]
+    for layer, names in _heads(cls, forward).items() if returned else ():
+        if not any(
+            e in names and i in (read[len(entries)] or ()) for entries in returned for i, e in enumerate(entries)
+        ):
+            yield layer
+
+
+def _learns(program: Program, cls: Class, layer: str) -> bool:
+    """Whether a layer of a network is seen to have parameters."""
+    inits = (init for c in program.family_up(cls) for init in c.methods.get("__init__", ()))
+    return any(name == layer and has_parameters(program, cls, call) for init in inits for name, call in kept(init.node))
+
+
+def _read_of_part(program: Program, network: Class, part: str, arity: int) -> set[int] | None:
+    """Which entries of the tuple of so many that a part of a network returns are read; None where it is used otherwise."""
+    found: set[int] = set()
+    seen = False
+    for module in program.modules.values():
+        if any(syntax.text(c.func) != f"self.{part}" for c in module.calls_named.get(part, ())):
+            return None  # run from outside, too
+    for cls in program.family(network):
+        for node in syntax.every(cls.node, ast.Attribute):
+            if isinstance(node.ctx, ast.Load) and syntax.text(node.value) == "self" and node.attr in IN_TURN:
+                return None
+            if node.attr != part or syntax.text(node.value) != "self" or isinstance(node.ctx, ast.Store):
+                continue
+            around = cls.module.parents.get(node)
+            if isinstance(around, ast.Compare):
+                continue  # `self.encoder is not None`
+            if isinstance(around, ast.Attribute):
+                asked = cls.module.parents.get(around)
+                if isinstance(asked, ast.Call) and asked.func is around and around.attr not in ASKED:
+                    return None
+                continue
+            entries = (
+                _entries(cls.module, around, arity) if isinstance(around, ast.Call) and around.func is node else None
+            )
+            if entries is None:
+                return None
+            found |= entries
+            seen = True
+    return found if seen else None
+
+
+def _entries(module: Module, call: ast.Call, arity: int) -> set[int] | None:
+    """Which entries of a tuple that a call gives are read: `sequence, _ = self.encoder(x)`, `self.encoder(x)[0]`."""
+    around = module.parents.get(call)
+    if isinstance(around, ast.Subscript) and around.value is call:
+        place = around.slice.value if isinstance(around.slice, ast.Constant) else None
+        return {place} if isinstance(place, int) and 0 <= place < arity else None
+    target = around.targets[0] if isinstance(around, ast.Assign) and len(around.targets) == 1 else None
+    if not isinstance(target, ast.Tuple) or len(target.elts) != arity:
+        return None
+    return {i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, call, e.id)}
+
+
+def _returned(forward: Function) -> list[list[str]]:
+    """The names that each return of a forward gives; none where one gives something else than a tuple of names."""
+    found: list[list[str]] = []
+    for stmt in syntax.every(forward.node, ast.Return):
+        names = [e.id for e in stmt.value.elts if isinstance(e, ast.Name)] if isinstance(stmt.value, ast.Tuple) else []
+        if not isinstance(stmt.value, ast.Tuple) or len(names) != len(stmt.value.elts):
+            return []
+        found.append(names)
+    return found
+
+
+def _heads(cls: Class, forward: Function) -> dict[str, set[str]]:
     """The layers that are used for returned entries alone, and for which."""
     found: dict[str, set[str]] = {}
-    loads = [n for n in syntax.every(forward.node, ast.Name) if isinstance(n.ctx, ast.Load)]
-    counted = [n.id for n in loads]
+    returned = [name for entries in _returned(forward) for name in entries]
+    counted = [n.id for n in syntax.every(forward.node, ast.Name) if isinstance(n.ctx, ast.Load)]
     for stmt in syntax.walk(forward.node):
         if not isinstance(stmt, ast.Assign):
             continue
         given = {n.id for t in stmt.targets for n in syntax.every(t, ast.Name)}
-        if given and given <= {*entries} and all(counted.count(name) == 1 for name in given):
+        if given and given <= {*returned} and all(counted.count(name) == returned.count(name) for name in given):
             for call in syntax.every(stmt.value, ast.Call):
                 func = call.func
                 if (
@@ -69,14 +155,11 @@ def _read(program: Program, home: Module, arity: int, model: str) -> set[int] | 
         return None  # no gradients are waited for
     for module in modules:
         for call in module.calls_named.get(model, ()):
-            stmt = module.parents.get(call)
-            target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
-            if not isinstance(target, ast.Tuple) or len(target.elts) != arity:
+            entries = _entries(module, call, arity)
+            if entries is None:
                 return None
             seen = True
-            found |= {
-                i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, call, e.id)
-            }
+            found |= entries
     return found if seen else None
 
 

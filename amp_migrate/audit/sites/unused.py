@@ -49,7 +49,7 @@ def unused(program: Program, cls: Class) -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 used.add(node.value)  # getattr(self, "layer1")
     if used.isdisjoint(IN_TURN):
-        made = (name for name, call in _kept(cls.node) if has_parameters(program, cls, call))
+        made = (name for name, call in kept(cls.node) if has_parameters(program, cls, call))
         for name in _unnamed(program, made, used):
             yield name, "only where it is not trained" if name in evaluated else "nowhere"
 
@@ -77,7 +77,7 @@ def in_sight(program: Program, cls: Class) -> bool:
     return known and not any(b.rpartition(".")[2] == "Sequential" for b in bases)
 
 
-def _kept(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+def kept(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     """The fields of `self` that are given what a call makes: `self.body = Body()`."""
     for stmt in syntax.every(node, ast.Assign):
         target = stmt.targets[0]
@@ -110,7 +110,7 @@ def past_forward(program: Program, cls: Class) -> Iterator[tuple[str, str]]:
     """Fields of a network that hold another whose own forward never runs, `self.base.features(x)`, each with a part of that
     which nothing else runs: its head."""
     for init in cls.methods.get("__init__", ()) if in_sight(program, cls) else ():
-        for name, call in _kept(init.node):
+        for name, call in kept(init.node):
             taken = _taken(program, cls, name)
             if taken is None or not taken - ASKED:
                 continue
@@ -145,7 +145,7 @@ def _without(program: Program, cls: Class, taken: set[str]) -> Iterator[str]:
             used |= read
     if in_sight(program, cls) and used.isdisjoint({"forward", "__call__", *IN_TURN}):
         inits = ((c, init) for c in program.family_up(cls) for init in c.methods.get("__init__", ()))
-        made = ((c, name, call) for c, init in inits for name, call in _kept(init.node))
+        made = ((c, name, call) for c, init in inits for name, call in kept(init.node))
         yield from _unnamed(program, (name for c, name, call in made if has_parameters(program, c, call)), used)
 
 

@@ -104,6 +104,13 @@ class Weights:
             return self._item(frame, expr, depth)
         if isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
             return self._weights_only(self.of(frame, expr.elt, depth + 1))
+        if isinstance(expr, (ast.List, ast.Tuple)):
+            return self._weights_only(self._union([self.of(frame, e, depth + 1) for e in expr.elts]))
+        if isinstance(expr, ast.Dict):  # a group of an optimizer's
+            given = (
+                v for k, v in zip(expr.keys, expr.values, strict=True) if k is not None and syntax.text(k) == "'params'"
+            )
+            return self._weights_only(self._union([self.of(frame, v, depth + 1) for v in given]))
         if isinstance(expr, ast.Starred):
             return self.of(frame, expr.value, depth + 1)
         if isinstance(expr, ast.IfExp):

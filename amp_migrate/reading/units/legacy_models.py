@@ -13,6 +13,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.half_casts import cast_to_half
+from amp_migrate.reading.units.run_apart import run_apart
 from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.units.unit import Unit
 
@@ -34,9 +35,9 @@ def seed(unit: Unit) -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
                 value = node.func.value
                 if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) and not module.is_self(value):
-                    seeds |= project.slots(module, [value])
+                    seeds |= project.slots(module, [value]) if not run_apart(project, module, value) else set()
             elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
-                seeds |= project.slots(module, [node.func])
+                seeds |= project.slots(module, [node.func]) if not run_apart(project, module, node.func) else set()
     seeds |= _handed_on(unit, near, methods) | _stepped(unit, near)
     seeds -= unit.optimizer_slots
     for init in unit.inits:

@@ -22,6 +22,7 @@ from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_models import HALVERS
+from amp_migrate.reading.units.run_apart import run_apart
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import sequential_keys
@@ -132,7 +133,10 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
         if is_model(m, module, func.value):
             _keep(m, module, call, "half")
         elif module in m.unit.modules and m.live(module, call) and _is_network(m, module, call, func.value):
-            if m.scales:
+            if m.scales and run_apart(m.project, module, func.value):
+                message = f"{module.source(func.value)} is made here and only run, by itself: its weights stay float16"
+                m.output.note(module, call, "AMP720", "half", message, "as-is")
+            elif m.scales:
                 raise Blocked(
                     module,
                     call,
