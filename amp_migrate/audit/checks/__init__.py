@@ -21,6 +21,7 @@ from amp_migrate.audit.checks import (
     class_tests,
     clipped,
     done_without,
+    empty_states,
     escapes,
     exports,
     first_gpu,
@@ -82,6 +83,7 @@ class Check(Protocol):
 
 # Those that refuse nothing: asked last, once nothing is left that the others refuse.
 TELLING: tuple[Check, ...] = (
+empty_states,
     *(
         always_on,
         apex_copies,

@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.state.save import may_be_empty
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html#apex.fp16_utils.FP16_Optimizer.state_dict"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
@@ -93,7 +94,17 @@ def load(m: Migration, site: Site, call: ast.Call) -> None:
     base, scaler = module.source(state.value), m.scaler_at(module, call, optimizer)
     key = _key(m, module, m.scaler_of(module, optimizer).base_name)
     indent = m.style(module).indent
-    m.edit(module).insert_after(site.stmt, f"if {key} in {base}:\n{indent}{scaler}.load_state_dict({base}[{key}])")
+    asked = f"{base}.get({key})" if may_be_empty(m) else f"{key} in {base}"
+    if _may_be_left_out(m, module, call, scaler):
+        asked = f"{scaler} is not None and {asked}"
+    m.edit(module).insert_after(site.stmt, f"if {asked}:\n{indent}{scaler}.load_state_dict({base}[{key}])")
+
+
+def _may_be_left_out(m: Migration, module: Module, call: ast.Call, scaler: str) -> bool:
+    """Whether the function around is given the scaler, or None by default."""
+    function = m.project.function_of(module, call)
+    threads = (t for plan in m.scalers for f, t in plan.threads.items() if f is function)
+    return any(t.name == scaler and t.default == "None" for t in threads)
 
 
 def _kept(m: Migration, module: Module, optimizer: ast.expr) -> bool:

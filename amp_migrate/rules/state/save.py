@@ -170,13 +170,13 @@ def _load(m: Migration, site: Site) -> None:
     module, call = site.module, site.call
     assert call is not None
     if m.scales:
-        load(m, module, call, site.stmt, empty=_may_be_empty(m))
+        load(m, module, call, site.stmt, empty=may_be_empty(m))
         return
     m.output.done(module, call, "AMP402", "amp.load_state_dict", "taken out: there is no scaler", "look")
     m.edit(module).delete(site.stmt)
 
 
-def _may_be_empty(m: Migration) -> bool:
+def may_be_empty(m: Migration) -> bool:
     """Whether a checkpoint may hold nothing for the scaler: it can be disabled, or was saved under a condition, or by what was
     given none."""
     if any(thread.stands_in for plan in m.scalers for thread in plan.threads.values()):
