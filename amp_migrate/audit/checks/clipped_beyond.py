@@ -43,14 +43,26 @@ def check(review: Review) -> Iterable[Doubt]:
                 made = {o.node for o in review.values_after.of(module, model)}
                 for home, part in parts:
                     if any(made & {o.node for o in review.values_after.of(home, b)} for b in _above(part)):
-                        name, whole = syntax.text(call.args[0]), syntax.text(model)
-                        message = (
-                            f"{home.path}:{review.line(home, part)} makes {name} with the parameters of {syntax.text(part)} alone, and "
-                            f"those of all of {whole} are clipped here: what else has gradients keeps them times the scale, and makes the "
-                            f"norm; clip those of the groups of {name}"
-                        )
-                        yield review.doubt(module, clip, "AMP310", syntax.last(clip.func), message, "review")
+                        yield _told(review, module, clip, model, call.args[0], home, part)
                         break
+
+
+def _told(
+    review: Review,
+    module: Module,
+    clip: ast.Call,
+    model: ast.expr,
+    optimizer: ast.expr,
+    home: Module,
+    part: ast.expr,
+) -> Doubt:
+    name = syntax.text(optimizer)
+    message = (
+        f"{home.path}:{review.line(home, part)} makes {name} with the parameters of {syntax.text(part)} alone, and those of all "
+        f"of {syntax.text(model)} are clipped here: what else has gradients keeps them times the scale, and makes the norm; clip "
+        f"those of the groups of {name}"
+    )
+    return review.doubt(module, clip, "AMP310", syntax.last(clip.func), message, "review")
 
 
 def _clips(module: Module, unscale: ast.Call) -> Iterator[tuple[ast.Call, ast.expr]]:

@@ -392,6 +392,6 @@ def _clipped_in_vain(m: Migration, module: Module) -> None:
                 node,
                 "AMP703",
                 "clip_grad_norm_",
-                "clipped gradients that were still scaled; those of the optimizer are unscaled now, so the clip acts on what is stepped",
+                "clipped gradients that were still scaled; the optimizer's are unscaled now, so the clip acts on the step",
                 "review",
             )
