@@ -320,6 +320,7 @@ WITHIN = """
             model(x).backward()
         return model
     """
+BOTH = "given = self.encoder(x)\n            _, x = given"
 DROPPED = "x, _ = self.encoder(x)"
 WHOLE = "x = sum(self.encoder(x))"
 NEXT = "\n            "
@@ -330,6 +331,8 @@ NEXT = "\n            "
     [
         (DROPPED, True),
         ("x = self.encoder(x)[0]", True),
+        ("given = self.encoder(x)\n            x = given[0]", True),
+        (BOTH, False),
         ("x, y = self.encoder(x)", True),
         ("x, y = self.encoder(x)" + NEXT + "x = x + y", False),
         ("_, x = self.encoder(x)", False),
@@ -369,3 +372,20 @@ def test_what_is_imported_where_it_is_used_is_answered_too() -> None:
     result = rewrite(source.replace("\n        model = DDP(model)\n", guarded.rstrip(" ")))
     assert "DistributedDataParallel(model, find_unused_parameters=True)" in (result.after or "")
     assert "AMP651" not in {f.code for f in result.findings}
+
+
+@pytest.mark.parametrize(
+    ("read", "comment", "told"),
+    [
+        (BOTH, "the summary is not used, and gets no grad", False),
+        (BOTH, "one of the weights gets no grad", True),
+        ("x = self.encoder(x)[self.at]", "the summary is not used, and gets no grad", True),
+    ],
+)
+def test_a_comment_of_another_model(read: str, comment: str, told: bool) -> None:
+    """It was copied with the lines around it: this model reads what the part gives."""
+    source = WITHIN.replace("READ", read).replace(
+        "model = DDP(model)", f"# {comment}\n        model = DDP(model)".replace(", ", "\n        # ")
+    )
+    source = source.replace("Encoder.from_pretrained(2)", "Encoder(2)")
+    assert ("AMP651" in {f.code for f in rewrite(source).findings}) is told

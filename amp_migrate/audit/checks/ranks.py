@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt
@@ -26,7 +26,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
-from amp_migrate.audit.sites.heads import unread, unread_within
+from amp_migrate.audit.sites.heads import heads_within, unread, unread_within
 from amp_migrate.audit.sites.left_out import left_out
 from amp_migrate.audit.sites.picked import in_turn, picked
 from amp_migrate.audit.sites.setups import argument
@@ -95,7 +95,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 )
                 yield review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
                 continue
-        evidence = shown or _told(review, module)
+        evidence = shown or _told(review, module, call)
         if evidence is not None:
             message = (
                 f"{evidence}: Apex's DistributedDataParallel let a parameter go without a gradient, torch's raises in the "
@@ -238,8 +238,10 @@ def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
     return not names_called(review.before, before, stmt).isdisjoint(APEX_DDP)
 
 
-def _told(review: Review, module: Module) -> str | None:
-    """What a file says of parameters that get no gradient."""
+def _told(review: Review, module: Module, call: ast.Call) -> str | None:
+    """What a file says of parameters that get no gradient, unless that is of another model: the parts that it names are seen to
+    be read in what the call wraps."""
+    read = _parts_read(review, module, call)
     lines = review.before.modules.get(module.path, module).lines  # as the reader has them
     comments = [line.partition("#")[2].lower() for line in lines]
     if any(OPTION in c and re.search(r"\b(not|never|don't|cannot|can't)\b", c) for c in comments):
@@ -250,16 +252,34 @@ def _told(review: Review, module: Module) -> str | None:
             return f"line {number} passes {OPTION}"
     for number, line in enumerate(lines, 1):
         comment = line.partition("#")[2].lower()
+        if read & {*re.findall(r"\w+", _whole_comment(lines, number))}:
+            continue
         if comment and re.search(r"(none|no|without( a)?) grad|not used|unused param", comment):
             if re.search(r"grad|pooler|param", comment) and not ASKING.search(comment):
                 return f"line {number} says that a parameter gets no gradient"
     for number, line in enumerate(lines, 1):
-        if re.search(r"""["']pooler["'] not in""", line):
+        if "pooler" not in read and re.search(r"""["']pooler["'] not in""", line):
             return f"line {number} leaves the pooler out of the optimizer"
     for number, line in enumerate(lines, 1):
         if re.match(r"""\s*no_grads?(_params?)?\s*=\s*\[\s*["']""", line):
             return f"line {number} lists parameters that get no gradient"
     return None
+
+
+def _whole_comment(lines: Sequence[str], number: int) -> str:
+    """The comment of a line with those of the lines around it that hold nothing else."""
+    first, last = number - 1, number
+    while first and lines[first].lstrip().startswith("#") and lines[first - 1].lstrip().startswith("#"):
+        first -= 1
+    while last < len(lines) and lines[last].lstrip().startswith("#"):
+        last += 1
+    return " ".join(line.partition("#")[2].lower() for line in lines[first:last])
+
+
+def _parts_read(review: Review, module: Module, call: ast.Call) -> frozenset[str]:
+    """The heads, by name, of the parts of a model that a call wraps which that is seen to read."""
+    networks = (n for c in _classes(review, module, call) for n in nested(review.after, c))
+    return frozenset(layer for n in networks for _, _, layer, read in heads_within(review.after, n) if read)
 
 
 def _shown(review: Review, module: Module, call: ast.Call) -> str | None:

@@ -22,12 +22,19 @@ def unread(program: Program, module: Module, cls: Class, model: str) -> Iterator
     for forward in cls.methods.get("forward", ()):
         arities = {len(entries) for entries in _returned(forward)}
         read = {n: _read(program, module, n, model) for n in arities}
-        yield from _left(cls, forward, read)
+        yield from (layer for layer, is_read in _heads_read(cls, forward, read) if not is_read)
 
 
 def unread_within(program: Program, network: Class) -> Iterator[tuple[str, str, str]]:
     """The parts of a network that are networks of the program with a head which it never reads: `self.encoder`, what that is,
     and the head of it."""
+    for field, kind, layer, read in heads_within(program, network):
+        if not read and _learns(program, kind, layer) and not named_elsewhere(program, layer):
+            yield field, kind.name, layer
+
+
+def heads_within(program: Program, network: Class) -> Iterator[tuple[str, Class, str, bool]]:
+    """The heads of the parts of a network that are networks themselves, each with whether the network reads what they give."""
     made: dict[str, dict[Class, None]] = {}
     for init in network.methods.get("__init__", ()) if in_sight(program, network) else ():
         for name, call in kept(init.node):
@@ -41,20 +48,16 @@ def unread_within(program: Program, network: Class) -> Iterator[tuple[str, str, 
             for forward in kind.methods.get("forward", ()) if in_sight(program, kind) else ():
                 arities = {len(entries) for entries in _returned(forward)}
                 read = {n: _read_of_part(program, network, name, n) for n in arities}
-                for layer in _left(kind, forward, read):
-                    if _learns(program, kind, layer) and not named_elsewhere(program, layer):
-                        yield name, kind.name, layer
+                yield from ((name, kind, layer, is_read) for layer, is_read in _heads_read(kind, forward, read))
 
 
-def _left(cls: Class, forward: Function, read: Mapping[int, set[int] | None]) -> Iterator[str]:
-    """The heads of a forward that no caller reads: of the tuples of each length that it returns, which entries are read, and
-    None of those that no caller takes."""
+def _heads_read(cls: Class, forward: Function, read: Mapping[int, set[int] | None]) -> Iterator[tuple[str, bool]]:
+    """The heads of a forward, with whether a caller reads them: of the tuples of each length that it returns, which entries are
+    read, and None of those that no caller takes."""
     returned = [entries for entries in _returned(forward) if read[len(entries)] is not None]
     for layer, names in _heads(cls, forward).items() if returned else ():
-        if not any(
-            e in names and i in (read[len(entries)] or ()) for entries in returned for i, e in enumerate(entries)
-        ):
-            yield layer
+        places = ((e, i, read[len(entries)] or ()) for entries in returned for i, e in enumerate(entries))
+        yield layer, any(e in names and i in taken for e, i, taken in places)
 
 
 def _learns(program: Program, cls: Class, layer: str) -> bool:
@@ -101,9 +104,40 @@ def _entries(module: Module, call: ast.Call, arity: int) -> set[int] | None:
         place = around.slice.value if isinstance(around.slice, ast.Constant) else None
         return {place} if isinstance(place, int) and 0 <= place < arity else None
     target = around.targets[0] if isinstance(around, ast.Assign) and len(around.targets) == 1 else None
+    if isinstance(target, ast.Name):
+        return _entries_of_variable(module, target, arity)
     if not isinstance(target, ast.Tuple) or len(target.elts) != arity:
         return None
     return {i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, call, e.id)}
+
+
+def _entries_of_variable(module: Module, variable: ast.Name, arity: int) -> set[int] | None:
+    """Which entries are read of a tuple that a variable holds, where it is only taken apart: `outputs = self.encoder(x)`. One
+    that is taken apart into another number is another tuple."""
+    found: set[int] = set()
+    seen = False
+    for node in syntax.every(module.around(variable), ast.Name):
+        if node.id != variable.id or node is variable:
+            continue
+        around = module.parents.get(node)
+        if isinstance(node.ctx, ast.Store) or not isinstance(around, (ast.Assign, ast.Subscript)):
+            return None
+        if isinstance(around, ast.Subscript):
+            place = around.slice.value if isinstance(around.slice, ast.Constant) else None
+            if not isinstance(place, int) or not 0 <= place < arity:
+                return None
+            found.add(place)
+            seen = True
+            continue
+        target = around.targets[0]
+        if not isinstance(target, ast.Tuple) or around.value is not node:
+            return None
+        if len(target.elts) == arity:
+            found |= {
+                i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, around, e.id)
+            }
+            seen = True
+    return found if seen else None
 
 
 def _returned(forward: Function) -> list[list[str]]:
@@ -163,6 +197,6 @@ def _read(program: Program, home: Module, arity: int, model: str) -> set[int] | 
     return found if seen else None
 
 
-def _loaded(module: Module, call: ast.Call, name: str) -> bool:
+def _loaded(module: Module, call: ast.AST, name: str) -> bool:
     names = syntax.every(module.around(call), ast.Name)
     return any(n.id == name and isinstance(n.ctx, ast.Load) for n in names)

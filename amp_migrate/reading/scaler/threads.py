@@ -36,6 +36,9 @@ class Thread:
         default_factory=list
     )  # calls that have no scaler to pass, of a test, an example or a notebook, or of runs that never set mixed precision
     # up: it may be left out, for a disabled one
+    forwards: list[Function] = field(
+        default_factory=list
+    )  # nothing in sight calls these, and they hand on what they are given
 
     @property
     def stands_in(self) -> bool:
@@ -116,6 +119,10 @@ class Threads(Homes):
         failures: list[Blocked] = []
         for thread in [self.threads[other] for other in group]:
             for module, call in list(thread.calls):
+                if (forwarding := self._only_forwards(module, call)) is not None:
+                    thread.calls.remove((module, call))
+                    thread.forwards.append(forwarding)
+                    continue
                 without = self._passes_none(thread.function, call) and not self._made_above(module, call)
                 if without or self._leaves_amp_out(thread, module, call):
                     thread.without.add(call)
@@ -128,6 +135,17 @@ class Threads(Homes):
         self._read_without(function, node)
         self._busy.discard(function)
         return self.base_name
+
+    def _only_forwards(self, module: Module, call: ast.Call) -> Function | None:
+        """The function around a call that nothing in sight calls, where the call is given all that the function is, by its own
+        `*args` and `**kwargs`: whoever calls that hands the scaler over with the rest."""
+        around = self.project.function_of(module, call)
+        if around is None or all_calls(self.project, around) or self.project.once(Sources).is_value(around):
+            return None
+        names = [a.arg if a is not None else "" for a in (around.node.args.vararg, around.node.args.kwarg)]
+        starred = [a.value for a in call.args if isinstance(a, ast.Starred)]
+        handed = [*starred[:1], *(k.value for k in call.keywords if k.arg is None)]
+        return around if names[1] and [ast.unparse(h) for h in handed] == [n for n in names if n] else None
 
     def _never_called(self, function: Function) -> str:
         """What there is to say of a function whose calls are not seen: a method of its name may be called of what is unknown."""

@@ -142,6 +142,9 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
         edits.insert("after", anchor, f"{_separator(function.module, function.node.args.args, anchor)}{text}")
     for where, call in thread.calls:
         _argument(m, plan, where, call, position, thread)
+    for forwarding in thread.forwards:
+        told = f"hands what it is given on to one that takes {plan.what}: whoever calls it hands that over, too"
+        m.output.note(forwarding.module, forwarding.node, "AMP220", "GradScaler", f"{forwarding.name} {told}")
     message = f"{function.name} takes {plan.what} as a parameter"
     if apart:
         _left_to_others(m, plan, function, thread)
