@@ -97,4 +97,4 @@ def test_what_hands_a_part_on_has_to_be_given_it(call: str) -> None:
 def test_what_somebody_makes_is_given_the_scaler() -> None:
     made = MAIN.replace("from runner import Runner", "from masked import Masked").replace("Runner(", "Masked(")
     results = rewrite_files({"runner.py": RUNNER, "masked.py": MASKED.replace("CALL", ALL), "main.py": made})
-    assert "scaler=scaler" in (results["main.py"].after or "")
+    assert "Masked(scaler, model" in (results["main.py"].after or "")

@@ -242,3 +242,49 @@ def test_a_state_that_is_loaded_into_what_it_made_is_told() -> None:
 
 def test_a_program_that_trains_by_hand_is_no_inference() -> None:
     check_refused(INFERENCE + "\n\ndef train(model, x):\n    model(x).sum().backward()\n", "AMP724")
+
+
+TRAINED = """
+from apex.fp16_utils import FP16_Optimizer
+import torch
+
+def load(model, kind, args):
+    if HALF:
+        model.half()
+    return model
+
+def main(args, loader):
+    model = torch.nn.Linear(2, 1)
+    if args.kind == "small":
+        model = load(model, args.kind, args)
+    elif args.kind == "large":
+        model = load(model, args.kind, args)
+    else:
+        raise ValueError(args.kind)
+    if args.do_train:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+    if TRAINS:
+        for x in loader:
+            loss = model(x).sum()
+            if args.fp16:
+                optimizer.backward(loss)
+            else:
+                loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("half", "trains", "written"),
+    [
+        ("args.fp16", "args.do_train", True),
+        ("args.half", "args.do_train", False),
+        ("args.fp16", "loader", False),  # the optimizer is wrapped in fewer cases than it trains
+    ],
+)
+def test_what_all_training_stands_under_is_no_other_switch(half: str, trains: str, written: bool) -> None:
+    result = rewrite(TRAINED.replace("HALF", half).replace("TRAINS", trains))
+    assert ("GradScaler" in (result.after or "")) is written
+    assert ("AMP720" in {f.code for f in result.findings if f.status == "manual"}) is not written

@@ -26,7 +26,7 @@ from amp_migrate.reading.units.run_apart import run_apart
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import sequential_keys
-from amp_migrate.rules.setup.when_on import never_on, ways_to
+from amp_migrate.rules.setup.when_on import asked_at, never_on, ways_to
 from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html"
@@ -280,6 +280,7 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
     each = [[p for _, parts in guard_parts(m.project, i.module, i.stmt) for p in parts or ()] for i in m.unit.inits]
     each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
     copied = [[expanded(i.site.scope, p) for p in parts] for i, parts in zip(m.unit.inits, each, strict=False)]
+    copied += _besides(m, each)
     asked = {part for parts in (*each, *copied) for part in parts}
     for way in ways_to(m, module, call):
         own = {_as_wrapped(m, module, call, next((p for p in read if p in asked), read[0]), asked) for read in way}
@@ -292,6 +293,14 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
                 f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
                 f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
             )
+
+
+def _besides(m: Migration, each: list[list[str]]) -> list[list[str]]:
+    """The conditions under which the optimizer is wrapped, less those that all training stands under, too: where they do not
+    hold nothing is trained, in whatever precision the weights are."""
+    around = [set(asked_at(m, s.module, s.call)) for s in m.unit.steps]
+    trained = set.intersection(*around) if around else set()
+    return [rest for parts in each if (rest := [p for p in parts if p not in trained]) and len(rest) < len(parts)]
 
 
 def _as_wrapped(m: Migration, module: Module, call: ast.Call, part: str, asked: set[str]) -> str:
