@@ -12,6 +12,7 @@ from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Actions, Reached
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
+from amp_migrate.audit.stepping.fixed import fixed
 from amp_migrate.audit.stepping.handed import Handed
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
 from amp_migrate.audit.stepping.objects import Env, Ident
@@ -128,6 +129,11 @@ class Runs(Actions):
     # -- bodies ----------------------------------------------------------------------------------------------------
 
     def _body(self, owner: Owner, env: Entries, facts: Facts, state: State) -> tuple[Reached, ...]:
+        own = fixed(owner, self.asked.by(owner)) if isinstance(owner, Function) else NOTHING
+        ends = self._ends(owner, env, facts | own, state)
+        return tuple(_distinct((known - (own - facts), end) for known, end in ends)) if own else ends
+
+    def _ends(self, owner: Owner, env: Entries, facts: Facts, state: State) -> tuple[Reached, ...]:
         key = (owner, env, facts, state, self.machine.entered)
         if key in self._known:
             return self._known[key]
