@@ -84,7 +84,7 @@ class Check(Protocol):
 
 # Those that refuse nothing: asked last, once nothing is left that the others refuse.
 TELLING: tuple[Check, ...] = (
-empty_states,
+    empty_states,
     *(
         always_on,
         apex_copies,
