@@ -2,8 +2,8 @@
 
 Apex trained half weights through float32 masters; a GradScaler refuses their gradients. Models made half where the file now
 makes a GradScaler are refuted, and wherever else it is done before their optimizer is stepped; so are half tensors that an
-optimizer is given directly, and weights that an optimizer of the program writes back as half. Builders out of sight that are
-asked for half weights are pointed out.
+optimizer is given, and weights that one of the program writes back as half. Builders out of sight that are asked for half
+weights are pointed out.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ CODES = (
 )
 ASKED = frozenset({"to_fp16", "to_half", "half", "fp16_params", "use_half", "convert_to_fp16"})
 SETTINGS = frozenset(["argparse.Namespace", "types.SimpleNamespace"])  # what they hold is no more than said
-# Of torch's, float32 unless told otherwise, whatever they are given.
-FACTORIES = frozenset(f"torch.{n}" for n in "randn rand zeros ones empty normal".split())
+FACTORIES = frozenset(
+    f"torch.{n}" for n in "randn rand zeros ones empty normal".split()
+)  # float32 unless told otherwise
 OF_MODULES = frozenset(
     "parameters named_parameters train eval state_dict load_state_dict named_modules modules zero_grad children".split()
 )
@@ -236,10 +237,7 @@ def _together(both: Mixed, module: Module, call: ast.Call, scaler: ast.Call) -> 
 
 
 def _leaves(both: Mixed) -> Iterator[Doubt]:
-    """Tensors that an optimizer is given directly and that are half: `x = torch.randn(n, dtype=torch.half)`, `SGD([x])`.
-
-    Apex unscaled such gradients too.
-    """
+    """Half tensors that an optimizer is given, `SGD([torch.randn(n, dtype=torch.half)])`: Apex unscaled their gradients too."""
     review = both.review
     modules = [m for m in both.after.modules if "optim" in m.text and m.words & {"half", "float16"}]
     steps = list(_scaled_steps(both)) if modules else []
