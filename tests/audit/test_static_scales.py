@@ -82,3 +82,33 @@ def test_what_is_right(setup: str, native: str, update: str) -> None:
 def test_what_is_refused(setup: str, native: str, update: str, message: str) -> None:
     (told,) = said(setup, SCALER + native, update)
     assert message in told
+
+
+def test_a_native_side_that_the_program_has_is_told_where_it_lets_the_scale_move() -> None:
+    both = """
+        import torch
+        {imports}
+        from data import loader, model, criterion, args
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        {apex}
+        scaler = torch.amp.GradScaler("cuda", enabled=args.native)
+        for x, y in loader:
+            with torch.autocast("cuda", enabled=args.native):
+                loss = criterion(model(x), y)
+            optimizer.zero_grad()
+            {backward}
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """
+    setup = "if args.apex:\n            model, optimizer = amp.initialize(model, optimizer, opt_level='O1', loss_scale=128.0)"
+    old = (
+        "if args.apex:\n                with amp.scale_loss(loss, optimizer) as s:\n                    s.backward()\n"
+    )
+    old += "                optimizer.step()\n            else:"
+    before = program(both.format(imports="from apex import amp", apex=setup, backward=old))
+    after = program(both.format(imports="", apex="", backward="if True:"))
+    (told,) = [d for d in doubts(before, after) if d.code == "AMP240"]
+    assert told.verdict == "look"
+    assert "is not held on the native side, which stays" in told.message

@@ -55,6 +55,7 @@ def check(review: Review) -> Iterable[Doubt]:
     held = {leaf for m, given in (*updates, *starts) for leaf in after.of(m.scope_of(given or m.tree), given)}
     if UNKNOWN in held:
         return
+    own = all(_was_there(review, m, call) for m, call in _calls(review))
     for asked in gone:
         leaves = before.of(asked.module.scope_of(asked.call), asked.scale)
         static = leaves - {None}
@@ -70,6 +71,11 @@ def check(review: Review) -> Iterable[Doubt]:
         else:
             continue
         change = review.changes[asked.module.path]
+        if own:
+            message = message.replace("would not be held", "is not held on the native side, which stays")
+            message = message.replace("would be given", "of the native side, which stays, is given")
+            yield Doubt(change.path, asked.call.lineno, "AMP240", "loss_scale", message, "look")
+            continue
         told = next((g for m, g in updates if m is change.after and g is not None), change.after.tree.body[0])
         yield review.doubt(change.after, told, "AMP240", "scaler.update", message)
 
@@ -103,16 +109,28 @@ def _asked(review: Review) -> Iterator[_Asked]:
             yield _Asked(module, call, None, isinstance(switch, ast.Constant))
 
 
-def _updates(review: Review) -> Iterator[tuple[Module, ast.expr | None]]:
-    """What the `update` of anything that may be a scaler is given."""
+def _calls(review: Review) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls of the `update` of anything that may be a scaler."""
     objects = Objects(review.values_after)
     for module in review.after.modules.values():
         for call in module.calls_named.get("update", ()) if "update" in module.words else ():
-            given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "new_scale")]
             if isinstance(call.func, ast.Attribute):
                 ref = objects.ref(module.scope_of(call), call.func.value, {})
                 if ref.role == "scaler" or "scaler" in syntax.text(call.func.value).lower():
-                    yield module, given[0] if given else None
+                    yield module, call
+
+
+def _updates(review: Review) -> Iterator[tuple[Module, ast.expr | None]]:
+    """What these are given."""
+    for module, call in _calls(review):
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "new_scale")]
+        yield module, given[0] if given else None
+
+
+def _was_there(review: Review, module: Module, call: ast.Call) -> bool:
+    """Whether the program had an update itself: its native side."""
+    was = review.statement_before(module, call)
+    return was is not None and syntax.text(was[1]) == syntax.text(module.statement(call))
 
 
 def _never_growing(review: Review) -> Iterator[tuple[Module, ast.expr]]:
