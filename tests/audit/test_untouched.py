@@ -97,7 +97,9 @@ def test_a_variable_of_a_function_is_read_in_that_function_alone(read: str, gone
     before = BEFORE.replace(place, f"{place}            wait = batch is None\n{read}")
     after = AFTER.replace(place, place + read)
     found = doubts(before + OTHER_FUNCTION, after + OTHER_FUNCTION)
-    assert bool([d for d in found if d.verdict == "refuse"]) is gone
+    assert (
+        bool([d for d in found if d.verdict == "refuse" and d.code != "AMP240"]) is gone
+    )  # the scale is not held here
 
 
 NET = """
