@@ -165,6 +165,18 @@ def test_a_context_that_something_else_enters_is_told_of(ways: str) -> None:
     assert "train.py:10 makes the context of amp.scale_loss and does not enter it itself" in told.message
 
 
+def test_a_context_that_is_entered_by_hand_is_told_of() -> None:
+    by_hand = (
+        "            context = amp.scale_loss(loss, self.optimizer)\n            context.__enter__().backward()\n"
+        "            context.__exit__(None, None, None)\n"
+    )
+    head, _, rest = OWN.partition("            with self.scaled(loss) as scaled_loss:\n")
+    source = head.partition("    def scaled")[0] + "    def train" + head.partition("    def train")[2] + by_hand
+    source += rest.partition("scaled_loss.backward()\n")[2]
+    (told,) = found(check_manual(source, "AMP116"), "AMP116")
+    assert "train.py:12 makes the context of amp.scale_loss and enters it by hand, by __enter__()" in told.message
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_what_scales_a_loss_in_another_program_is_not_blamed(together: bool) -> None:
     files = {

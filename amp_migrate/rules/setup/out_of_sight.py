@@ -106,7 +106,7 @@ def no_loss(m: Migration) -> str:
         )
     if elsewhere := _entered_elsewhere(m):
         return (
-            f"{elsewhere} makes the context of amp.scale_loss and does not enter it itself, and what does is not followed: write "
+            f"{elsewhere[0]} makes the context of amp.scale_loss and {elsewhere[1]}: write "
             "`with amp.scale_loss(...) as scaled_loss:` around the backward, and rewrite again"
         )
     if unknown := _by_unknown(m):
@@ -157,10 +157,20 @@ def _near(m: Migration) -> Collection[Module]:
     return m.unit.tied if seen else m.project.modules
 
 
-def _entered_elsewhere(m: Migration) -> str | None:
-    """Where the context of a scaled loss is made that something else enters: `return amp.scale_loss(loss, optimizer)`."""
-    scaled = (s for s in m.unit.sites if s.name == "apex.amp.scale_loss" and s.call is not None)
-    return next((f"{s.module.display}:{s.at[0]}" for s in scaled if read_loss(s) is None), None)
+def _entered_elsewhere(m: Migration) -> tuple[str, str] | None:
+    """Where the context of a scaled loss is made that no `with` enters, and what becomes of it: `return amp.scale_loss(loss,
+    optimizer)`; `context = amp.scale_loss(loss, optimizer)`, `context.__enter__()`."""
+    for site in m.unit.sites:
+        if site.name == "apex.amp.scale_loss" and site.call is not None and read_loss(site) is None:
+            by_hand = any(
+                site.module.scope_of(call) is site.scope for call, _ in site.module.method_calls.get("__enter__", ())
+            )
+            way = "enters it by hand, by __enter__()" if by_hand else "does not enter it itself"
+            return (
+                f"{site.module.display}:{site.at[0]}",
+                f"{way}, {'which' if by_hand else 'and what does'} is not followed",
+            )
+    return None
 
 
 def _by_unknown(m: Migration) -> str | None:
