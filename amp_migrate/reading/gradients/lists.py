@@ -83,8 +83,13 @@ def one_by_one(unit: Unit, module: Module, node: Node, names: Names) -> list[Key
     if not isinstance(stmt, ast.For) or not isinstance(stmt.target, ast.Name) or len(node.blocks) != 1:
         return []
     listed: ast.expr | None = stmt.iter
-    if isinstance(listed, ast.Name) and (WHOLE + listed.id in names or len(names.get(listed.id, ())) == 1):
-        return [frozenset((key,)) for key in sorted(names[listed.id])]  # those of one list may count as one
+    if (
+        isinstance(listed, ast.Name)
+        and listed.id in names
+        and unit.project.slot(module, listed) in unit.optimizer_slots
+    ):
+        if WHOLE + listed.id in names or len(names[listed.id]) == 1:  # those of one list may count as one
+            return [frozenset((key,)) for key in sorted(names[listed.id])]
     if isinstance(listed, ast.Name):
         listed = single_assignment(module, listed)
     if isinstance(listed, ast.ListComp) and len(listed.generators) == 1 and not listed.generators[0].ifs:
