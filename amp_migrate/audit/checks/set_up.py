@@ -61,13 +61,32 @@ def _lost(review: Review, change: Change) -> Iterable[Doubt]:
         enabled = argument(call, "enabled", GRAD_SCALER[name])
         if later is None or _was_one(review, change, call) or (enabled is not None and syntax.is_false(enabled)):
             continue
-        if syntax.text(later) != syntax.text(call):
+        if not isinstance(later, ast.Call) or _left_off(review, module, call, later):
             first, second = review.line(module, call), review.line(module, later)
             message = (
                 f"mixed precision is set up twice for one step (lines {first} and {second}): what the first asks for, "
                 f"{syntax.text(call)}, would be lost to the second, {syntax.text(later)}. Set it up in one place, for both ways"
             )
             yield review.doubt(module, call, "AMP532", "GradScaler", message, "refuse")
+
+
+def _left_off(review: Review, module: Module, call: ast.Call, later: ast.Call) -> bool:
+    """Whether a scaler has other settings than the one that takes its name, or is on in runs in which that is off."""
+    name = review.after.dotted(module.scope_of(later), later.func)
+    if name not in GRAD_SCALER:
+        return True
+    kept = [
+        sorted(syntax.text(a) for a in (*c.args, *c.keywords) if getattr(a, "arg", "") != "enabled")
+        for c in (call, later)
+    ]
+    if kept[0] != kept[1]:
+        return True
+    predicates, on = mixed(review).after.predicates, list[Formula]()
+    for each in (call, later):
+        place = predicates.places(Chain((Step(module, module.function_around(each), each),)))[-1]
+        enabled = argument(each, "enabled", GRAD_SCALER[name])
+        on.append(True if enabled is None else predicates.of(enabled, place))
+    return example(conjunction([on[0], negation(on[1])])) is not None
 
 
 def _scalers(review: Review, change: Change) -> dict[Function | None, list[ast.Call]]:

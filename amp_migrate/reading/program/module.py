@@ -146,23 +146,26 @@ class Module(Parsed):
             scope.bindings.setdefault(node.name, []).append(node)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             for name in node.names if not scope.is_module else ():  # in the file's own code it says nothing
-                self._declare_outer(scope, name)
+                self._declare_outer(scope, node, name)
         elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
             scope.bindings.setdefault(node.name, []).append(node)
 
     def _owner(self, scope: Scope, name: str) -> Scope:
         return self.root if name in scope.outer else scope
 
-    def _declare_outer(self, scope: Scope, name: str) -> None:
-        """`global amp`, wherever it stands: what came before it, as Python allows of imports, is bound there, too."""
+    def _declare_outer(self, scope: Scope, node: ast.Global | ast.Nonlocal, name: str) -> None:
+        """`global amp`, wherever it stands: imports that came before it, as Python allows, bind the name there, too."""
         scope.outer.add(name)
+        before = [n for n in scope.bindings.get(name, ()) if getattr(n, "lineno", 0) <= node.lineno]
+        if not before or len(before) < len(scope.bindings[name]):
+            return
         targets = self._targets.pop((scope, name), {})
         scope.imports.pop(name, None)
-        for node in scope.bindings.pop(name, ()):
-            if node in targets and isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._bind_import(scope, name, targets[node], node)
+        for bound in scope.bindings.pop(name):
+            if bound in targets and isinstance(bound, (ast.Import, ast.ImportFrom)):
+                self._bind_import(scope, name, targets[bound], bound)
             else:
-                self.root.bindings.setdefault(name, []).append(node)
+                self.root.bindings.setdefault(name, []).append(bound)
 
     def _bind_import(self, scope: Scope, bound: str, target: str, node: ast.Import | ast.ImportFrom) -> None:
         owner = self._owner(scope, bound)

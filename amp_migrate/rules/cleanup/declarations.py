@@ -19,4 +19,5 @@ def _only_said(module: Module, edits: Edits, stmt: ast.Global, name: str) -> boo
     scope = module.scope_of(stmt)
     bound = [b for b in module.root.bindings.get(name, ()) if module.scope_of(b) is scope]
     reads = (n for n in module.loads.get(name, ()) if scope in module.scope_of(n).chain())
-    return bool(bound) and all(edits.gone(module.statement(b)) for b in bound) and all(map(edits.gone, reads))
+    gone = all(edits.gone(module.statement(b)) for b in bound) and name not in edits.emitted_names()
+    return bool(bound) and gone and all(map(edits.gone, reads))
