@@ -319,8 +319,21 @@ def test_a_part_that_may_be_no_tensor_is_pointed_out() -> None:
     assert result.after is not None
     assert "meter.update(features)" in result.after
     (finding,) = [f for f in result.findings if f.code == "AMP503"]
-    assert "features" in finding.message
+    assert "features as float32; outside the region it may be float16 now" in finding.message
     assert finding.review == "look"
+
+
+def test_what_is_seen_to_be_half_is_said_to_be() -> None:
+    model = (
+        "class Two(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a = torch.nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.a(x), self.a(x)\n\n\n"
+        "model = Two()"
+    )
+    loop = "output, features = model(x)\nloss = criterion(output, y)\n{}meter.update(features)\n"
+    backward = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\noptimizer.step()\n"
+    result = rewrite(apex(loop.format(backward), prepare=initialize('opt_level="O2"'), model=model))
+    (finding,) = [f for f in result.findings if f.code == "AMP503"]
+    assert "features as float32; outside the region it is float16 now" in finding.message
 
 
 def test_under_o1_parts_stay_as_they_came() -> None:

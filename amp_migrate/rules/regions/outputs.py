@@ -246,7 +246,9 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 whole = isinstance(target, ast.Name) and m.regions.returns.of(module, stmt.value) == "other"
                 several = whole or held(module, uses) in ("list", "other", "odd")
                 kept = ".float() on the tensors in it keeps them" if several else ".float() keeps it"
-                message = f"O2 and O3 returned {name} as float32; outside the region it is float16 now: {kept}"
+                seen = half.given(stmt, name) != "unknown"  # else it may end in what is float32 in a region, too
+                now = "it is float16 now" if seen else "it may be float16 now"
+                message = f"O2 and O3 returned {name} as float32; outside the region {now}: {kept}"
                 if doubtful or NUMBER_NAMES.search(name) or WHOLE_WORDS.search(name):
                     message += ", unless it holds whole numbers"
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message, about=name)
