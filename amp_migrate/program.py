@@ -43,7 +43,8 @@ class Program:
 
         if self.names is not None:
             return self.names
-        return SiblingImports({s.path: self.name_of(s.path) for s in (*self.targets, *self.context)})
+        files = {s.path: s for s in (*self.targets, *self.context)}.values()
+        return SiblingImports({s.path: self.name_of(s.path) for s in files}, {s.path: s.text for s in files})
 
     @cached_property
     def package(self) -> str:

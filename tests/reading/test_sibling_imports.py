@@ -89,3 +89,30 @@ def test_a_tree_of_its_own_is_meant_from_within(path: str, name: str, meant: str
 def test_a_name_by_way_of_the_folder_of_the_checkout(name: str, expected: str) -> None:
     found = SiblingImports({Path("/home/above/checkout", path): known for path, known in TREE.items()})
     assert found.meant(Path("/home/above/checkout/cifar/train.py"), name) == expected
+
+
+TOP = "def parse(path): ...\n\n\nclass Meter: ...\n"
+TAKEN = {
+    "import utils\nutils.parse(1)\nutils.Meter()\n": "utils",  # which the one beside the file has not
+    "from utils import parse, Meter as M\n": "utils",
+    "from utils import (\n    parse,\n    Meter,\n)\n": "utils",
+    "import utils\nutils.clamp(1)\n": "cifar.utils",
+    "import utils\nutils.clamp(1)\nutils.parse(1)\n": "cifar.utils",  # one is missing either way: Python's own rule
+    "import utils\nutils.unknown(1)\n": "cifar.utils",
+    "import utils\n": "cifar.utils",
+}
+
+
+@pytest.mark.parametrize(("text", "meant"), list(TAKEN.items()))
+def test_what_a_file_takes_tells_which_of_two_it_means(text: str, meant: str) -> None:
+    files = {"cifar/train.py": text, "cifar/utils.py": "import torch\n\nclamp = torch.clamp\n", "utils.py": TOP}
+    names = {Path(p): p.removesuffix(".py").replace("/", ".") for p in files}
+    siblings = SiblingImports(names, {Path(p): t for p, t in files.items()})
+    assert siblings.meant(Path("cifar/train.py"), "utils") == meant
+
+
+def test_the_file_beside_may_have_it_from_another() -> None:
+    files = {"cifar/train.py": "from utils import parse\n", "cifar/utils.py": "from common import *\n", "utils.py": TOP}
+    names = {Path(p): p.removesuffix(".py").replace("/", ".") for p in files}
+    siblings = SiblingImports(names, {Path(p): t for p, t in files.items()})
+    assert siblings.meant(Path("cifar/train.py"), "utils") == "cifar.utils"

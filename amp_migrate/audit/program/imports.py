@@ -12,6 +12,7 @@ from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
+from amp_migrate.audit.program.taken import only_in
 
 EXTERNAL = ("apex", "torch")
 _OUTSIDE = ("apex.", "torch.")  # nothing of the program's own
@@ -130,7 +131,7 @@ class Imports:
         exact = [m for m in found if m.name == dotted]
         folder = seen_from.name.rpartition(".")[0]
         beside = [m for m in found if m.name == (f"{folder}.{dotted}" if folder else dotted)]
-        if exact and self._is_part_of_package(seen_from):
+        if exact and (self._is_part_of_package(seen_from) or (beside and only_in(exact[0], beside[0], seen_from))):
             return exact[0]
         if not beside and not exact:  # a tree of its own is run from within: the copy in the nearest folder above
             above = (folder.rsplit(".", n)[0] for n in range(1, folder.count(".") + 1))

@@ -9,6 +9,7 @@ https://docs.python.org/3/library/sys_path_init.html
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,10 +17,12 @@ from pathlib import Path
 
 
 class SiblingImports:
-    """The modules and packages of a program by the folder they lie in, given their dotted names by path."""
+    """The modules and packages of a program by the folder they lie in, given their dotted names by path, and their texts."""
 
-    def __init__(self, names: Mapping[Path, str]) -> None:
+    def __init__(self, names: Mapping[Path, str], texts: Mapping[Path, str] | None = None) -> None:
         self._names = names
+        self._texts = {names[path]: text for path, text in (texts or {}).items()}
+        self._found: dict[Path, frozenset[str]] = {}
         self._packages = {name for path, name in names.items() if path.name == "__init__.py"}
         self._known: set[str] = set()  # modules, packages and folders
         self._within: dict[str, set[str]] = defaultdict(set)
@@ -34,6 +37,11 @@ class SiblingImports:
 
     def of(self, path: Path) -> frozenset[str]:
         """The first names of absolute imports that mean something in the folder of a file."""
+        if path not in self._found:
+            self._found[path] = self._of(path)
+        return self._found[path]
+
+    def _of(self, path: Path) -> frozenset[str]:
         name = self._names[path]
         folder = name if path.name == "__init__.py" else name.rpartition(".")[0]
         if not folder:
@@ -41,7 +49,16 @@ class SiblingImports:
         found = self._within[folder]
         if folder in self._packages:
             found = found - self._within[""] - sys.stdlib_module_names
-        return frozenset(found)
+        elsewhere = {f for f in found & self._within[""] if self._only_above(self._names[path], f"{folder}.{f}", f)}
+        return frozenset(found - elsewhere)
+
+    def _only_above(self, importer: str, beside: str, first: str) -> bool:
+        """Whether the file at the top of the project has all that a file takes of an import, and the one beside it nothing: it is
+        run from the top, as a module of its folder."""
+        texts = self._texts.get(importer), self._texts.get(beside), self._texts.get(first)
+        own, near, top = (text or "" for text in texts)
+        taken = _taken(own, first) if own and near and top and first in own else set()
+        return bool(taken) and not any(_has(near, n) for n in taken) and all(_has(top, n) for n in taken)
 
     def meant(self, path: Path, name: str) -> str:
         """The dotted name, from the top of the project, of the module that an absolute import in a file names; the name
@@ -72,3 +89,18 @@ class SiblingImports:
             if above[place] == parts[0] and parts[1 : 1 + len(between)] == between and ".".join(inner) in self._known:
                 return ".".join(inner)
         return None
+
+
+def _taken(text: str, module: str) -> set[str]:
+    """What a file takes of a module that it imports by its bare name."""
+    listed = re.findall(rf"^[ \t]*from[ \t]+{module}[ \t]+import[ \t]+\(?([\w \t,\n]+)", text, re.MULTILINE)
+    names = {n.split()[0] for group in listed for n in group.replace("\n", ",").split(",") if n.strip()}
+    if re.search(rf"^[ \t]*import[ \t]+{module}[ \t]*$", text, re.MULTILINE):
+        names |= set(re.findall(rf"(?<![\w.]){module}\.(\w+)", text))
+    return names
+
+
+def _has(text: str, name: str) -> bool:
+    """Whether a file may have a name: it defines, assigns or imports it, or all of another file."""
+    given = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}\b[^=\n]*=|^[ \t]*(?:from|import)\b[^#\n]*(?:\b{name}\b|\*)"
+    return re.search(given, text, re.MULTILINE) is not None
