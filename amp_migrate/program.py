@@ -49,14 +49,18 @@ class Program:
     @cached_property
     def package(self) -> str:
         """What the files call the project that is one package, whatever its folder is called; else empty."""
+        from amp_migrate.sources.named import all_there
         from amp_migrate.sources.related import dotted_names, own_name
 
         if self.called is not None:
             return self.called
         files = [*self.targets, *self.context]
-        if self.root is None or not any(s.path == self.root / "__init__.py" for s in files):
+        packed = self.root is not None and any(s.path == self.root / "__init__.py" for s in files)
+        if self.root is None or not (packed or any("sys.path" in s.text for s in files)):
             return ""
-        return own_name((s.text for s in files), dotted_names(_module_name(s.path, self.root) for s in files))
+        texts = {_module_name(s.path, self.root): s.text for s in files}
+        name = own_name(texts.values(), dotted_names(texts))
+        return name if packed or (name and all_there(name, texts)) else ""
 
     def name_of(self, path: Path) -> str:
         """The dotted name of a file's module, from the top of the project."""

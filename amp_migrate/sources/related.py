@@ -18,6 +18,7 @@ from pathlib import PurePath
 
 from amp_migrate.sources import by_file, by_name
 from amp_migrate.sources.files import SourceFile
+from amp_migrate.sources.named import all_there
 
 # Uses of Apex that other files can be part of; the bare word may stand in a comment.
 _USES_APEX = re.compile(r"(?:from|import)(?:[ \t]|\\\r?\n)+apex\b|[\"']apex[.\"']|scale_loss|master_params|_amp_state")
@@ -195,9 +196,11 @@ class _Index:
         self.on_path = {name for file in files if "sys.path" in file.text for name in _QUOTED_FOLDER.findall(file.text)}
         self.top = os.path.commonpath(self.folders) if self.folders else ""
         self.own = ""
-        if os.path.join(self.top, "__init__.py") in self.by_place:
-            inside = (os.path.relpath(path, self.top) for path in self.by_place)
-            self.own = own_name((f.text for f in files), dotted_names(".".join(_dotted(path)) for path in inside))
+        packed = os.path.join(self.top, "__init__.py") in self.by_place
+        if packed or any("sys.path" in file.text for file in files):
+            texts = {".".join(_dotted(os.path.relpath(str(file.path), self.top))): file.text for file in files}
+            name = own_name(texts.values(), dotted_names(texts))
+            self.own = name if packed or (name and all_there(name, texts)) else ""
 
     def imported(self, file: SourceFile) -> Iterator[str]:
         """The project files that this file may import, itself not counted."""

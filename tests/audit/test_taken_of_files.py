@@ -29,3 +29,23 @@ def test_what_a_file_takes_tells(text: str, beside: str, meant: str) -> None:
     home = found.module_named("utils", found.modules["cifar/train.py"])
     assert home is not None
     assert home.path == meant
+
+
+TRAIN = "import sys\n\nsys.path.append('/above')\nfrom whole.data import load\nfrom whole.tools import *\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, True),
+        ({"train.py": TRAIN.replace("sys.path.append('/above')", "")}, False),
+        ({"train.py": TRAIN.replace("import load", "import load, save")}, False),
+        ({"train.py": TRAIN + "import whole.other\n"}, False),
+        ({"train.py": TRAIN.replace("from whole.tools import *\n", "")}, False),  # one file alone tells too little
+    ],
+)
+def test_a_package_that_is_the_project_itself(change: dict[str, str], found: bool) -> None:
+    files = {"train.py": TRAIN, "data.py": "def load(): ...\n", "tools.py": "import torch\n", **change}
+    whole = Program({path: program(t) for path, t in files.items()})
+    home = whole.module_named("whole.data", whole.modules["train.py"])
+    assert (home is not None and home.path == "data.py") is found

@@ -94,7 +94,7 @@ def test_a_name_by_way_of_the_folder_of_the_checkout(name: str, expected: str) -
 TOP = "def parse(path): ...\n\n\nclass Meter: ...\n"
 TAKEN = {
     "import utils\nutils.parse(1)\nutils.Meter()\n": "utils",  # which the one beside the file has not
-    "from utils import parse, Meter as M\n": "utils",
+    "from utils import parse, Meter as M\nfrom other import x\n": "utils",
     "from utils import (\n    parse,\n    Meter,\n)\n": "utils",
     "import utils\nutils.clamp(1)\n": "cifar.utils",
     "import utils\nutils.clamp(1)\nutils.parse(1)\n": "cifar.utils",  # one is missing either way: Python's own rule

@@ -59,3 +59,34 @@ def test_the_evaluation_of_a_file_named_by_the_checkout(
     assert ("torch.autocast" in after) is found
     said = [f["message"] for x in report["files"] for f in x["findings"] if f["code"] == "AMP531"]
     assert bool(said) is not found, json.dumps(report)
+
+
+OUTER = "import sys\n\nsys.path.append('/somewhere')\nfrom project_of_mine.data import build, loader\n" + TRAIN.replace(
+    "IMPORT", "project_of_mine.helpers"
+)
+DATA = "from project_of_mine.nets import build\n\nloader = []\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, True),
+        ({"data.py": "from project_of_mine.nets import *\n\nloader = []\n"}, True),
+        ({"data.py": "from project_of_mine.nets import build, more\n\nloader = []\n"}, False),  # one that is not there
+        ({"data.py": "from project_of_mine.other import build\n\nloader = []\n"}, False),  # a file that is not
+        ({"train.py": OUTER.replace("sys.path.append('/somewhere')", "print(sys.argv)")}, False),  # installed
+    ],
+)
+def test_a_project_that_is_a_package_by_a_name_which_its_folder_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], found: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nets = "import torch\n\n\ndef build():\n    return torch.nn.Linear(4, 2)\n"
+    helpers = HELPERS.replace("from data import build, loader\n", "")
+    tree = {"train.py": OUTER, "data.py": DATA, "nets.py": nets, "helpers.py": helpers, "pyproject.toml": ""}
+    write_tree(Path(), {f"checkout/{path}": text for path, text in {**tree, **change}.items()})
+    code, report = run_json("rewrite", "checkout")
+    assert code == 0
+    assert ("torch.autocast" in Path("checkout/helpers.py").read_text()) is found, json.dumps(report)
+    said = [f["message"] for x in report["files"] for f in x["findings"] if f["code"] == "AMP531"]
+    assert bool(said) is not found, json.dumps(report)

@@ -12,7 +12,7 @@ from amp_migrate.audit.kept import kept, kept_meanwhile
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.named_again import is_made_again, made_by_then
-from amp_migrate.audit.program.taken import only_in
+from amp_migrate.audit.program.taken import only_in, outer_names
 
 EXTERNAL = ("apex", "torch")
 _OUTSIDE = ("apex.", "torch.")  # nothing of the program's own
@@ -107,7 +107,13 @@ class Imports:
                 found = [m for m in self.by_name.get(inner, []) if m.name == inner and m is not seen_from]
                 if found:
                     return found[0]
-        return None
+        first, rest = parts[0], ".".join(parts[1:])
+        own = self.by_name.get(rest, ()) if first not in EXTERNAL and first in self._outer else ()
+        return next((m for m in own if m.name == rest and m is not seen_from), None)
+
+    @cached_property
+    def _outer(self) -> frozenset[str]:
+        return outer_names(list(self.modules.values()))
 
     def _renamed(self, dotted: str, seen_from: Module) -> Module | None:
         """A file that a package gives another name: `from package import pipeline_v2 as pipeline` in its `__init__`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -23,3 +24,30 @@ def only_in(top: Module, beside: Module, importer: Module) -> bool:
     if not taken or beside.stars or "*" in taken:
         return False
     return beside.top.bindings.keys().isdisjoint(taken) and top.top.bindings.keys() >= taken
+
+
+def outer_names(modules: Sequence[Module]) -> frozenset[str]:
+    """The packages, not there themselves, by which files import others of the project that lie at its top, where one of them
+    edits `sys.path` for it: two files or more, with all that is taken of these."""
+    tops = {m.name: m for m in modules}
+    asked: dict[str, list[tuple[str, list[str]]]] = {}
+    for module in modules if any("sys" in m.words and "sys.path" in m.text for m in modules) else ():
+        for node in syntax.every(module.tree, ast.ImportFrom):
+            first, _, rest = (node.module or "").partition(".")
+            if not node.level and first and first not in tops:
+                asked.setdefault(first, []).append((rest, [a.name for a in node.names]))
+        for whole in syntax.every(module.tree, ast.Import):
+            for alias in whole.names:
+                first, _, rest = alias.name.partition(".")
+                if first not in tops:
+                    asked.setdefault(first, []).append((rest, []))
+    found: set[str] = set()
+    for first, taken in asked.items():
+        homes = {rest for rest, _ in taken}
+        if len(homes) > 1 and all(rest in tops and _has_all(tops[rest], names) for rest, names in taken):
+            found.add(first)
+    return frozenset(found)
+
+
+def _has_all(module: Module, names: Sequence[str]) -> bool:
+    return bool(module.stars) or all(n == "*" or n in module.top.bindings for n in names)

@@ -15,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from amp_migrate.sources.named import has, taken_from
+
 
 class SiblingImports:
     """The modules and packages of a program by the folder they lie in, given their dotted names by path, and their texts."""
@@ -58,7 +60,7 @@ class SiblingImports:
         texts = self._texts.get(importer), self._texts.get(beside), self._texts.get(first)
         own, near, top = (text or "" for text in texts)
         taken = _taken(own, first) if own and near and top and first in own else set()
-        return bool(taken) and not any(_has(near, n) for n in taken) and all(_has(top, n) for n in taken)
+        return bool(taken) and not any(has(near, n) for n in taken) and all(has(top, n) for n in taken)
 
     def meant(self, path: Path, name: str) -> str:
         """The dotted name, from the top of the project, of the module that an absolute import in a file names; the name
@@ -93,14 +95,7 @@ class SiblingImports:
 
 def _taken(text: str, module: str) -> set[str]:
     """What a file takes of a module that it imports by its bare name."""
-    listed = re.findall(rf"^[ \t]*from[ \t]+{module}[ \t]+import[ \t]+\(?([\w \t,\n]+)", text, re.MULTILINE)
-    names = {n.split()[0] for group in listed for n in group.replace("\n", ",").split(",") if n.strip()}
+    names = {name for rest, listed in taken_from(text, module) for name in listed if not rest}
     if re.search(rf"^[ \t]*import[ \t]+{module}[ \t]*$", text, re.MULTILINE):
         names |= set(re.findall(rf"(?<![\w.]){module}\.(\w+)", text))
     return names
-
-
-def _has(text: str, name: str) -> bool:
-    """Whether a file may have a name: it defines, assigns or imports it, or all of another file."""
-    given = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}\b[^=\n]*=|^[ \t]*(?:from|import)\b[^#\n]*(?:\b{name}\b|\*)"
-    return re.search(given, text, re.MULTILINE) is not None
