@@ -41,6 +41,10 @@ CODES = (
 PRAGMA = re.compile(r"#\s*(noqa|type:|pylint|pragma|isort|yapf|fmt)", re.IGNORECASE)
 
 
+# What a message says of Apex, or of finding it.
+OF_IMPORTS = re.compile(r"apex|\bamp\b|nvidia|import|install|availab|found|path", re.IGNORECASE)
+
+
 def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         about = About(review.before, change.before)
@@ -65,6 +69,9 @@ def _gone(review: Review, change: Change, about: About) -> Iterator[Doubt]:
             stmt, (ast.Import, ast.ImportFrom, ast.Pass, ast.If, ast.With, ast.Try, ast.Global, ast.Nonlocal)
         ):
             continue  # branches and guards are unfolded; what stood in them is looked at by itself
+        if _said_beside(change, stmt, heads):
+            message = f"`{_short(head(stmt))}` said nothing of Apex, stood beside its import, and is gone"
+            yield Doubt(change.path, stmt.lineno, "AMP134", "expr", message, "look")
         if head(stmt) in heads or _only_text(stmt) or about.statement(stmt):
             continue
         if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)) and not _read(
@@ -80,6 +87,16 @@ def _gone(review: Review, change: Change, about: About) -> Iterator[Doubt]:
             type(stmt).__name__.lower(),
             f"`{_short(head(stmt))}` has nothing to do with Apex and is gone",
         )
+
+
+def _said_beside(change: Change, stmt: ast.stmt, heads: set[str]) -> bool:
+    """Whether a message that went, and that is not about Apex being there, was said where an import of Apex succeeded."""
+    guard = change.before.parents.get(stmt)
+    if not isinstance(guard, ast.Try) or stmt not in guard.body or head(stmt) in heads or not _only_text(stmt):
+        return False
+    message = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)
+    imports = (s for s in guard.body if isinstance(s, (ast.Import, ast.ImportFrom)))
+    return message and any("apex" in syntax.text(s) for s in imports) and not OF_IMPORTS.search(syntax.text(stmt))
 
 
 def _read(change: Change, stmt: ast.stmt, loads: set[str]) -> bool:

@@ -16,9 +16,11 @@ from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import handles, stand_ins
 from amp_migrate.rules.cleanup.askers import apex_stays, never_read, not_given
+from amp_migrate.rules.cleanup.beside import speaks_of_more
 from amp_migrate.rules.cleanup.declarations import drop_declarations
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
+from amp_migrate.rules.cleanup.own_names import is_own
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
 
@@ -260,7 +262,13 @@ class Cleaner:
         left = [s for s in (*held, *guard.orelse, *guard.finalbody) if not self._deleted(s)]
         if any(isinstance(s, (ast.Import, ast.ImportFrom)) and s in apex_imports(self.module) for s in left):
             return
-        if not left or all(self._idle(s) for s in left):
+        said = [s for s in held if speaks_of_more(s)]
+        if said and all(self._idle(s) for s in left) and self._only_reports(guard):
+            for stmt in held:
+                if stmt not in said:
+                    self.edits.delete(stmt)
+            self.edits.splice(guard, "body")
+        elif not left or all(self._idle(s) for s in left):
             self.edits.delete(guard)
         elif held and len(held) == len(left) and self._needs_no_guard(guard, held):
             self.edits.splice(guard, "body")
@@ -344,26 +352,6 @@ class Cleaner:
         if node in self.edits.statements or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             return None
         return node if self._lost_uses(name) and not self._used(name) else None
-
-
-def is_own(module: Module, node: ast.Name) -> bool:
-    """Whether a name is a parameter or a variable of a scope which imports nothing of Apex, or what its own branch imports
-    from elsewhere, or one that nothing binds where imports of Apex bring it to functions alone: then it is neither what an
-    import of Apex brings nor a flag beside it."""
-    above = module.import_above(node)
-    if above is not None and above[1].split(".")[0] != "apex":
-        return True
-    owner = module.scope_of(node).lookup(node.id)
-    if owner is None or owner.is_module:
-        if not _brought_to_functions(module, node.id) or (owner is None and module.star_imports):
-            return False
-    return owner is None or not any(of_apex(target) for target in owner.imports.values())
-
-
-def _brought_to_functions(module: Module, name: str) -> bool:
-    """Whether imports of Apex bring a name, and all of them to functions alone."""
-    scopes = [module.scope_of(n) for n in apex_imports(module) for a in n.names if (a.asname or a.name) == name]
-    return bool(scopes) and all(s.is_function and name not in s.outer for s in scopes)
 
 
 def fold(project: Project, module: Module, output: Output) -> None:

@@ -20,7 +20,7 @@ from amp_migrate.reading.units.unit import only_asks
 from amp_migrate.reading.units.unscaled import CASTING
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.askers import never_read
-from amp_migrate.rules.cleanup.imports import is_own
+from amp_migrate.rules.cleanup.own_names import is_own
 from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.edits import Edits
 
