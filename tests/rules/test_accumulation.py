@@ -220,6 +220,48 @@ class Trainer:
     def train(self):
         LOOP
 """
+LITERAL = """
+import torch
+from apex import amp
+
+model = torch.nn.Linear(4, 1).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+def forward(x, learn=True):
+    loss = model(x).float().mean()
+    if learn:
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+    return loss
+
+
+for x in loader:
+    optimizer.zero_grad()
+    forward(x)
+    OTHER
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("forward(x, learn=False)", 0),
+        ("forward(x, False)", 0),
+        ("forward(x, learn=True)", 1),
+        ("forward(x)", 1),
+        ("forward(x, learn=x.any())", 1),
+        ("forward(*x)", 1),
+    ],
+)
+def test_a_call_that_leaves_the_backward_out_is_none(other: str, said: int) -> None:
+    result = rewrite(LITERAL.replace("OTHER", other))
+    assert result.after is not None
+    assert len(found(result, "AMP207")) == said
+
+
 ONE_FUNCTION_OFF = """for i, x in enumerate(self.data):
             self.compute(x)
             STEP
@@ -289,6 +331,9 @@ def branch(text: str) -> str:
             [],
         ),
         (G + "    opt_g.step()", []),
+        # two before the first update, one before each of the others
+        (G + "    opt_g.step()\n" + D + "    opt_d.step()\n" + D + "    opt_d.step()", [22]),
+        (G + "    opt_g.step()\n    if first:\n        " + branch(D) + "\n        opt_d.step()", [23]),
     ],
 )
 def test_the_losses_of_one_update_are_counted(losses: str, lines: list[int]) -> None:

@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.gradients.cleared import clears
-from amp_migrate.reading.program.definitions import Function, elements
+from amp_migrate.reading.program.definitions import elements
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
-from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain, find
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Loss, Step
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.stepping.leading import Leading, Places
 
-Places = dict[Scope, list[ast.stmt]]
 BOUNDARY = re.compile(r"accum|micro|update|boundary|sync|grad_?step", re.IGNORECASE)
 DATA = re.compile(r"loader|dataset|data_?iter", re.IGNORECASE)
 
@@ -153,7 +152,7 @@ def _with_others(m: Migration, loss: Loss) -> bool:
             (m.unit.optimizers.number(s.module, s.optimizer), p) for s in steps for p in _stepped(m, s).get(scope, ())
         ]
         scaled = [p for x in losses for p in _scaled(m, x).get(scope, ())]
-        updates = [update.lineno for update in m.updates.get(scope, ())]
+        updates = [update.end_lineno or update.lineno for update in m.updates.get(scope, ())]
         for stmt in own:
             turn = _turn(scope.module, stmt)
             here = {p for p in scaled if _turn(scope.module, p) is turn and not _apart(m, scope, stmt, p)}
@@ -161,7 +160,11 @@ def _with_others(m: Migration, loss: Loss) -> bool:
             counts = Counter(number for number, p in stepped if _turn(scope.module, p) is turn)
             if turn is None or not counts or here & {p for _, p in stepped}:
                 continue  # what steps as well updates by itself
-            if len(here) > max(counts.values()) and max(p.lineno for p in here) == stmt.lineno:
+            if updates:  # those before the same one as this
+                here -= {p for p in here if any(stmt.lineno < line < p.lineno for line in updates)}
+                if len(here) > 1 and max(p.lineno for p in here) == stmt.lineno:
+                    return True
+            elif len(here) > max(counts.values()) and max(p.lineno for p in here) == stmt.lineno:
                 return True
     return False
 
@@ -243,29 +246,8 @@ def _stepped(m: Migration, step: Step) -> Places:
     return {step.scope: [step.stmt], **_leading(m, step.module, step.call)}
 
 
-class _Leading:
-    """The statements with calls that lead to a function: steps and losses of one have them in common."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self._known: dict[tuple[Function, int], Places] = {}
-
-    def to(self, function: Function | None, depth: int = 3) -> Places:
-        if function is None or not depth:
-            return {}
-        found = self._known.get((function, depth))
-        if found is None:
-            found = {}
-            for other, call in self.project.calls.get(function, ()):
-                found.setdefault(other.scope_of(call), []).append(other.statement(call))
-                for scope, places in self.to(self.project.function_of(other, call), depth - 1).items():
-                    found.setdefault(scope, []).extend(places)
-            self._known[function, depth] = found
-        return found
-
-
 def _leading(m: Migration, module: Module, node: ast.AST) -> Places:
-    return m.project.once(_Leading).to(m.project.function_of(module, node))
+    return m.project.once(Leading).to(module, node)
 
 
 def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pace | None:
