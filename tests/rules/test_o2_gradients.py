@@ -170,3 +170,11 @@ def test_a_step_whose_gradients_were_just_cleared_trains_nothing(cleared: str, n
     (finding,) = found(rewrite(program), "AMP214")
     assert ("trains nothing, as before" in finding.message) is nothing
     assert finding.review == ("as-is" if nothing else "review")
+
+
+@pytest.mark.parametrize(("above", "said"), [(True, 0), (False, 1)])
+def test_a_clip_above_the_set_up_acted(above: bool, said: int) -> None:
+    first = "model(warm).sum().backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nearly.step()\n"
+    setup = initialize('opt_level="O2"')
+    prepare = first + setup if above else setup + "\n" + first
+    assert len(found(rewrite(apex(prepare=prepare)), "AMP305")) == said

@@ -562,3 +562,29 @@ def test_a_conversion_that_goes_where_torchs_stands_beside_it(before: str, revie
     (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
     assert finding.review == review
     assert ("never stepped them" in finding.message) is (review == "review")
+
+
+@pytest.mark.parametrize(("layer", "told"), [("nn.LayerNorm(4)", False), ("nn.BatchNorm1d(4)", True)])
+def test_a_network_without_such_layers_is_not_converted(layer: str, told: bool) -> None:
+    source = f"""
+        import torch
+        from torch import nn
+        from apex.parallel import convert_syncbn_model
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = {layer}
+
+            def forward(self, x):
+                return self.norm(x)
+
+
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model = convert_syncbn_model(model)
+        """
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
+    assert (finding.review == "review") is told
+    assert ("never stepped them" in finding.message) is told

@@ -26,6 +26,24 @@ BUFFERS = re.compile(
 )
 
 
+NORMALIZING = re.compile(
+    r"(?<!sync)(?<!sync_)batch_?norm|torch\.hub|torch\.jit|getattr\((?:torch\.)?nn\b|(?:torch\.)?nn\.__dict__",
+    re.IGNORECASE,
+)
+
+
+def may_normalize(project: Project, module: Module) -> bool:
+    """Whether a network of the processes that a file runs in may have a layer of batch normalization."""
+    return project.once(_normalizing, module)
+
+
+def _normalizing(project: Project, module: Module) -> bool:
+    near = in_process(project, {module})
+    own = {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
+    brought = (name for there in near for name in (*_imports(there), *_uses(there)))
+    return any(NORMALIZING.search(there.text) for there in near) or any(_brings(name, own) for name in brought)
+
+
 def may_have_buffers(project: Project, module: Module) -> bool:
     """Whether a network of the processes that a file runs in may have buffers that something writes to: the statistics of a
     batch normalization. Those of a program's own that stay as they were made are the same everywhere."""

@@ -53,6 +53,8 @@ def apply(m: Migration) -> None:
             model = _clipped(call) or _cleared(call)
             if model is None or not m.live(module, call) or never_on(m, module, call):
                 continue
+            if m.unit.comes_before(module, call):
+                continue  # nothing has masters yet
             if stepped and model is _cleared(call):
                 continue  # Apex's step cleared the masters' gradients itself
             where = _under_o2(m, module, model)

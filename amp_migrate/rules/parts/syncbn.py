@@ -10,6 +10,7 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example, Review
+from amp_migrate.reading.gradients.buffers import may_normalize
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.project import Project
@@ -107,7 +108,11 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if (manual := _channels("AMP611", named)) is not None:
         return manual
     review: Review = "as-is"
-    if (before := _optimizer_before(project, site, named)) is not None:
+    model = next((value_of(argument) for name, argument in named if name == "module"), None)
+    seen = model is not None and bool(project.classes_of(site.module, model))
+    if seen and not may_normalize(project, site.module):
+        message += "; no network in sight has a layer of it, so that nothing is converted"
+    elif (before := _optimizer_before(project, site, named)) is not None:
         review = "review" if before.sure else "look"
         message += (
             f", which keeps the weights of the layers: Apex's gave them copies, so that {_never_stepped(site, before)}"

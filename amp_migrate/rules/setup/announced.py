@@ -192,6 +192,11 @@ def _explain(m: Migration, init: Init) -> None:
             text = init.module.source(init.arguments[name])
             message = f"{name}={text} has no effect any more: weights stay float32, autocast casts per operation"
             _note(m, init, "AMP112", message)
+    by_id = any(x.site.argument(2, "loss_id") is not None for x in m.unit.losses)
+    if m.scales and init.only("num_losses") not in (None, 1) and not by_id:
+        text = init.module.source(init.arguments["num_losses"])
+        message = f"num_losses={text} made scalers of which no scale_loss picks one by loss_id: all losses went through the first"
+        _note(m, init, "AMP110", message, "as-is")
     if init.spread is not None and init.spread.mapping is not None:
         mapping = init.module.source(init.spread.mapping)
         message = f"the settings are read from {mapping} at run time, as far as a GradScaler has them"
