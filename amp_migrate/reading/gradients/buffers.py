@@ -33,7 +33,8 @@ NORMALIZING = re.compile(
 
 
 def may_normalize(project: Project, module: Module) -> bool:
-    """Whether a network of the processes that a file runs in may have a layer of batch normalization."""
+    """Whether a network of the processes that a file runs in may have a layer of batch normalization; so may one that is not in
+    sight."""
     return project.once(_normalizing, module)
 
 
@@ -41,6 +42,9 @@ def _normalizing(project: Project, module: Module) -> bool:
     near = in_process(project, {module})
     own = {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
     brought = (name for there in near for name in (*_imports(there), *_uses(there)))
+    bases = (ast.unparse(base) for there in near for node in there.of(ast.ClassDef) for base in node.bases)
+    if not any(base.rpartition(".")[2] == "Module" for base in bases):
+        return True
     return any(NORMALIZING.search(there.text) for there in near) or any(_brings(name, own) for name in brought)
 
 

@@ -108,9 +108,7 @@ def convert(project: Project, site: Site) -> Native | Manual:
     if (manual := _channels("AMP611", named)) is not None:
         return manual
     review: Review = "as-is"
-    model = next((value_of(argument) for name, argument in named if name == "module"), None)
-    seen = model is not None and bool(project.classes_of(site.module, model))
-    if seen and not may_normalize(project, site.module):
+    if not may_normalize(project, site.module):
         message += "; no network in sight has a layer of it, so that nothing is converted"
     elif (before := _optimizer_before(project, site, named)) is not None:
         review = "review" if before.sure else "look"
