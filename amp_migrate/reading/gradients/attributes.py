@@ -30,7 +30,7 @@ class GradAttributes:
             return False  # torch.autograd.grad(...)
         if (dotted(node) or "").startswith(("torch.", "autograd.")) or self._is_reset(module, node):
             return False
-        return _parameter_like(node.value) or not _input_like(module, node.value)
+        return parameter_like(node.value) or not input_like(module, node.value)
 
     def directions(self, module: Module, scope: Scope) -> Directions:
         """What the code of a scope makes of the gradients that it reads."""
@@ -50,12 +50,12 @@ class GradAttributes:
         return isinstance(parent, ast.Compare) and any(map(is_none, parent.comparators))
 
 
-def _parameter_like(node: ast.AST) -> bool:
+def parameter_like(node: ast.AST) -> bool:
     text = ast.unparse(node)
     return text.rpartition(".")[2] in PARAMETERS or "param" in text or "weight" in text
 
 
-def _input_like(module: Module, node: ast.AST) -> bool:
+def input_like(module: Module, node: ast.AST) -> bool:
     """Whether the program makes something require or keep gradients, as it does with inputs and activations."""
     text = ast.unparse(node)
     if text in SETTINGS:

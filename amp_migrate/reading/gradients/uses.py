@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from amp_migrate.reading.gradients.attributes import GradAttributes
+from amp_migrate.reading.gradients.attributes import GradAttributes, input_like, parameter_like
 from amp_migrate.reading.gradients.directions import is_read
 from amp_migrate.reading.gradients.named_methods import NamedMethods
 from amp_migrate.reading.program.definitions import Function, called_name
@@ -57,7 +57,19 @@ class GradientUses:
         return self._reads[node]
 
     def _grad(self, module: Module, node: ast.Attribute) -> bool:
-        return is_read(module, node) and self.grads.reads(module, node)
+        return is_read(module, node) and self.grads.reads(module, node) and not self._of_given_input(module, node.value)
+
+    def _of_given_input(self, module: Module, tensor: ast.expr) -> bool:
+        """Whether each call gives a function, for a parameter, a tensor that is made to require gradients there, as inputs are."""
+        function = self.project.function_of(module, tensor)
+        if function is None or not isinstance(tensor, ast.Name) or tensor.id not in function.scope.params:
+            return False
+        calls = self.project.calls.get(function, ())
+        given = [(where, dict(self.project.arguments(function, call)).get(tensor.id)) for where, call in calls]
+        return bool(given) and all(
+            isinstance(value, ast.Name) and not parameter_like(value) and input_like(where, value)
+            for where, value in given
+        )
 
     def body(self, function: Function) -> Body:
         """What is known of a function's body."""
