@@ -7,6 +7,7 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.processes import framework_of
@@ -167,6 +168,11 @@ def apply(m: Migration) -> None:
             if (earlier := next((other for other in plan.created if _served(other, home)), None)) is not None:
                 plan.served[home.init] = earlier
                 continue
+            if (
+                later := next((o for o in plan.homes[::-1] if _takes_its_place(o, home, plan.homes)), None)
+            ) is not None:
+                plan.served[home.init] = later
+                continue
             _create(m, plan, home)
             plan.created.append(home)
         m.created += plan.created
@@ -192,6 +198,13 @@ def _complete(m: Migration) -> None:
     if not unit.inits and not unit.losses and not unit.only_casts:
         site = unit.sites[0]
         raise Blocked.at(site, "AMP116", no_initialize(m, site))
+
+
+def _takes_its_place(other: Home, home: Home, homes: Sequence[Home]) -> bool:
+    """Whether a later creation would stand right below a home's, of the same name: those of the branches of one test."""
+    later = homes.index(other) > homes.index(home) and not other.idle and other.kind == home.kind == "local"
+    same = other.scope is home.scope and other.anchor is home.anchor and other.after == home.after
+    return later and same and other.carrier == home.carrier
 
 
 def _served(earlier: Home, home: Home) -> bool:
