@@ -251,6 +251,24 @@ def test_old_checkpoints_hold_the_scale_under_another_key() -> None:
     assert not found(rewrite(script().replace("timm.utils", "lab.scaling")), "AMP123")
 
 
+LOOP = "        for _ in range(3):\n"
+
+
+def test_what_the_program_keeps_under_a_key_of_its_own_is_there() -> None:
+    """The class would name another key, which nothing of this program asks for."""
+    saving = "        torch.save({'scaler': loss_scaler.state_dict() if loss_scaler else None}, 'last.pt')\n"
+    (finding,) = found(rewrite(script().replace(LOOP, saving + LOOP)), "AMP123")
+    assert "--key scaler --to-key scaler" in finding.message
+
+
+@pytest.mark.parametrize(("given", "told"), [("model, optimizer, loss_scaler", False), ("model, optimizer", True)])
+def test_a_checkpoint_out_of_sight_is_told_once(given: str, told: bool) -> None:
+    resuming = f"        from timm.models import resume_checkpoint\n        resume_checkpoint({given})\n"
+    result = rewrite(script().replace(LOOP, resuming + LOOP))
+    assert found(result, "AMP123")
+    assert bool(found(result, "AMP431")) is told
+
+
 def test_a_flag_that_something_else_needs_stays() -> None:
     source = script().replace(
         "        torch.manual_seed(0)\n", "        print(has_native_amp)\n        torch.manual_seed(0)\n"

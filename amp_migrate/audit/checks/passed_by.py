@@ -35,7 +35,7 @@ def passed_by(review: Review, change: Change) -> Iterator[Doubt]:
         asked = installed.only_with_it(chains, before, call, flags)
         if asked is None or installed.native_without(before, asked) or _asked_still(review, change, asked, flags):
             continue
-        if _failed_where_on(review):
+        if _failed_where_on(review) or installed.set_with_it(review.before, before, asked, flags):
             continue
         halved = installed.halved_without(before, asked, call)
         without = (
@@ -44,6 +44,11 @@ def passed_by(review: Review, change: Change) -> Iterator[Doubt]:
         message = (
             f"a machine without Apex passed by the set-up here and went on {without}; it trains in mixed precision now"
         )
+        if halved is None and (native := installed.native_where(before, asked)) is not None:
+            message = (
+                f"a machine without Apex passed by the set-up here and took the native side where `{native}`; where Apex's alone was "
+                "asked for, it went on without mixed precision, and trains in it now"
+            )
         yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
         return
 

@@ -75,7 +75,10 @@ def _out_of_sight(review: Review) -> Iterator[Doubt]:
                 f"{syntax.text(call.func)} is out of sight and is given the optimizer: if it keeps amp.state_dict() in the "
                 "checkpoint, the scaler's state_dict() takes its place there, and loading it too"
             )
-            yield Doubt(module.path, call.lineno, "AMP431", name.rpartition(".")[2], message, "look")
+            # Whose scaler it is handed, with the key of its state, AMP123 tells.
+            known = ("AMP123",) if any("scaler" in g.lower() for g in given) else ()
+            near = (1, len(module.text))
+            yield Doubt(module.path, call.lineno, "AMP431", name.rpartition(".")[2], message, "look", known, near)
             break
 
 

@@ -252,6 +252,45 @@ def native_without(module: Module, asked: ast.expr) -> bool:
     return False
 
 
+def native_where(module: Module, asked: ast.expr) -> str | None:
+    """What a branch for want of Apex asks that turns torch's own on, in the chain in which Apex is asked for."""
+    at: ast.stmt = module.statement(asked)
+    while isinstance(at, ast.If) and len(at.orelse) == 1 and isinstance(at.orelse[0], ast.If):
+        at = at.orelse[0]
+        if any(word in syntax.text(s) for s in at.body for word in ("native", "autocast", "GradScaler")):
+            return syntax.text(at.test)
+    return None
+
+
+def set_with_it(program: Program, module: Module, asked: ast.expr, flags: dict[str, bool]) -> bool:
+    """Whether what is asked for beside Apex is only ever true where Apex is: no option gives it, and what sets it stands in a branch
+    for Apex."""
+    parts = asked.values if isinstance(asked, ast.BoolOp) and isinstance(asked.op, ast.And) else [asked]
+    wanted = [p.attr for p in parts if isinstance(p, ast.Attribute) and asks(p, flags) is None]
+    if len(wanted) != 1:
+        return False
+    (name,) = wanted
+    found = False
+    spelled = {f"--{name}", f"--{name.replace('_', '-')}", name}
+    for home in program.modules.values():
+        near = any(text.lstrip("-") in home.text for text in spelled)
+        if near and any(c.value in spelled for c in syntax.every(home.tree, ast.Constant)):
+            return False  # an option, or a key
+    for home in program.having(name):
+        for stmt in syntax.every(home.tree, ast.Assign):
+            if not any(isinstance(t, ast.Attribute) and t.attr == name for t in stmt.targets):
+                continue
+            if isinstance(stmt.value, ast.Constant) and not stmt.value.value:
+                continue
+            around = home.parents.get(stmt)
+            if home is not module or not isinstance(around, ast.If) or stmt not in around.body:
+                return False
+            if asks(around.test, flags) is not True:
+                return False
+            found = True
+    return found
+
+
 def halved_without(module: Module, asked: ast.expr, call: ast.Call) -> ast.Call | None:
     """What makes a model half in the branch beside the set-up: `network_to_half(model)`, `model.half()`."""
     at = module.statement(asked)

@@ -282,17 +282,18 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
     copied = [[expanded(i.site.scope, p) for p in parts] for i, parts in zip(m.unit.inits, each, strict=False)]
     copied += _besides(m, each)
     asked = {part for parts in (*each, *copied) for part in parts}
+    apart: dict[str, None] = {}
     for way in ways_to(m, module, call):
         own = {_as_wrapped(m, module, call, next((p for p in read if p in asked), read[0]), asked) for read in way}
         if own - asked and asked and not any(parts and own.issuperset(parts) for parts in (*each, *copied)):
-            raise Blocked(
-                module,
-                call,
-                "AMP720",
-                name,
-                f"the model is made half where {' and '.join(sorted(own - asked))}, the optimizer wrapped where "
-                f"{' or '.join(sorted({' and '.join(reversed(parts)) for parts in each}))}; bring the two together first",
-            )
+            apart[" and ".join(sorted(own))] = None
+    if apart:
+        wrapped = " or ".join(sorted({" and ".join(reversed(parts)) for parts in each}))
+        message = (
+            f"the model is made half where {', or where '.join(apart)}; the optimizer is wrapped where {wrapped}, which is not "
+            "seen to be so in each of these runs. Bring the two together first"
+        )
+        raise Blocked(module, call, "AMP720", name, message)
 
 
 def _besides(m: Migration, each: list[list[str]]) -> list[list[str]]:

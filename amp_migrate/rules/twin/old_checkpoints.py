@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.definitions import ClassInfo, called_name
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.twin.external_scalers import known
+from amp_migrate.reading.twin.external_scalers import known, made
 from amp_migrate.reading.twin.sides import NativeTwin
 from amp_migrate.rules.migration import Migration
 
@@ -21,13 +21,16 @@ from amp_migrate.rules.migration import Migration
 def old_checkpoints(m: Migration, twin: NativeTwin) -> None:
     """Report keys that differ: of a library's scalers, of the program's own, and written beside each other."""
     for module, node, apex, native in (*_of_libraries(m), *_of_classes(m, twin), *_of_states(m)):
+        where = f'under "{apex}", the native scaler looks under "{native}"'
+        if apex == native:
+            where = f'under "{apex}", where the native scaler looks, and in another form'
         m.output.note(
             module,
             node,
             "AMP123",
             "state_dict_key",
-            f'checkpoints written under Apex hold its scale under "{apex}", the native scaler looks under "{native}": convert '
-            f"those to be resumed with amp-migrate checkpoint OLD NEW --key {apex} --to-key {native}",
+            f"checkpoints written under Apex hold its scale {where}: convert those to be resumed with amp-migrate checkpoint OLD NEW "
+            f"--key {apex} --to-key {native}",
             "look",
         )
 
@@ -35,8 +38,42 @@ def old_checkpoints(m: Migration, twin: NativeTwin) -> None:
 def _of_libraries(m: Migration) -> Iterator[tuple[Module, ast.AST, str, str]]:
     for init in m.unit.inits:
         external = known(m.project, init.module, init.module.block(init.stmt))
-        if external is not None and external.key != external.native_key:
+        if external is None:
+            continue
+        keys = _own_keys(m, init.module, {t for t, _, _ in made(m.project, init.module, init.module.block(init.stmt))})
+        if keys:  # by which the program saves the state itself, whatever the class would call it
+            yield from ((init.module, init.call, key, key) for key in keys)
+        elif external.key != external.native_key:
             yield init.module, init.call, external.key, external.native_key
+
+
+def _own_keys(m: Migration, module: Module, scalers: set[str]) -> list[str]:
+    """The keys under which a program keeps the state of such an object: `{"scaler": loss_scaler.state_dict()}`."""
+    names = {s.rpartition(".")[2] for s in scalers}
+    found = [
+        key
+        for other in m.project.modules
+        if other is module or names & {*other.loads}
+        for call, _ in other.calls_naming({"state_dict"})
+        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value).rpartition(".")[2] in names
+        if (key := _key(other, call)) is not None and (_saved(other, call) or _looked_up(m, key))
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _saved(module: Module, call: ast.Call) -> bool:
+    around = (a for a in module.ancestors(call) if isinstance(a, ast.Call))
+    return any("save" in called_name(a) for a in around)
+
+
+def _looked_up(m: Migration, key: str) -> bool:
+    """Whether the program takes an entry out of something by a key: `load_state_dict(checkpoint["scaler"])`."""
+    return any(
+        isinstance(n.slice, ast.Constant) and n.slice.value == key and isinstance(n.ctx, ast.Load)
+        for module in m.project.modules
+        if key in module.text
+        for n in module.of(ast.Subscript)
+    )
 
 
 def _of_classes(m: Migration, twin: NativeTwin) -> Iterator[tuple[Module, ast.AST, str, str]]:
