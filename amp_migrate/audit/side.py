@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.near import near_in
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.regions import Region, Regions
@@ -98,3 +99,15 @@ class Side:
             if identities(self.values, scope, attribute.value) & self.forwards.identities(forward):
                 return region
         return None
+
+    def may_be_wrapped(self, forward: Forward) -> bool:
+        """Whether a forward runs what is handed in, of which nothing is seen, and a region was put on the `forward` of a model: each
+        that was set up has one then, whatever wraps it and runs it."""
+        wrapping = [m for m, a, _ in self.regions.wrapped if a.attr == "forward"]
+        if forward.method not in (None, "module") or not wrapping:
+            return False
+        made = [i for i in self.forwards.identities(forward) if isinstance(i[0], ast.Call)]
+        near = near_in(self.program).files(wrapping) if made else []
+        return all(
+            len(i) > 2 and i[2] not in near for i in made
+        )  # what other programs make, and keep under the same name

@@ -12,6 +12,9 @@ BESIDE = """
     from apex import amp
     from apex.parallel import DistributedDataParallel as ApexDDP
 
+    def single(args):
+        args.gpu = 0
+
     def prepare(args, model):
         gpus = [0]
         count = args.gpus
@@ -25,6 +28,9 @@ BESIDE = """
 ALONE = """
     import torch
     from torch.nn.parallel import DistributedDataParallel as Native
+
+    def single(args):
+        args.gpu = 0
 
     def prepare(args, model):
         gpus = [0]
@@ -67,6 +73,7 @@ def test_a_branch_that_stays_and_names_the_first_gpu_is_told(given: str) -> None
         ", device_ids=[i + 1 for i in range(count)]",
         ", device_ids=[torch.device('cuda', args.rank)]",
         ", device_ids=args.devices",
+        ", device_ids=[args.gpu]",
         ", device_ids=range(args.rank, args.gpus)",
     ],
 )

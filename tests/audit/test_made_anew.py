@@ -107,3 +107,30 @@ def test_what_is_said_of_other_files_as_well_names_no_lines() -> None:
     (other,) = _found(LOADED + "    pass\n    evaluate(model)", trained="evaluate(model)")
     assert one.message != other.message
     assert one.alike == other.alike
+
+
+def test_callers_that_hand_the_switch_over_already_are_told_which_to_hand() -> None:
+    """And one line is named once, whatever is called in it."""
+    then = LOADED + "    print(evaluate(model) if args.all else evaluate(model))"
+    (found,) = _found(then, trained="evaluate(model)", switch=", enabled=on")
+    assert "let the callers hand over whether" in found.message
+    before, after = (
+        PROGRAM.format(
+            imports="from apex import amp" if apex else "",
+            region="nothing()" if apex else 'nothing(), torch.autocast("cuda", dtype=torch.float16, enabled=on)',
+            set_up="model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)"
+            if apex
+            else 'on = args.level != "O0"\n    scaler = torch.amp.GradScaler("cuda")',
+            step="with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()\n        optimizer.step()"
+            if apex
+            else "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+            trained="evaluate(model)" if apex else 'evaluate(model, on=args.level != "O0")',
+            then=then if apex else then.replace("evaluate(model)", 'evaluate(model, on=args.level != "O0")'),
+        )
+        for apex in (True, False)
+    )
+    after = after.replace("def evaluate(model)", "def evaluate(model, on=False)")
+    (message,) = [d.message for d in doubts(before, after) if d.code == "AMP531" and d.line == 8]
+    assert "Hand over on=False there" in message or "let the first hand over that it is off (on=False)" in message
+    assert " and 29" not in message
+    assert "(see line 8, too)" not in message

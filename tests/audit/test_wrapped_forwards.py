@@ -87,3 +87,32 @@ def test_a_test_of_the_library_comes_by_no_set_up() -> None:
         block(torch.ones(1, 4))
     """
     assert not found(WRAP, {"tests/test_nets.py": test})
+
+
+HOOKS = """
+    import torch
+
+    class Hook:
+        def after(self, runner, batch):
+            runner.model.eval()
+            with torch.no_grad():
+                return runner.model(batch).sum()
+
+    def process(model, batch):
+        return model(batch).sum()
+"""
+
+
+def test_whoever_runs_a_wrapped_model_runs_it_in_its_region() -> None:
+    """The model is handed on through wrappers out of sight, and run by functions of whose arguments nothing is seen."""
+    before = MAIN.replace("from nets import Net\n", "from nets import Net\nfrom hooks import Hook, process\n")
+    before = before.replace("    for x in loader", "    run(model, process, Hook())\n    for x in loader")
+    after = NOW.replace("from nets import Net\n", "from nets import Net\nfrom hooks import Hook, process\n")
+    after = after.replace("    for x in loader", "    run(model, process, Hook())\n    for x in loader")
+    before = before.replace("import torch\n", "import torch\nfrom library import run\n", 1)
+    after = after.replace("import torch\n", "import torch\nfrom library import run\n", 1)
+    files = {"main.py": before, "nets.py": NETS, "hooks.py": HOOKS}
+    wrapped = doubts_of(files, {"main.py": after.replace("WRAP", WRAP)})
+    assert not [d.message for d in wrapped if d.code == "AMP531"]
+    bare = doubts_of(files, {"main.py": after.replace("WRAP", "pass")})
+    assert "hooks.py" in [d.path for d in bare if d.code == "AMP531"]

@@ -47,6 +47,13 @@ def test_what_other_levels_left_in_float32_is_said_where_they_may_be_asked_for(l
     assert finding.message.endswith(f"so its forward is under autocast{told}")
 
 
+@pytest.mark.parametrize("half", ["teacher.half()", "teacher = teacher.half()"])
+def test_what_the_program_makes_half_itself_no_level_left_in_float32(half: str) -> None:
+    model = f"{MODEL}\nteacher = build()\n{half}"
+    (finding,) = found(rewrite(apex(TARGET + LOSS + SCALED, initialize("opt_level=args.level"), model=model)), "AMP507")
+    assert finding.message.endswith("so its forward is under autocast")
+
+
 @pytest.mark.parametrize("level", ["O2", "O3"])
 def test_o2_and_o3_left_other_networks_in_float32(level: str) -> None:
     result = rewrite(

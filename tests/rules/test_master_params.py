@@ -488,3 +488,38 @@ def test_an_optimizer_that_may_be_another_by_the_time_has_its_own_groups(case: s
     after = check_trained(OTHERS[case])
     assert "model.parameters(), 0.01" not in after
     assert "param_groups for p in group['params']" in after.replace('"', "'")
+
+
+FLAGGED = """
+    import torch
+    from apex import amp
+
+    def train(args, model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        model.resize_token_embeddings(100)
+        for x in loader:
+            loss = model(x).sum()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            if {test}:
+                torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("test", "asked"),
+    [("args.fp16", "args.fp16"), ("args.fp16 and amp is not None", "args.fp16")],
+)
+def test_which_parameters_are_clipped_is_asked_as_the_program_asked_it(test: str, asked: str) -> None:
+    """At O0 mixed precision is off, and what the optimizer steps was clipped all the same."""
+    after = rewrite(FLAGGED.format(test=test)).after or ""
+    assert f"clip_grad_norm_(({GROUPS}) if {asked} else model.parameters(), 1.0)" in after
+    assert 'enabled=bool(args.fp16) and args.level != "O0"' in after or 'args.level != "O0"' in after

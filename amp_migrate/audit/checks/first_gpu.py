@@ -64,7 +64,7 @@ def _first(review: Review, module: Module, value: ast.expr, depth: int = 4) -> b
             return _first(review, module, value.args[0], depth)
         dotted = review.after.dotted(module.scope_of(value), value.func)
         return dotted == "torch.device" and _first(review, module, value.args[-1], depth)
-    if isinstance(value, (ast.Name, ast.Attribute)) and depth:
+    if isinstance(value, ast.Name) and depth:  # a field may be set in ways that are not seen
         origins = list(review.values_after.of(module, value))
         nodes = [(o.module, o.node) for o in origins]
         given = [(m, n) for m, n in nodes if isinstance(n, ast.expr) and n is not value]

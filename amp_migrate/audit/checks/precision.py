@@ -268,7 +268,11 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
             if wrapped is None:
                 node = chain.place.node
                 twin = both.after.forwards.at(chain.place.module, node) if isinstance(node, ast.Call) else None
-                wrapped = twin is not None and (both.after.wrapped(twin) is not None or _has_own_region(both, twin))
+                wrapped = twin is not None and (
+                    both.after.wrapped(twin) is not None
+                    or both.after.may_be_wrapped(twin)
+                    or _has_own_region(both, twin)
+                )
             if not wrapped:
                 when = _when(both, chain, old, given, was.going_reached, now)
                 when = matter(minimal(lost, found), was.reached, now) if when is None else when

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 Callers = list[tuple[str, int]]  # their files and lines
+_HAND = "let the callers hand over whether the region is on (enabled=)"
 
 
 @dataclass
@@ -42,8 +44,9 @@ def doubts(both: Mixed, found: Iterable[Anew]) -> Iterator[Doubt]:
     for (_, text, runs, shared), group in told.items():
         first, *others = sorted(group, key=lambda a: both.review.line(a.module, a.ways[0].place.node))
         module, place = first.module, first.ways[0].place
-        also = _lines(str(both.review.line(a.module, a.ways[0].place.node)) for a in others)
-        came, given = ([p for a in (first, *others) for p in _callers(both, a)[i]] for i in (0, 1))
+        lines = dict.fromkeys(both.review.line(a.module, a.ways[0].place.node) for a in (first, *others))
+        also = _lines(map(str, [*lines][1:]))
+        came, given = ([*dict.fromkeys(p for a in (first, *others) for p in _callers(both, a)[i])] for i in (0, 1))
         where = f"({_called(module.path, came)})"
         asked = "" if both.floats(module) else "where the opt level asked for is O2 or O3, "
         message = (
@@ -51,14 +54,26 @@ def doubts(both: Mixed, found: Iterable[Anew]) -> Iterator[Doubt]:
             "autocast now"
         )
         model = f"the initialized model ({_called(module.path, given)})"
+        taken = _switch(both, first)
         if shared:
-            message += f". The same call runs {model}: let the callers hand over whether the region is on (enabled=) to keep both"
+            how = f"let the first hand over that it is off ({taken}=False)" if taken else _HAND
+            message += f". The same call runs {model}: {how} to keep both"
         else:
-            message += ". Switch the region off there (enabled=) to keep it"
+            how = f"Hand over {taken}=False there" if taken else "Switch the region off there (enabled=)"
+            message += f". {how} to keep it"
         alike = message.replace(where, "", 1).replace(model, "the initialized model", 1)
         message += f" (see {also}, too)" if also else ""
         doubt = both.review.doubt(module, place.node, "AMP531", "a call of the model", message, "look", ("AMP531",))
         yield replace(doubt, alike=alike)
+
+
+def _switch(both: Mixed, anew: Anew) -> str:
+    """The parameter by which callers say already whether the region is on."""
+    module, node = anew.module, anew.ways[0].place.node
+    region, function = both.after.regions.nearest(module, node), module.function_around(node)
+    names = {p.arg for p in function.parameters} if function is not None else set[str]()
+    asked = region.enabled if region is not None else None
+    return asked.id if isinstance(asked, ast.Name) and asked.id in names else ""
 
 
 def _callers(both: Mixed, anew: Anew) -> tuple[Callers, Callers]:

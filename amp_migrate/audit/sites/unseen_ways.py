@@ -48,7 +48,9 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         if _around(place) in functions or not any(s.usually_patches for s in both.near_setups(forward.module)):
             continue  # said of this function, or no O1 near
         if both.after.regions.wrapped and any(
-            both.after.wrapped(f) for f in both.after.forwards.of(place[0]) if f.call is place[1]
+            both.after.wrapped(f) or both.after.may_be_wrapped(f)
+            for f in both.after.forwards.of(place[0])
+            if f.call is place[1]
         ):
             continue  # its forward takes its region along
         ways = [(w, both.chain_before(w)) for w in both.after.chains.to(*place) if not is_test(w.start.function)]

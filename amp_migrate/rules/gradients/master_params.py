@@ -10,9 +10,12 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import called_name, single_assignment
+from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import BESIDE
@@ -54,7 +57,7 @@ def apply(m: Migration) -> None:
         edits = m.edit(site.module)
         renewed = _renewed(m, site, optimizer)
         text = model_parameters(m, site, optimizer) if renewed is None else None
-        enabled = m.switch.at(site.module, choice) if choice is not None else None
+        enabled = _asked(m, site, choice) if choice is not None else None
         other = _other(m, site, optimizer, plain) if plain is not None else None
         differs = renewed is not None or other is not None
         more = plain is not None and enabled is not None and (differs or _has_more(m, site, optimizer, plain))
@@ -81,6 +84,19 @@ def apply(m: Migration) -> None:
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
         edits.replace(call, parts)
         m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
+
+
+def _asked(m: Migration, site: Site, choice: ast.stmt) -> str | None:
+    """What chose the parameters that the optimizer steps, as the program asks it: mixed precision may be off there, at O0."""
+    switch = m.switch.at(site.module, choice)
+    if not isinstance(choice, ast.If):
+        return switch
+    rest = availability(m.project, site.module).rest(choice.test)
+    if not rest or site.call not in {n for s in choice.body for n in walk(s)}:
+        return switch
+    several = len(rest) > 1
+    texts = [(site.module.source(part), several and isinstance(part, (ast.BoolOp, *LOOSE))) for part in rest]
+    return " and ".join(f"({text})" if bracketed else text for text, bracketed in texts)
 
 
 def _proved(m: Migration, site: Site, optimizer: ast.expr, plain: ast.expr | None) -> bool:

@@ -332,6 +332,7 @@ def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
     call = next(n for n in walk(stmt) if m.regions.companions.runs(module, n))
     assert isinstance(call, ast.Call)
     asked = [f"O{n}" for n in (2, 3) if any(f"O{n}" in i.levels for i in m.unit.inits)]
+    asked = [] if _made_half(m, module, call.func) else asked
     else_ = f" ({' and '.join(asked)} left it in float32)" if asked else ""
     m.output.note(
         module,
@@ -340,6 +341,17 @@ def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
         "torch.autocast",
         f"initialize was not given {module.source(call.func)}; O1 ran it in mixed precision all the same, so its forward is "
         f"under autocast{else_}",
+    )
+
+
+def _made_half(m: Migration, module: Module, network: ast.expr) -> bool:
+    """Whether the program makes a network half itself: `teacher.half()`."""
+    slots = m.project.slots(module, [network])
+    kept = {*slots, *m.project.origins(slots)}
+    return any(
+        m.project.slot(other, f.value) in kept
+        for other in m.unit.modules
+        for _, f in other.method_calls.get("half", ())
     )
 
 
