@@ -61,6 +61,6 @@ def test_a_script_that_never_updates_the_scale(steps: tuple[str, str], enabled: 
         evaluation = SCRIPT[state].replace("STEP", step).replace("ENABLED", enabled)
         training = SCRIPT[state].replace("STEP", STEPS[state == "after"]).replace("ENABLED", "")
         texts.append({"attack.py": ATTACK[state], "evaluate.py": evaluation, "train.py": training})
-    found = [d for d in doubts_of(*texts) if d.code == "AMP240"]
+    found = [d for d in doubts_of(*texts) if d.code == "AMP241"]
     assert [(d.path, d.verdict) for d in found] == [("attack.py", "review")] * told
     assert all("no run of evaluate.py comes" in d.message for d in found)

@@ -21,7 +21,7 @@ from amp_migrate.findings import Code
 
 CODES = (
     Code(
-        code="AMP240",
+        code="AMP241",
         title="A scale that a program never changes",
         construct="amp.scale_loss",
         apex="Each scale_loss looks for an overflow as it ends, and halves the scale, also where nothing is stepped: gradients of "
@@ -59,10 +59,10 @@ def check(review: Review) -> Iterable[Doubt]:
         if missed:
             paths = sorted({way.start.module.path for way in missed})
             message = (
-                f"no run of {', '.join(paths)} comes by an update of the scale: Apex halved it after each overflow here, and it stays "
-                "where it begins now; begin with one that fits, or leave the loss unscaled where nothing is stepped"
+                f"no run of {', '.join(paths)} comes by an update of the scale: Apex halved it after each overflow here, and it "
+                "stays where it begins now; begin with one that fits, or leave the loss unscaled where nothing is stepped"
             )
-            yield review.doubt(module, call, "AMP240", "amp.scale_loss", message, "review")
+            yield review.doubt(module, call, "AMP241", "amp.scale_loss", message, "review")
 
 
 def _is_scaler(review: Review, module: Module, holder: ast.expr) -> bool:
