@@ -41,6 +41,7 @@ CODES = (
 PRAGMA = re.compile(r"#\s*(noqa|type:|pylint|pragma|isort|yapf|fmt)", re.IGNORECASE)
 
 
+SAVING = frozenset({"save", "dump", "dumps", "safe_dump"})
 # What a message says of Apex, or of finding it.
 OF_IMPORTS = re.compile(r"apex|\bamp\b|nvidia|import|install|availab|found|path", re.IGNORECASE)
 
@@ -273,6 +274,9 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
     for stmt in [*change.added, *change.rewritten]:
         for target in written(stmt):
             text = syntax.text(target)
+            if text not in had and isinstance(target, ast.Subscript) and (saved := _saved(review, change, target)):
+                message = f"`{text}` is given another value for the scaler, and {saved} saves what holds it"
+                yield review.doubt(change.after, stmt, "AMP134", text, message)
             if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":
                 continue
             reader = _reader(change, target, stmt)
@@ -285,6 +289,23 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
                     f"`{text}` is given another value for the scaler, and line {change.line(reader)} reads it for "
                     "something else",
                 )
+
+
+def _saved(review: Review, change: Change, item: ast.Subscript) -> str | None:
+    """Where the settings that an item is one of are put whole into a dictionary or a file: `{"config": settings}`."""
+    root: ast.expr = item
+    while isinstance(root, ast.Subscript):
+        root = root.value
+    made = {o.node for o in review.values_after.of(change.after, root)}
+    for module in review.after.modules.values():
+        kept = [v for d in syntax.every(module.tree, ast.Dict) for v in d.values if isinstance(v, ast.Name)]
+        for call in (c for name in SAVING for c in module.calls_named.get(name, ())):
+            if not review.after.definitions(module.scope_of(call), call.func, guess=False):
+                kept += [a for a in call.args if isinstance(a, ast.Name)]
+        for value in kept:
+            if made & {o.node for o in review.values_after.of(module, value)}:
+                return f"{module.path}:{review.line(module, value)}"
+    return None
 
 
 def _reader(change: Change, target: ast.Attribute, stmt: ast.stmt) -> ast.stmt | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from itertools import takewhile
 
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.logic import bracketed
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
@@ -26,6 +27,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import first_scale
 
 NAMESPACES = frozenset("args opt opts options hparams hps flags FLAGS".split())  # what argparse and absl hand out
+SAVING = frozenset("save dump dumps safe_dump".split())
 DYNAMIC = (None, "dynamic")
 
 
@@ -80,6 +82,8 @@ def variable(m: Migration, home: Home, scale: ast.expr) -> str:
 def _read_elsewhere(m: Migration, home: Home, scale: ast.expr) -> bool:
     """Whether the program has another use for what decides the scale, in the name of a file or a line of a log: then it
     keeps the value it has."""
+    if isinstance(scale, ast.Subscript):
+        return _saved(m, home.init.module, scale)
     of_apex = {n for init in m.unit.inits for n in walk(init.call)}
     module, scope, reads = home.init.module, home.scope, list[tuple[Module, ast.expr]]()
     if isinstance(scale, ast.Name):
@@ -91,6 +95,25 @@ def _read_elsewhere(m: Migration, home: Home, scale: ast.expr) -> bool:
         (t, n) for t, n in reads if t.scope_of(n) is not scope or n.lineno > home.anchor.lineno or _repeats(t, n, scope)
     )
     return any(node not in of_apex and m.live(t, node) for t, node in later)
+
+
+def _saved(m: Migration, module: Module, item: ast.Subscript) -> bool:
+    """Whether the settings that a scale is an item of are put whole into a checkpoint or a file: `{"config": settings}`."""
+    root: ast.expr = item
+    while isinstance(root, ast.Subscript):
+        root = root.value
+    slot = m.project.slot(module, root)
+    reached = m.project.reaches({slot}) if slot is not None else set()
+    for other in m.unit.tied:
+        for name in {s.name for s in reached}:
+            for node in (*other.loads.get(name, ()), *other.named.get(name, ())):
+                around = other.parents.get(node)
+                kept = isinstance(around, ast.Dict) and node in around.values
+                saves = isinstance(around, ast.Call) and called_name(around) in SAVING
+                kept = kept or (saves and not m.project.resolved.get(around))  # type: ignore[call-overload]
+                if kept and m.project.slot(other, node) in reached:
+                    return True
+    return False
 
 
 def _repeats(module: Module, node: ast.AST, scope: Scope) -> bool:
