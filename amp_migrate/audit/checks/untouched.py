@@ -293,6 +293,10 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
 
 def _saved(review: Review, change: Change, item: ast.Subscript) -> str | None:
     """Where the settings that an item is one of are put whole into a dictionary or a file: `{"config": settings}`."""
+    text = syntax.text(item)
+    before = (n for n in syntax.every(change.before.tree, ast.Subscript) if isinstance(n.ctx, ast.Load))
+    if not any(syntax.text(n) == text for n in before):
+        return None  # no setting that was there
     root: ast.expr = item
     while isinstance(root, ast.Subscript):
         root = root.value
