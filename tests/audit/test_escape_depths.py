@@ -104,7 +104,8 @@ def test_what_the_program_kept_in_float32_under_o2(body: str) -> None:
     (doubt,) = found("O2", body)
     assert doubt.verdict == "review"
     assert "enabled=False" in doubt.message
-    assert not found("O1", body)  # whose patched functions ran it in half as well
+    # O1's patched functions ran it in half as well, but for einsum, which it did not patch.
+    assert ["O1 did not patch einsum" in d.message for d in found("O1", body)] == [True] * ("einsum" in body)
 
 
 def test_each_product_of_what_the_program_kept_in_float32() -> None:

@@ -1015,3 +1015,17 @@ def test_every_call_that_leads_there_is_named() -> None:
     (message,) = messages
     assert "now where not fp16" in message  # of its own program
     assert message.endswith("; so it is in every run called from first.py:5, from second.py:6")
+
+
+def test_a_run_that_only_evaluates_what_it_makes_anew_was_float32() -> None:
+    """O1 patched nothing there: no set-up was given that network, and none came before."""
+    fresh = "if args.do_train:\n    train(model, loader, optimizer)\n"
+    fresh += "other = torch.nn.Linear(4, 2).cuda()\nprint(evaluate(other, loader))\n"
+    main = MAIN.replace("train(model, loader, optimizer)\nprint(evaluate(model, loader))\n", fresh)
+    main = main.replace("if args.fp16:\n    model,", "if args.do_train and args.fp16:\n    model,")
+    after = AFTER_MAIN.replace("train(model, loader, optimizer, scaler)\nprint(evaluate(model, loader))\n", fresh)
+    after = after.replace("optimizer)\nother", "optimizer, scaler)\nother")
+    found = doubts(HEAD + TRAIN + EVALUATE + main, AFTER_HEAD + AFTER_TRAIN + AFTER_EVALUATE + after)
+    (doubt,) = [d for d in found if d.code == "AMP531"]
+    assert "runs under autocast now" in doubt.message
+    assert "not do_train" in doubt.message

@@ -114,9 +114,12 @@ def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
         sought = "gained" if weights_only else "lost"
         if _told(sought, forward) in told or (sought == "lost" and open_level and _opens_itself(both, forward)):
             continue
+        made = both.before.forwards.identities(forward)  # a network that runs without a set-up make anew, in some run
+        patched_later = bool(patching) and all(s.surely_patches for s in patching) and both.seen(made)
         for kind, doubt in _compared(both, forward, model):
-            if kind == sought and isinstance(doubt, Doubt) and not float_method(both, forward):
-                told.add(_told(sought, forward))
+            told_of = kind == sought or (kind == "gained" and patched_later and _told(kind, forward) not in told)
+            if told_of and isinstance(doubt, Doubt) and not float_method(both, forward):
+                told.add(_told(kind, forward))
                 if open_level and not model and not weights_only:
                     message = f"where the opt level asked for is O1: {doubt.message}"
                     doubt = replace(doubt, message=message, verdict="look")
