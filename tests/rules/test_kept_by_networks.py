@@ -116,3 +116,56 @@ def test_what_is_not_half_stays_and_is_not_told(holds: str, keep: str, read: str
     assert read in (result.after or "")
     assert keep in (result.after or "")
     assert not [*found(result, "AMP504"), *found(result, "AMP535")]
+
+
+def read_outside(way: str, device: str = "'cuda'") -> str:
+    """The same where no method of the network reads it, but whoever has the network, or a wrapper of that."""
+    read = WAYS[way][2].replace("self.", "net.").replace("[key]", "['a']")
+    text = program(way, device=device).replace("return model.summary()", "return report(model)")
+    return text.replace("def main(", f"def report(net):\n    return {read}\n\ndef main(").replace(WAYS[way][2], "None")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_read_of_the_network_from_outside_is_cast(way: str) -> None:
+    result = rewrite(read_outside(way))
+    assert (result.after or "").count(".float()") == 1
+    assert not found(result, "AMP535")
+    names: dict[str, object] = {}
+    after = rewrite(read_outside(way, "'cpu'"), device="cpu").after or ""
+    exec(compile(after, "train.py", "exec"), names)
+    array = names["main"]([(torch.randn(8, 4), torch.randint(2, (8,)))])  # type: ignore[operator]
+    assert array.dtype == np.float32
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_audit_sees_what_is_read_from_outside(way: str) -> None:
+    after = rewrite(read_outside(way)).after or ""
+    assert [d.by for d in doubts(read_outside(way), after.replace(".float()", "")) if d.code == "AMP535"] == ["AMP504"]
+
+
+@pytest.mark.parametrize("kept", ["h.argmax(1)", "h.softmax(1).detach()", "len(h)", "x", "h.detach().float()"])
+def test_what_else_is_read_from_outside_stays(kept: str) -> None:
+    read = "self.kept.detach().cpu().numpy()"
+    text = PROGRAM.replace("HOLDS", "None").replace("KEEP", f"self.kept = {kept}").replace("READ", "None")
+    text = text.replace("LEVEL", "O1").replace("DEVICE", "'cuda'")
+    result = rewrite(text.replace("return model.summary()", read.replace("self", "return model")))
+    assert (result.after or "").count(".float()") == kept.count(".float()")
+    assert not [*found(result, "AMP504"), *found(result, "AMP535")]
+
+
+GIVEN = "outputs = model(x)\n        loss = outputs.float().sum()\n        meter.add(outputs.detach())"
+METER = """class Meter:
+    def __init__(self):
+        self.seen = []
+
+    def add(self, value):
+        self.seen.append(value)
+
+"""
+
+
+def test_what_a_meter_was_given_is_cast_where_others_read_it() -> None:
+    text = program("list").replace("return model.summary()", "return torch.cat(meter.seen).cpu().numpy()")
+    text = text.replace("class Net", METER + "class Net").replace("    for x, y", "    meter = Meter()\n    for x, y")
+    text = text.replace("loss = torch.nn.functional.cross_entropy(model(x), y)", GIVEN)
+    assert "return torch.cat(meter.seen).float().cpu().numpy()" in (rewrite(text).after or "")

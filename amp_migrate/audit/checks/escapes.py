@@ -9,7 +9,7 @@ half value that goes to code out of sight is told. In a region, but outside of e
 leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). What takes tensors of one dtype alone (`torch.mm`
 outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the
 program runs, everything is followed twice: as at O1, and as at O2. What a method puts into an attribute of its object, or into
-an entry of that, is followed into the methods that read it, what is put into a variable of a file into its functions, and what
+an entry of that, is followed into what reads it there or of the object, what is put into a variable of a file into its functions, and what
 a function puts into attributes of another object to wherever that goes. Not proved: what becomes of values in attributes that
 nothing of this reaches, and in closures; the dtype that a model out of sight gives. What the program casts to float64 in sight,
 or NumPy makes so outright, also in a data set, is told where it meets half in a region (AMP544); not proved: that what else

@@ -156,6 +156,8 @@ class Expressions(Calls):
             if not self.halves.program.is_network(owner) or made == INTEGER:
                 return made
             return self.halves.weight(self.module.scope_of(expr), expr, owner)
+        if value == UNKNOWN:
+            return self.halves.held_by(self.module.scope_of(expr), expr)
         return value.entry() if value.half or value.items else UNKNOWN if value.now not in ("int", "float") else value
 
     def subscript(self, expr: ast.Subscript) -> Value:

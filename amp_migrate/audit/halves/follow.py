@@ -231,6 +231,11 @@ class Halves:
             self._missed.add((owner, name))
         return join(found) if any(v.followed for v in found) else UNKNOWN
 
+    def held_by(self, scope: Scope, expr: ast.Attribute) -> Value:
+        """The same of another object, where it is seen how that is made: `model.kept`, `meter.seen`."""
+        found = [self.held(owner, expr.attr) for owner in self.values.keepers(scope, expr)]
+        return join([v for v in found if v != UNKNOWN]) if any(v.followed for v in found) else UNKNOWN
+
     def holds(self, owner: Class | None) -> bool:
         """Whether some object of a class was given something that is followed."""
         return owner is not None and any(c in self.program.family(owner) for c, _ in self._held)

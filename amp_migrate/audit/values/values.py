@@ -49,6 +49,15 @@ class Values(Sources):
         classes = (cls for origin in in_order(self.origins(scope, expr)) for cls in self.made(origin))
         return list(dict.fromkeys(f for cls in classes for f in self.program._method(cls, name)))
 
+    @kept
+    def keepers(self, scope: Scope, expr: ast.Attribute) -> list[Class]:
+        """The classes of the program whose methods give an attribute a value, of which the object here is seen to be made."""
+        given = [(module.scope_of(target), target.value) for module, target, _, _ in self.fields(expr.attr)]
+        storing = {owner for there, on in given if (owner := self.program.is_self(there, on)) is not None}
+        origins = in_order(self.origins(scope, expr.value)) if storing else []
+        made = dict.fromkeys(cls for origin in origins for cls in self.made(origin))
+        return [cls for cls in made if not storing.isdisjoint(self.program.family(cls))]
+
     def constants(self, scope: Scope, expr: ast.expr) -> set[object] | None:
         """The constants that an expression may be; None where it may be anything else."""
         found: set[object] = set()
