@@ -102,3 +102,23 @@ def test_a_test_that_its_own_branch_changes_and_another_result(written: str) -> 
     after = rewrite(block(written)).after
     assert after is not None
     assert "if self.fp16:" in after.partition("def backward")[2]
+
+
+@pytest.mark.parametrize(
+    ("around", "above"),
+    [
+        ("with torch.enable_grad():", ""),
+        ("for _ in range(3):", ""),
+        ("try:", "finally:\n    pass\n"),
+        ("if loss is not None:", ""),
+    ],
+)
+def test_a_return_that_leaves_more_than_its_branch_stays(around: str, above: str, tmp_path: Path) -> None:
+    sides = "if self.fp16:\n        APEX\n        return\n    loss.backward()\n    return"
+    apex = APEX.replace("\n", "\n        ")
+    source = PROGRAM.replace(
+        "BACKWARD", f"{around}\n    {sides}\n{above}self.count += 1".replace("APEX", apex).replace("\n", "\n        ")
+    )
+    texts = check_files({"train.py": source}, device="cpu")
+    assert "self.scaler.scale(loss).backward()\n            return\n" in texts["train.py"]
+    assert run_files(tmp_path, texts, "train.py") == [[0.0032, 0], [0.0032, 0]]

@@ -67,7 +67,8 @@ def fold_apart(
     holder = module.parents[other[0]]
     second = [holder] if isinstance(holder, ast.If) and holder is not module.parents[node] else []
     gone: list[ast.stmt] = [*(second or other)] if apex_in_body else [node]
-    if apex_in_body and not second and len(falling(node.body)) < len(node.body):
+    ends = isinstance(module.parents[node], FUNCTION_NODES)  # elsewhere the `return` still leaves the function
+    if apex_in_body and not second and ends and len(falling(node.body)) < len(node.body):
         gone.append(node.body[-1])
     for stays in [node] if apex_in_body else second:
         folds.splices[stays] = "body"
