@@ -109,3 +109,74 @@ def test_a_flag_that_is_given_again_below_the_set_up(asked: str, below: str) -> 
 )
 def test_where_it_is_given_counts(asked: str, below: str, above: str, last: str, count: int) -> None:
     assert len(given(asked, below, above, last)) == count
+
+
+SPLIT = """
+import torch
+IMPORT
+
+def train(cfg, model, optimizer, loader, first=True):
+    SET_UP
+    FIT
+
+
+def go_on(cfg, model, optimizer, SCALER, loader):
+    for x, y in loader:
+        REGION
+            loss = (model(x) - y).mean()
+        BACKWARD
+
+
+def main(cfg, model, optimizer, loader):
+    MAIN
+"""
+SIDES = (
+    {
+        "IMPORT": "from apex import amp",
+        "SET_UP": 'if ASKED:\n        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
+        "SCALER, ": "",
+        "REGION": "if True:",
+        "BACKWARD": "if cfg.fp16:\n            with amp.scale_loss(loss, optimizer) as scaled:\n                scaled.backward()\n"
+        "        else:\n            loss.backward()\n        optimizer.step()",
+    },
+    {
+        "IMPORT": "",
+        "SET_UP": 'scaler = torch.amp.GradScaler("cuda", enabled=bool(ASKED))',
+        "SCALER": "scaler",
+        "REGION": 'with torch.autocast("cuda", dtype=torch.float16, enabled=bool(cfg.fp16)):',
+        "BACKWARD": "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+    },
+)
+TRAIN, GO_ON = "train(cfg, model, optimizer, loader)", "go_on(cfg, model, optimizer, SCALER, loader)"
+
+
+def split(asked: str, fit: str, main: str) -> list[Doubt]:
+    texts = [SPLIT.replace("FIT", fit).replace("MAIN", main), SPLIT.replace("FIT", fit).replace("MAIN", main)]
+    for i, side in enumerate(SIDES):
+        for mark, text in side.items():
+            texts[i] = texts[i].replace(mark, text)
+        texts[i] = texts[i].replace("ASKED", asked)
+    return [d for d in doubts(*texts) if "is given a value" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fit", "main", "count"),
+    [
+        # Who comes by the set-up again asks it for the value that it has then.
+        ("cfg.fp16", GO_ON, f"{TRAIN}\n    cfg.fp16 = False\n    {TRAIN}", 0),
+        ("cfg.fp16", GO_ON, f"for fp16 in (True, False):\n        {TRAIN}\n        cfg.fp16 = fp16", 0),
+        (
+            "cfg.fp16",
+            GO_ON,
+            f"try:\n        {TRAIN}\n    except RuntimeError:\n        cfg.fp16 = False\n        {TRAIN}",
+            0,
+        ),
+        ("cfg.fp16", f"{GO_ON}\n    cfg.fp16 = False", f"{TRAIN}\n    {TRAIN}", 0),
+        ("cfg.fp16", f"{GO_ON}\n    cfg.fp16 = False", f"for _ in range(2):\n        {TRAIN}", 0),
+        ("cfg.fp16", f"for _ in range(2):\n        {GO_ON}\n        cfg.fp16 = False", TRAIN, 2),
+        ("cfg.fp16", f"{GO_ON}\n    cfg.fp16 = False\n    {GO_ON}", TRAIN, 2),
+        ("first and cfg.fp16", GO_ON, f"{TRAIN}\n    cfg.fp16 = False\n    {TRAIN.replace(')', ', False)')}", 2),
+    ],
+)
+def test_a_set_up_that_comes_in_between_asks_anew(asked: str, fit: str, main: str, count: int) -> None:
+    assert len(split(asked, fit, main)) == count

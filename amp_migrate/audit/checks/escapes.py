@@ -4,16 +4,16 @@ Values are followed from the forwards of initialized models through the statemen
 functions of the program that they are handed to, out of those that give them to other files, and into criteria however they
 are kept: see `halves/`. The code of every network is followed as below a region, for arrays that NumPy gets, and for
 products of what the program made float32; only what is half on some way is told there. So are functions with
-a product in place (`addmm_`) that no way from a region is seen to. A
-half value that goes to code out of sight is told. In a region, but outside of every model, so are products, and what autocast
-leaves in half, of what O2 gave in float32; and what O1 did not patch (einsum). What takes tensors of one dtype alone (`torch.mm`
-outside of a region, `out=` in one) is told where it is given half and float32. Where the opt level is only asked for when the
-program runs, everything is followed twice: as at O1, and as at O2. What a method puts into an attribute of its object, or into
-an entry of that, is followed into what reads it there or of the object, what is put into a variable of a file into its functions, and what
-a function puts into attributes of another object to wherever that goes. Not proved: what becomes of values in attributes that
-nothing of this reaches, and in closures; the dtype that a model out of sight gives. What the program casts to float64 in sight,
-or NumPy makes so outright, also in a data set, is told where it meets half in a region (AMP544); not proved: that what else
-NumPy computes, of integers or of what is not seen, is no float64: the rule for what models are given (AMP524) asks that.
+a product in place (`addmm_`) that no way from a region is seen to. A half value that goes to code out of sight is told. In a
+region, but outside of every model, so are products, and what autocast leaves in half, of what O2 gave in float32; and what O1
+did not patch (einsum). What takes tensors of one dtype alone (`torch.mm` outside of a region, `out=` in one) is told where it
+is given half and float32. Where the opt level is only asked for when the program runs, everything is followed twice: as at O1,
+and as at O2. What a method puts into an attribute of its object, or into an entry of that, is followed into what reads it there
+or of the object, what is put into a variable of a file into its functions, and what a function puts into attributes of another
+object to wherever that goes. Not proved: what becomes of values in attributes that nothing of this reaches, and in closures;
+the dtype that a model out of sight gives. What the program casts to float64 in sight, or NumPy makes so outright, also in a
+data set, is told where it meets half in a region (AMP544); not proved: that what else NumPy computes, of integers or of what is
+not seen, is no float64: the rule for what models are given (AMP524) asks that.
 """
 
 from __future__ import annotations

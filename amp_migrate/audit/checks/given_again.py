@@ -2,7 +2,8 @@
 
 Apex stays on, or off, as it was set up. A flag that is given another value in between, `cfg.fp16 = False` below the set-up,
 switches regions that read it anew, and Apex not. Followed: variables, fields and entries (`cfg["fp16"]`, `setattr`, `update`,
-`pop`, `vars`), where a way comes by the set-up, then by what gives the value, then by the region.
+`pop`, `vars`), where a way comes by the set-up, then by what gives the value, then by the region, and by no set-up in between
+that asks the flag again.
 
 Cannot prove that two expressions are one object, where they are written in different functions and it is not seen where that
 is made; nor which keys a mapping writes that is not written out.
@@ -97,9 +98,65 @@ def _given_again(
             old = (other, node) if side is both.before else _before(both, other, node)
             if old is None or not any(_below(way, setup) for way in both.before.chains.to(*old) for setup in setups):
                 continue
-            stored = side.chains.to(other, node)
-            if any(_follows(chain, first) for chain in side.chains.to(module, place) for first in stored):
-                yield text, (other, node)
+            ways_to = side.chains.to(module, place)
+            if any(_follows(way, first) for way in ways_to for first in side.chains.to(other, node)):
+                olds = [_as_it_went(both, side, way) for way in ways_to]
+                anew = _Anew(both, setups, asks)
+                if None in olds or any(
+                    _follows(way, first) and not anew.asked(way, first)
+                    for way in olds
+                    for first in both.before.chains.to(*old)
+                    if way is not None
+                ):
+                    yield text, (other, node)
+
+
+def _as_it_went(both: Mixed, side: Side, way: Chain) -> Chain | None:
+    """A way to a region, as it went to what that holds before."""
+    if side is both.before:
+        return way
+    holder = next(
+        (a for a in way.place.module.ancestors(way.place.node) if isinstance(a, (ast.With, ast.AsyncWith))), None
+    )
+    held = (n for stmt in holder.body for n in syntax.every(stmt, ast.Call)) if holder is not None else ()
+    return next((old for call in held if (old := both.chain_before(way.ending(call))) is not None), None)
+
+
+class _Anew:
+    """Whether a set-up asks for a flag again on the way from where that is given a value."""
+
+    def __init__(self, both: Mixed, setups: list[Chain], asks: re.Pattern[str]) -> None:
+        self.given, self.setups, self.asks = both.before.predicates.given, setups, asks
+
+    def asked(self, way: Chain, first: Chain) -> bool:
+        """A program that is started anew, `run(cfg)` once more, sets up by the flag as it is then."""
+        parted = next(
+            (
+                i
+                for i, (one, other) in enumerate(zip(first.steps, way.steps, strict=False))
+                if one.node is not other.node
+            ),
+            None,
+        )
+        return parted is not None and any(self._between(first, setup, way, parted) for setup in self.setups)
+
+    def _between(self, first: Chain, setup: Chain, way: Chain, parted: int) -> bool:
+        if len(setup.steps) <= parted or any(
+            one.node is not other.node for one, other in zip(setup.steps[:parted], way.steps[:parted], strict=True)
+        ):
+            return False
+        one, other, last = (chain.steps[parted] for chain in (first, setup, way))
+        start, call, end = (step.node.lineno for step in (one, other, last))  # type: ignore[attr-defined]
+        if other.function is not last.function or not may_follow(one.module, one.node, other.node):
+            return False
+        if other.node is last.node:  # both below one call, which is made once the value is given
+            between = _below(way.part(parted), setup.part(parted))
+        else:
+            between = start < call < end or call < end < start  # in the next turn of a loop
+        if not between:
+            return False
+        rest = atoms(self.given(setup)) - atoms(self.given(way))
+        return all(self.asks.search(atom) for atom in rest)
 
 
 def _read(switch: ast.expr) -> Iterator[tuple[str, Flag]]:
