@@ -1,9 +1,8 @@
 """Nothing else moved: statements, comments and values that have no part in mixed precision are as they were.
 
 Proves, statement by statement: one that the edit does not mean to change is still there, under the tests it stood under; no
-value that other code reads is overwritten to suit the scaler; a comment that is not about Apex is kept.
-
-Cannot prove that what is about mixed precision is right: the other checks do.
+value that other code reads is overwritten to suit the scaler; a comment that is not about Apex is kept. Cannot prove that
+what is about mixed precision is right: the other checks do.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ CODES = (
 
 # Words to tools, which go with the statement they stand at.
 PRAGMA = re.compile(r"#\s*(noqa|type:|pylint|pragma|isort|yapf|fmt)", re.IGNORECASE)
-
-
 SAVING = frozenset({"save", "dump", "dumps", "safe_dump"})
 # What a message says of Apex, or of finding it.
 OF_IMPORTS = re.compile(r"apex|\bamp\b|nvidia|import|install|availab|found|path", re.IGNORECASE)
