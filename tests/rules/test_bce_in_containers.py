@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from tests.audit.helpers import doubts
 from tests.rules.helpers import rewrite
 
 PROGRAM = """
@@ -91,3 +94,96 @@ def test_another_criterion_stays_in_the_region() -> None:
     text = text.replace("BCELoss", "MSELoss").replace("torch.sigmoid(output)", "output")
     after = rewrite(text).after or ""
     assert "            for criterion in self.criteria:\n                loss = loss + criterion(output, y)" in after
+
+
+COMPOSITE = """
+import torch
+from apex import amp
+
+class Criterion(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        HOLDS
+
+    def forward(self, x, y):
+        RETURN
+
+def main(loader, device):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Sigmoid()).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    criterion = Criterion()
+    for x, y in loader:
+        loss = criterion(model(x).float(), y)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+"""
+KEPT = [
+    ("self.add_module('bce', torch.nn.BCELoss())", "return self.bce(x, y)"),
+    (
+        "self.parts = torch.nn.ModuleDict()\n        self.parts.add_module('a', torch.nn.BCELoss())",
+        "return self.parts['a'](x, y)",
+    ),
+    ("setattr(self, 'bce', torch.nn.BCELoss())", "return self.bce(x, y)"),
+    ("self.parts = dict(a=torch.nn.BCELoss(), b=torch.nn.MSELoss())", "return self.parts['a'](x, y)"),
+    ("self.parts = {'a': torch.nn.BCELoss(), 'b': torch.nn.MSELoss()}", "return self.parts['a'](x, y)"),
+    ("self.parts = torch.nn.ModuleDict({'a': torch.nn.BCELoss()})", "return self.parts['a'](x, y)"),
+    ("self.parts = {}\n        self.parts['a'] = torch.nn.BCELoss()", "return self.parts['a'](x, y)"),
+    ("self.parts = torch.nn.ModuleList()\n        self.parts += [torch.nn.BCELoss()]", "return self.parts[0](x, y)"),
+]
+TURNS = [
+    (
+        "self.parts = []\n        self.parts = self.parts + [torch.nn.BCELoss()]",
+        "return sum(p(x, y) for p in self.parts)",
+    ),
+    (
+        "self.parts = torch.nn.ModuleDict()\n        self.parts.update({'a': torch.nn.BCELoss()})",
+        "return sum(part(x, y) for _, part in self.parts.items())",
+    ),
+]
+
+
+def composite(holds: str, computes: str) -> str:
+    return COMPOSITE.replace("HOLDS", holds).replace("RETURN", computes)
+
+
+@pytest.mark.parametrize(("holds", "computes"), KEPT)
+def test_one_that_a_criterion_holds_is_computed_without_autocast(holds: str, computes: str) -> None:
+    result = rewrite(composite(holds, computes), device="cpu")
+    assert not [f for f in result.findings if f.status == "manual" or f.code == "AMP533"]
+    names: dict[str, object] = {}
+    exec(compile(result.after or "", "train.py", "exec"), names)
+    inside: list[bool] = []
+    kept = torch.nn.BCELoss.forward
+
+    def forward(self: torch.nn.BCELoss, *given: torch.Tensor) -> torch.Tensor:
+        inside.append(torch.is_autocast_enabled("cpu") or given[0].dtype != torch.float32)
+        return kept(self, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.BCELoss, "forward", forward)
+        names["main"]([(torch.randn(8, 4), torch.rand(8, 2))], "cpu")  # type: ignore[operator]
+    assert inside == [False]
+
+
+@pytest.mark.parametrize(("holds", "computes"), KEPT)
+def test_the_audit_sees_one_that_a_criterion_holds(holds: str, computes: str) -> None:
+    before = composite(holds, computes)
+    after = re.sub(r"with torch.autocast\(.cuda., enabled=False\):", "if True:", rewrite(before).after or "")
+    assert "if True:" in after
+    assert "AMP533" in [d.code for d in doubts(before, after)]
+
+
+@pytest.mark.parametrize(("holds", "computes"), TURNS)
+def test_where_it_cannot_be_taken_out_that_is_told(holds: str, computes: str) -> None:
+    assert "AMP533" in [f.code for f in rewrite(composite(holds, computes)).findings]
+
+
+def test_another_part_of_the_criterion_stays_in_the_region() -> None:
+    after = rewrite(
+        composite("self.parts = dict(a=torch.nn.BCELoss(), b=torch.nn.MSELoss())", "return self.parts['b'](x, y)")
+    ).after
+    assert after is not None
+    assert "        return self.parts['b'](x, y)\n" in after

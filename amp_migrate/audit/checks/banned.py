@@ -87,10 +87,28 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
             yield home, parent, True
     yield from _kept(both, made)
     yield from _handed_out_of_sight(both, made)
+    yield from _called(both, made)
     for forward in both.after.forwards.among(names):
         found = both.after.forwards.identities(forward)
         if any(i[0] in made for i in found):
             yield forward.module, forward.call, all(i[0] in made and isinstance(i[0], ast.Call) for i in found)
+
+
+def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:
+    """The calls of what containers hold, whatever that is named there: `sum(f(x, y) for f in self.losses.values())`."""
+    program, values = both.review.after, both.after.values
+    for module in both.after.modules:
+        for call in module.calls():
+            scope = module.scope_of(call)
+            if len(call.args) + len(call.keywords) < 2 or not isinstance(
+                call.func, (ast.Name, ast.Attribute, ast.Subscript)
+            ):
+                continue
+            if program.dotted(scope, call.func) is not None or program.callees(module, call):
+                continue
+            found = values.origins(scope, call.func)
+            if any(o.node in made for o in found):
+                yield module, call, all(o.node in made and isinstance(o.node, ast.Call) for o in found)
 
 
 def _handed_out_of_sight(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:

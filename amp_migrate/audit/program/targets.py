@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 
 Path = tuple["int | str | None", ...]  # which item of a tuple, list or dict is meant; None: any
+LISTS = (ast.List, ast.Tuple, ast.ListComp)
 
 
 def targets(node: ast.AST) -> list[tuple[ast.expr, ast.expr | None, Path]]:
@@ -109,6 +111,10 @@ def _puts(module: Module) -> Iterator[Put]:
                     yield Put(holder, (*keys, None), call.args[-1], (), method in _SPREADING, scope)
                 for keyword in call.keywords if method == "update" else ():
                     yield Put(holder, (*keys, keyword.arg), keyword.value, (), keyword.arg is None, scope)
+    for stmt in syntax.every(module.tree, ast.AugAssign) if "+=" in module.text else ():
+        if isinstance(stmt.op, ast.Add) and isinstance(stmt.value, LISTS):
+            for holder, keys in _containers(module, stmt.target):
+                yield Put(holder, (*keys, None), stmt.value, (), True, module.scope_of(stmt))
     for target, value, item in assignments(module):
         if isinstance(target, ast.Subscript) and value is not None:
             for holder, keys in _containers(module, target.value):

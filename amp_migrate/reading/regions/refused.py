@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import called_name, in_rows
+from amp_migrate.reading.program.definitions import called_name, in_rows, literal
 from amp_migrate.reading.program.handed_back import put_in, same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
@@ -19,7 +19,8 @@ def refuses(project: Project, module: Module, call: ast.Call) -> bool:
         return True
     if isinstance(call.func, ast.Call) and module.qualify(call.func.func) == "torch.nn.BCELoss":
         return True
-    slot = project.slot(module, call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+    held = isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript))
+    slot = project.slot(module, call.func) if held else None
     return slot in project.once(_bce_slots)
 
 
@@ -48,6 +49,13 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
             for name, value in project.arguments(function, call):
                 if _is_bce(value):
                     yield Slot(function.scope, name)
+    for holder, key, value in _named(module):
+        if _is_bce(value) and (found := project.slot(module, holder)) is not None:
+            yield from (found, Slot(found, f"[{key}]"))
+    for call, of in (*module.method_calls.get("add_module", ()), *module.method_calls.get("register_module", ())):
+        yield from _attribute(project, module, of.value, call.args)
+    for call, _ in module.calls_naming(("setattr",)):
+        yield from _attribute(project, module, call.args[0], call.args[1:]) if call.args else ()
     for call, func in module.method_calls.get("update", ()):
         put += [(func.value, value) for value in (*call.args, *(k.value for k in call.keywords))]
     for stmt in module.of(ast.Assign):
@@ -58,6 +66,31 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
         if slot is not None:
             yield slot
             yield from (Slot(slot, f"[*{place}]") for place, item in in_rows(value) if _is_bce(item))
+
+
+def _named(module: Module) -> Iterator[tuple[ast.expr, object, ast.expr]]:
+    """What a file puts under a key that is written out: `{"bce": loss}`, `dict(bce=loss)`, `criteria["bce"] = loss`."""
+    for stmt in (s for s in module.of(ast.Assign) if isinstance(s, ast.Assign)):
+        value = same_object(stmt.value) or stmt.value
+        inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
+        entries = list(zip(inner.keys, inner.values, strict=True)) if isinstance(inner, ast.Dict) else []
+        given = value.keywords if isinstance(value, ast.Call) and called_name(value) in ("dict", "OrderedDict") else []
+        for target in stmt.targets:
+            yield from ((target, literal(key), value) for key, value in entries if key is not None)
+            yield from ((target, keyword.arg, keyword.value) for keyword in given)
+            if isinstance(target, ast.Subscript):
+                yield target.value, literal(target.slice), stmt.value
+
+
+def _attribute(project: Project, module: Module, on: ast.expr, given: list[ast.expr]) -> Iterator[Slot]:
+    """The attribute that an object is given a `BCELoss` as by its name: `self.add_module("bce", loss)`."""
+    if len(given) == 2 and _is_bce(given[1]):
+        name = literal(given[0])
+        holder = f"{module.source(on)}.{name}" if isinstance(name, str) and name.isidentifier() else module.source(on)
+        slot, whole = project.slot(module, module.imagine(holder, on)), project.slot(module, on)
+        yield from (slot,) if slot is not None else ()
+        if whole is not None and isinstance(on, ast.Attribute):  # of layers by name, `self.parts["bce"]`
+            yield from (whole, Slot(whole, f"[{name}]"))
 
 
 def _is_bce(value: ast.expr) -> bool:
