@@ -122,3 +122,18 @@ def test_a_return_that_leaves_more_than_its_branch_stays(around: str, above: str
     texts = check_files({"train.py": source}, device="cpu")
     assert "self.scaler.scale(loss).backward()\n            return\n" in texts["train.py"]
     assert run_files(tmp_path, texts, "train.py") == [[0.0032, 0], [0.0032, 0]]
+
+
+@pytest.mark.parametrize("calls", ["self.turn()", "turn(self)"])
+def test_a_test_that_what_its_branch_calls_changes(calls: str) -> None:
+    written = f"if self.odd:\n    APEX\n    {calls}\nif not self.odd:\n    loss.backward()\n    {calls}"
+    source = block(written)
+    source = source.replace("        self.fp16 = fp16\n", "        self.fp16 = fp16\n        self.odd = True\n")
+    source = source.replace("scaled.backward()", "scaled.backward(retain_graph=True)")
+    source = source.replace("loss.backward()", "loss.backward(retain_graph=True)")
+    source = source.replace(
+        "    def step(self):",
+        "    def turn(self):\n        self.odd = not self.odd\n        self.count += 1\n\n    def step(self):",
+    ).replace("\n\ndef run(", "\n\ndef turn(trainer):\n    trainer.turn()\n\n\ndef run(")
+    after = rewrite(source, device="cpu").after
+    assert after is None or "if not self.odd:" in after

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.program.logic import pure
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, names_stored, walk
 from amp_migrate.reading.program.view import Folds
 
 
-def apart_sides(module: Module, places: Iterable[ast.AST]) -> Iterator[tuple[ast.If, Sequence[ast.stmt]]]:
+def apart_sides(
+    project: Project, module: Module, places: Iterable[ast.AST]
+) -> Iterator[tuple[ast.If, Sequence[ast.stmt]]]:
     """The `if`s without `else` that hold one of some places, or stand beside it, each with the statements that run in its stead:
     those of the opposite `if` below it, or all that follows where it leaves the function."""
     found: dict[ast.If, Sequence[ast.stmt]] = {}
@@ -26,7 +29,7 @@ def apart_sides(module: Module, places: Iterable[ast.AST]) -> Iterator[tuple[ast
             for index in {at, max(at - 1, 0), leaving}:
                 node = block[index]
                 if isinstance(node, ast.If) and not node.orelse and node is not block[-1]:
-                    if (other := _other_side(module, node, block[index + 1 :])) is not None:
+                    if (other := _other_side(project, module, node, block[index + 1 :])) is not None:
                         found.setdefault(node, other)
             around = next((a for a in module.ancestors(stmt) if isinstance(a, ast.stmt)), None)
             if around is None:
@@ -39,7 +42,7 @@ def _leaves(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Return)
 
 
-def _other_side(module: Module, node: ast.If, rest: list[ast.stmt]) -> Sequence[ast.stmt] | None:
+def _other_side(project: Project, module: Module, node: ast.If, rest: list[ast.stmt]) -> Sequence[ast.stmt] | None:
     if _leaves(node):
         ends = isinstance(module.parents[node], FUNCTION_NODES) or isinstance(rest[-1], ast.Return)
         return rest if ends else None
@@ -51,7 +54,23 @@ def _other_side(module: Module, node: ast.If, rest: list[ast.stmt]) -> Sequence[
         n.attr for s in node.body for n in walk(s) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
     }
     stored |= {name for s in node.body for name in names_stored(s)}
-    return below.body if pure(node.test) and asked.isdisjoint(stored) else None
+    changed = asked & stored or _changed_by_calls(project, node, asked)
+    return below.body if pure(node.test) and not changed else None
+
+
+def _changed_by_calls(project: Project, node: ast.If, asked: set[str]) -> bool:
+    """Whether a branch calls functions of the program, of which some give what its test asks another value."""
+    if not any(project.resolved.get(call) for s in node.body for call in walk(s) if isinstance(call, ast.Call)):
+        return False
+    for module in project.modules:
+        if any(name in asked for stmt in module.of(ast.Global, ast.Nonlocal) for name in getattr(stmt, "names", ())):
+            return True
+        for at in module.of(ast.Attribute) if any(name in module.text for name in asked) else ():
+            if isinstance(at, ast.Attribute) and at.attr in asked and isinstance(at.ctx, ast.Store):
+                function = project.function_of(module, at)
+                if function is not None and function.name != "__init__":
+                    return True
+    return False
 
 
 def falling(side: Sequence[ast.stmt]) -> Sequence[ast.stmt]:

@@ -94,7 +94,7 @@ def _other_than_plain(project: Project, module: Module, stmt: ast.stmt) -> Itera
     for guard, parts in guard_parts(project, module, stmt):
         if "backward" in methods_called(guard.orelse if module.inside_of(stmt, guard.body) else guard.body):
             yield parts
-    for node, side in apart_sides(module, [stmt]):
+    for node, side in apart_sides(project, module, [stmt]):
         inside = module.inside_of(stmt, node.body)
         if "backward" in methods_called(side if inside else node.body):
             yield conjunction(module, availability(project, module), node.test, negate=not inside)

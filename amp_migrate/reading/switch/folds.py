@@ -121,7 +121,7 @@ def pair_folds(unit: Unit, module: Module, folds: Folds) -> dict[ast.If, dict[as
             pairs[node] = matches
         elif "step" in methods_called(plain):  # its own backward and step: a whole copy of the training step in float32
             folds.plain.update(plain)
-    for node, side in apart_sides(module, [*aliases, *masters]):
+    for node, side in apart_sides(unit.project, module, [*aliases, *masters]):
         in_body = _holds(node.body, aliases, masters)
         if node in folds.splices or in_body == _holds(side, aliases, masters) or _may_be_without(unit, module, node):
             continue
