@@ -97,8 +97,12 @@ def _asked(review: Review) -> Iterator[_Asked]:
         if (module.path, syntax.text(call)) in left:
             continue
         if name == INITIALIZE:
+            optimizers = argument(call, "optimizers", 1)
+            open_ = any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+            if not (open_ or optimizers) or (isinstance(optimizers, (ast.List, ast.Tuple)) and not optimizers.elts):
+                continue  # nothing is stepped: it has no say in a loss scale
             bounds = any(k.arg in ("min_loss_scale", "max_loss_scale", None) for k in call.keywords)
-            private = "_amp_state" in module.words or argument(call, "optimizers", 1) is None
+            private = "_amp_state" in module.words or optimizers is None
             moves = call in dynamic and not bounds and not private
             yield _Asked(module, call, argument(call, "loss_scale", POSITION), moves)
             continue
@@ -162,7 +166,7 @@ class _Leaves:
             parts = expr.values if isinstance(expr, ast.BoolOp) else [expr.left, expr.right]
             return {leaf for part in parts for leaf in self.of(scope, part, depth + 1)}
         if isinstance(expr, ast.Call):
-            if not isinstance(expr.func, ast.Name) or len(expr.args) != 1:
+            if not isinstance(expr.func, ast.Name) or expr.func.id not in ("float", "int", "str") or len(expr.args) != 1:
                 return {UNKNOWN}
             return self.of(scope, expr.args[0], depth + 1)
         if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -179,8 +183,9 @@ class _Leaves:
         for origin in self.values.origins(scope, expr):
             node = origin.node
             if node is expr or not isinstance(node, ast.expr):
-                named = node.arg if isinstance(node, ast.arg) else syntax.last(expr)
-                found.add(named if isinstance(expr, (ast.Name, ast.Attribute)) else UNKNOWN)
+                # What a parameter is given out of sight has another name wherever it is handed on.
+                followed = isinstance(expr, (ast.Name, ast.Attribute)) and not isinstance(node, ast.arg)
+                found.add(syntax.last(expr) if followed else UNKNOWN)
             elif isinstance(node, (ast.Name, ast.Attribute)):
                 found.add(syntax.last(node))
             else:

@@ -95,8 +95,6 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
 
 def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
-    if isinstance(home.init, LegacyInit):
-        return fixed_scale(m, home.init, home.scope.module, home.anchor) or "None"
     scale = static_scale(home.init)
     if isinstance(home.init, LegacyInit) and (fixed := fixed_in(m, home.init, home.scope)):
         return fixed
