@@ -166,7 +166,11 @@ class _Leaves:
             parts = expr.values if isinstance(expr, ast.BoolOp) else [expr.left, expr.right]
             return {leaf for part in parts for leaf in self.of(scope, part, depth + 1)}
         if isinstance(expr, ast.Call):
-            if not isinstance(expr.func, ast.Name) or expr.func.id not in ("float", "int", "str") or len(expr.args) != 1:
+            if (
+                not isinstance(expr.func, ast.Name)
+                or expr.func.id not in ("float", "int", "str")
+                or len(expr.args) != 1
+            ):
                 return {UNKNOWN}
             return self.of(scope, expr.args[0], depth + 1)
         if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
