@@ -67,7 +67,8 @@ SWITCHED = "    def switch():\n        global NATIVE\n        NATIVE = True\n\n 
         ("NATIVE = False", "NATIVE = True", True),
         ("    def train", SWITCHED, True),
         ("NATIVE = False", "NATIVE = False\n    NATIVE = torch.cuda.is_available()", True),
-        ("NATIVE = False", "if torch.cuda.is_available():\n        NATIVE = False", True),
+        ("NATIVE = False", "if len(__file__) > 9:\n        NATIVE = False", False),  # it is False, or not there
+        ("NATIVE = False", "if len(__file__) > 9:\n        NATIVE = False\n    else:\n        NATIVE = True", True),
         ("loader, scaler)", "loader, scaler, NATIVE)", True),
     ],
 )

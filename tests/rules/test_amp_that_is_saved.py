@@ -58,15 +58,15 @@ from apex import amp
 
 class Trainer:
     def __init__(self, model, optimizer):
-        self.model, self.optimizer = model, optimizer
-        self.parts = {"model": model, "amp": amp}
+        self.model = model
+        self.parts = {"model": model, "optimizer": optimizer, "amp": amp}
 
     def update(self, x, y):
         loss = torch.nn.functional.mse_loss(self.model(x), y)
-        with ASKED.scale_loss(loss, self.optimizer) as scaled_loss:
+        with ASKED.scale_loss(loss, self.parts["optimizer"]) as scaled_loss:
             scaled_loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.parts["optimizer"].step()
+        self.parts["optimizer"].zero_grad()
 
 
 model = torch.nn.Linear(4, 1)

@@ -99,7 +99,7 @@ def test_what_is_different_is_told_and_what_is_not_is_not() -> None:
 def test_a_flag_that_is_given_again_further_down_is_no_switch(flag: str) -> None:
     """The scaler, made once, would stay as it was while the regions go on."""
     text = TRAIN.format(asked=flag, guard="if HAS_APEX:", between="pass", call="pass")
-    text = text.replace("        if HAS_APEX:", f"        {flag} = False\n        if HAS_APEX:")
+    text = text.replace("        if HAS_APEX:", f"        {flag} = args.half\n        if HAS_APEX:")
     once = rewrite(text).after
     assert once is not None
     assert flag in switches(once)[0]

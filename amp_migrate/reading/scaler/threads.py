@@ -142,24 +142,31 @@ class Threads(Homes):
         around = self.project.function_of(module, call)
         if around is None or all_calls(self.project, around) or self.project.once(Sources).is_value(around):
             return None
+        if self._may_call(around):
+            return None
         names = [a.arg if a is not None else "" for a in (around.node.args.vararg, around.node.args.kwarg)]
         starred = [a.value for a in call.args if isinstance(a, ast.Starred)]
         handed = [*starred[:1], *(k.value for k in call.keywords if k.arg is None)]
         return around if names[1] and [ast.unparse(h) for h in handed] == [n for n in names if n] else None
 
     def _never_called(self, function: Function) -> str:
-        """What there is to say of a function whose calls are not seen: a method of its name may be called of what is unknown."""
+        """What there is to say of a function whose calls are not seen."""
+        if where := self._may_call(function):
+            return f"and whether {where} calls it is not seen; hand the scaler over yourself"
+        return (
+            "but nothing in sight calls it with one; rewrite it together with the files that do, or hand the scaler over "
+            "yourself"
+        )
+
+    def _may_call(self, function: Function) -> str:
+        """Where a method of the name of one is called of what is unknown."""
         for module in self.project.modules if function.cls is not None else ():
             for call, named in module.method_calls.get(function.name, ()):
                 if is_super(named.value):
                     continue  # what is above runs, and that is seen
                 if not self.project.resolved.get(call) and len(call.args) <= len(function.positional):
-                    where = f"{module.source(named)} ({module.display}:{call.lineno})"
-                    return f"and whether {where} calls it is not seen; hand the scaler over yourself"
-        return (
-            "but nothing in sight calls it with one; rewrite it together with the files that do, or hand the scaler over "
-            "yourself"
-        )
+                    return f"{module.source(named)} ({module.display}:{call.lineno})"
+        return ""
 
     def _read_without(self, function: Function, node: ast.AST) -> None:
         """Hand a function its scaler also in calls that pass None as the optimizer, where it is asked whether it is enabled
