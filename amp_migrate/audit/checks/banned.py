@@ -76,6 +76,7 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
             names.add("BCELoss")
         else:
             yield module, call, True
+    yield from ((module, call, True) for module, call in _derived(both))
     for module, node in _chosen(both):
         made[node] = module
         names.add("BCELoss")
@@ -92,6 +93,20 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
         found = both.after.forwards.identities(forward)
         if any(i[0] in made for i in found):
             yield forward.module, forward.call, all(i[0] in made and isinstance(i[0], ast.Call) for i in found)
+
+
+def _derived(both: Mixed) -> Iterator[tuple[Module, ast.Call]]:
+    """What a loss of the program's own that derives from one asks of it: `super().forward(output, target)`."""
+    program = both.review.after
+    for module in both.after.modules:
+        for name in ("forward", "__call__"):
+            for call, holder in module.method_calls(name):
+                made = isinstance(holder, ast.Call) and syntax.text(holder.func) == "super"
+                function = module.function_around(call) if made else None
+                owner = function.owner if function is not None else None
+                up = program.family_up(owner) if owner is not None else []
+                if any("torch.nn.BCELoss" in program.external_bases(c) for c in up):
+                    yield module, call
 
 
 def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:

@@ -113,9 +113,10 @@ class Trails:
         return self.values.constants(place.scope, expr)
 
     def _option(self, expr: ast.Attribute, place: Place) -> bool:
-        """Whether an attribute is an option, or a field that an object keeps one in."""
+        """Whether an attribute is an option, or a field that an object keeps one in, or what it is given of one."""
         return self.program.is_self(place.scope, expr.value) is None or any(
-            isinstance(value, ast.Attribute) and self.program.is_self(module.scope_of(value), value.value) is None
+            (isinstance(value, ast.Attribute) and self.program.is_self(module.scope_of(value), value.value) is None)
+            or (isinstance(value, ast.Name) and self._given_option(module.scope_of(value), value.id))
             for module, value in self.fields(expr, place)
         )
 

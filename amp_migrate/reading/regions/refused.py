@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import called_name, in_rows, literal
 from amp_migrate.reading.program.handed_back import put_in, same_object
-from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.lookup import Slot, is_super
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -19,6 +19,11 @@ def refuses(project: Project, module: Module, call: ast.Call) -> bool:
         return True
     if isinstance(call.func, ast.Call) and module.qualify(call.func.func) == "torch.nn.BCELoss":
         return True
+    if isinstance(call.func, ast.Attribute) and is_super(
+        call.func.value
+    ):  # a loss of the program's own derives from it
+        cls = project.class_of(module.scope_of(call)) if call.func.attr in ("forward", "__call__") else None
+        return cls is not None and any(name == "torch.nn.BCELoss" for c in cls.ancestry() for name in c.base_names)
     held = isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript))
     slot = project.slot(module, call.func) if held else None
     return slot in project.once(_bce_slots)
