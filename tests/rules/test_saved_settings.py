@@ -71,3 +71,31 @@ def test_the_audit_sees_it(state: str, told: bool) -> None:
     )
     found = doubts_of({"main.py": MAIN, "keep.py": keep}, {"main.py": after})
     assert any(d.code == "AMP134" and "saves what holds it" in d.message for d in found) is told
+
+
+READ = """
+import json
+import sys
+
+
+def read():
+    with open(sys.argv[1]) as file:
+        return json.load(file)
+"""
+
+
+def test_settings_of_another_program_that_one_function_reads_are_others(tmp_path: Path) -> None:
+    """Each program reads a file of its own: what one saves says nothing of the other's."""
+    keep = KEEP.replace("STATE", WHOLE[0]).replace("SHOWN", WHOLE[1])
+    main = MAIN.replace("from keep import save\n", "from keep import save\nfrom settings import read\n")
+    main = main[: main.index("print(")] + "print(json.dumps(main(read(), [torch.ones(1, 2)])))\n"
+    other = main.replace("from keep import save\n", "").replace(
+        "return save(model, settings)", "return model.bias.dtype.is_complex"
+    )
+    results = rewrite_files({"main.py": main, "other.py": other, "keep.py": keep, "settings.py": READ}, device="cpu")
+    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    assert "GradScaler" in texts["main.py"]
+    assert "GradScaler" in texts["other.py"]
+    (tmp_path / "s.json").write_text('{"amp": {"scale": "dynamic"}}')
+    run = 'import runpy, sys\nsys.argv[1:] = ["s.json"]\nrunpy.run_path("main.py", run_name="__main__")\n'
+    assert run_files(tmp_path, {**texts, "run.py": run}, "run.py") == {"amp": {"scale": "dynamic"}}

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.about import ABOUT, About, written
 from amp_migrate.audit.program.changes import Change, head, statements
@@ -290,9 +291,8 @@ def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
 
 def _saved(review: Review, change: Change, item: ast.Subscript) -> str | None:
     """Where the settings that an item is one of are put whole into a dictionary or a file: `{"config": settings}`."""
-    text = syntax.text(item)
     before = (n for n in syntax.every(change.before.tree, ast.Subscript) if isinstance(n.ctx, ast.Load))
-    if not any(syntax.text(n) == text for n in before):
+    if syntax.text(item) not in map(syntax.text, before):
         return None  # no setting that was there
     root: ast.expr = item
     while isinstance(root, ast.Subscript):
@@ -303,8 +303,9 @@ def _saved(review: Review, change: Change, item: ast.Subscript) -> str | None:
         for call in (c for name in SAVING for c in module.calls_named.get(name, ())):
             if not review.after.definitions(module.scope_of(call), call.func, guess=False):
                 kept += [a for a in call.args if isinstance(a, ast.Name)]
-        for value in kept:
-            if made & {o.node for o in review.values_after.of(module, value)}:
+        for value in (v for v in kept if made & {o.node for o in review.values_after.of(module, v)}):
+            ways = mixed(review).after.chains.to(module, value)  # one function may read the settings of many programs
+            if any(step.module is change.after for way in ways for step in way.steps):
                 return f"{module.path}:{review.line(module, value)}"
     return None
 
