@@ -55,6 +55,32 @@ def test_a_class_that_keeps_the_state_but_is_never_made(name: str) -> None:
     assert results["two.py"].after is not None
 
 
+@pytest.mark.parametrize(
+    ("asked", "quoted"),
+    [
+        ('keeper = vars(restore)["Restorer"]()', True),
+        ("keeper = registry.get(config.keeper or 'Restorer')", True),
+        ('print("a Restorer")', False),
+        ('__all__ = ["Restorer"]', False),
+    ],
+)
+def test_a_class_whose_name_is_in_quotes_may_be_made_by_it(asked: str, quoted: bool) -> None:
+    """It is not said to be made nowhere, and not to be deleted."""
+    keeper = """
+        import torch
+        from apex import amp
+
+        class Restorer:
+            def save(self, path):
+                torch.save({"amp": amp.state_dict()}, path)
+        """
+    programs = {name: TRAIN.format("return model") for name in ("one.py", "two.py")}
+    files = {**programs, "restore.py": keeper, "ask.py": f"import restore\n{asked}\n"}
+    (told,) = [f for f in rewrite_files(files)["restore.py"].findings if f.status == "manual"]
+    assert ("ask.py:2 may ask for Restorer by its name" in told.message) is quoted
+    assert ("delete the class" in told.message) is not quoted
+
+
 @pytest.mark.parametrize("amp", ["(found and amp)", "(None or amp)", "(found and (None or amp))"])
 def test_a_module_that_an_expression_chooses_leaves_its_unit_whole(amp: str) -> None:
     """It is no question whether Apex is there: something is done with what comes out."""

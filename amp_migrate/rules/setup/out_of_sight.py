@@ -290,11 +290,25 @@ def _never_made(m: Migration, site: Site) -> str | None:
     cls = m.project.class_around(site.scope)
     if cls is None or any(m.project.once(Sources).made(c) for c in cls.descendants()):
         return None
+    if place := _in_quotes(m, cls.name):
+        return (
+            f"{place} may ask for {cls.name} by its name, and what makes it there is out of sight, so which scaler it would keep "
+            "cannot be told: hand it the scaler of that program"
+        )
     article = "an" if cls.name[0] in "AEIOU" else "a"
     return (
         f"nothing here makes {article} {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
         "the scaler of the program that is to use it"
     )
+
+
+def _in_quotes(m: Migration, name: str) -> str | None:
+    """Where a name stands in quotes, but for what a file says that it offers."""
+    for module in m.project.modules:
+        for node in module.of(ast.Constant) if name in module.text else ():
+            if node.value == name and name not in (module.listed or ()):
+                return f"{module.display}:{node.lineno}"
+    return None
 
 
 def _uncalled(m: Migration, module: Module, node: ast.AST) -> str | None:
