@@ -10,6 +10,7 @@ from functools import cached_property
 from amp_migrate.audit.dtypes import INTEGERS, SHAPES
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.accessors import is_getter
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by
@@ -91,7 +92,8 @@ class Forwards:
         if isinstance(func, ast.Name):
             return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
-            if func.attr in PLAIN | SHAPES | INTEGERS or func.attr.startswith("_") or of_value(call):
+            private = func.attr.startswith("_") and (func.attr.endswith("__") or not self._is_field(func.attr))
+            if func.attr in PLAIN | SHAPES | INTEGERS or private or of_value(call):
                 return []
             if reduces(call) and self.program.is_self(scope, func.value) is None:
                 return []
@@ -101,16 +103,20 @@ class Forwards:
                 return []
             if (whole := self._part_of(scope, func, call)) is not None:
                 return [Forward(module, call, whole, func.attr)]
-            if self.values.fields(func.attr) or self.values.records.given(func.attr):
+            if self._is_field(func.attr) or self.values.records.given(func.attr):
                 if not self._method_called(scope, func) and not self._idle_method(func.attr):
                     return [Forward(module, call, func, None)]
             if isinstance(func.value, (ast.Name, ast.Attribute)) and func.attr in self._computing:
                 if not self.program.is_self(scope, func.value):
                     return [Forward(module, call, func.value, func.attr)]
             return []
-        if isinstance(func, ast.Subscript):
+        if isinstance(func, (ast.Subscript, ast.Call)):
             return [Forward(module, call, func, None)]
         return []
+
+    def _is_field(self, name: str) -> bool:
+        """Whether objects have a field of a name, or compute what they give under it."""
+        return bool(self.values.fields(name)) or any(map(is_getter, self.program.methods_named(name)))
 
     def _part_of(self, scope: Scope, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
         """The network that a part is called of, from outside of it; None where a call is none of a part, by its name, or by
@@ -164,7 +170,8 @@ class Forwards:
 
     def _method_called(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether the object is seen to be made, of classes of the program that have a method of this name and no such field."""
-        if not self.program.methods_named(func.attr) or self.program.is_self(scope, func.value) is not None:
+        methods = self.program.methods_named(func.attr)
+        if not methods or any(map(is_getter, methods)) or self.program.is_self(scope, func.value) is not None:
             return False
         classes = self.made_of(identities(self.values, scope, func.value))
         return bool(classes) and all(self.program._method(c, func.attr) for c in classes)
@@ -357,9 +364,9 @@ class Forwards:
 
     @kept
     def _names_of(self, forward: Forward) -> tuple[str | None, ...]:
-        """Under which names its model is known, or what that is a part of; None: it is made where it runs."""
+        """Under which names its model is known, or what that is a part of; None: a call gives it where it runs."""
         model = forward.model
-        made: list[str | None] = [None] if isinstance(model, ast.Call) and forward.method is not None else []
+        made: list[str | None] = [None] if isinstance(model, ast.Call) else []
         whole = model.value if isinstance(model, (ast.Attribute, ast.Subscript)) else None
         found = [last_name(model), last_name(whole) if whole is not None else None]
         return (*made, *(name for name in found if name is not None))

@@ -57,6 +57,8 @@ class Occurrences:
         for value in values:
             if isinstance(value, PLACES):
                 yield self.project.slot(self.module, value)
+        if not isinstance(call.func, PLACES):  # what that gives is called: `self.get_net()(x)`
+            yield from self.project.sources(self.module, call.func)
 
     def calls_about(self, slots: Collection[object]) -> list[tuple[ast.Call, Scope]]:
         """The calls of one of some variables or of a method of it, those that it is handed to, and those whose arguments are

@@ -104,9 +104,8 @@ class Forwards:
                 return any(self.computes(f) for f in methods) if methods else func.attr not in TENSOR_METHODS
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and len(node.args) + len(node.keywords) > 1:
-            runs = name == "data_parallel" and self._takes_model(
-                module, node
-            )  # of a library: `(batch, model, devices)`
+            # Of a library: `(batch, model, devices)`.
+            runs = name == "data_parallel" and self._takes_model(module, node)
             runs = runs or (bool(node.args) and self.is_model(module, node.args[0]))
             return runs and not self._keeps_model(module, node)
         if self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node):
@@ -196,6 +195,8 @@ class Forwards:
             cls = self.project.find_class(module, value.func)
             if (cls is not None and not cls.is_module) or self.project.partial_of(module, value):
                 return False  # an object or a function that holds the model: its body says what it runs
+            if not self.unit.model_slots.isdisjoint(self.project.sources(module, value)):
+                return True  # `self.get_net()`
             parts = [*value.args, *(k.value for k in value.keywords)]
         elif isinstance(value, ast.IfExp):
             parts = [value.body, value.orelse]
