@@ -85,3 +85,16 @@ def test_neither_is_a_call_that_was_torchs_before() -> None:
     native = ALONE.replace("return model", "return model  # from apex import amp")
     before = native.replace("import torch\n", "import torch\n    from apex import amp\n", 1)
     assert not said(", device_ids=[0]", before)
+
+
+@pytest.mark.parametrize(
+    "start", ["prepare(0, args, model)", "mp.spawn(prepare, (args, model), 4) if many else prepare(0, args, model)"]
+)
+def test_a_parameter_is_what_a_launcher_gives_each_process(start: str) -> None:
+    """One call that names GPU 0 is a process alone, or has others beside it that nothing shows."""
+    texts = (t.format(given=", device_ids=[gpu]").replace("prepare(args", "prepare(gpu, args") for t in (BESIDE, ALONE))
+    before, after = (
+        f"{t}\n    import torch.multiprocessing as mp\n    from project import args, many, model\n    {start}\n"
+        for t in texts
+    )
+    assert not [d for d in doubts(before, after) if d.code == "AMP656"]

@@ -1,7 +1,7 @@
 """torch's DistributedDataParallel in the place of Apex's brings inputs to the GPU of this process, not to the first of all.
 
 Proved, of each call in the place of one of Apex's or kept beside it: what `device_ids` names first is number 0, as it is written
-or as all that its names were given. Not proved: that processes see more than one GPU each.
+or as all that its variables were given. Not proved: that processes see more than one GPU each; what a function is given.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def _first(review: Review, module: Module, value: ast.expr, depth: int = 4) -> b
             return _first(review, module, value.args[0], depth)
         dotted = review.after.dotted(module.scope_of(value), value.func)
         return dotted == "torch.device" and _first(review, module, value.args[-1], depth)
-    if isinstance(value, ast.Name) and depth:  # a field may be set in ways that are not seen
-        origins = list(review.values_after.of(module, value))
-        nodes = [(o.module, o.node) for o in origins]
-        given = [(m, n) for m, n in nodes if isinstance(n, ast.expr) and n is not value]
-        return bool(given) and len(given) == len(nodes) and all(_first(review, m, n, depth - 1) for m, n in given)
+    if isinstance(value, ast.Name) and depth:  # a field may be set in ways that are not seen, a parameter by a launcher
+        owner = module.scope_of(value).binder(value.id)
+        given = owner.bindings[value.id] if owner is not None else []
+        stmts = [g for g in given if isinstance(g, ast.Assign) and len(g.targets) == 1]
+        plain = len(stmts) == len(given) and all(isinstance(s.targets[0], ast.Name) for s in stmts)
+        return bool(stmts) and plain and all(_first(review, module, s.value, depth - 1) for s in stmts)
     return False
