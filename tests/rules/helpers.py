@@ -29,13 +29,26 @@ def rewrite_files(files: dict[str, str], **options: Any) -> dict[str, FileResult
     return {r.path: r for r in migrate(Program(sources, (), Path("/p")), Options(**options))}
 
 
+def texts_of(results: dict[str, FileResult]) -> dict[str, str]:
+    """What the files of a project are once migrated, those that stay as they were among them."""
+    return {name: r.before if r.after is None else r.after for name, r in results.items()}
+
+
 def check_files(files: dict[str, str], **options: Any) -> dict[str, str]:
     """The texts of a project once migrated: nothing is left to do by hand, and a second run changes nothing."""
     results = rewrite_files(files, **options)
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
-    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    texts = texts_of(results)
     assert not [r for r in rewrite_files(texts, **options).values() if r.after is not None]
     return texts
+
+
+def names_of(text: str | None) -> dict[str, Any]:
+    """What a program defines, which ran in this process; one that was not migrated fails."""
+    assert text is not None
+    names: dict[str, Any] = {}
+    exec(compile(text, "train.py", "exec"), names)
+    return names
 
 
 def run_files(folder: Path, texts: dict[str, str], entry: str) -> Any:

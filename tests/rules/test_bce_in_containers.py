@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tests.audit.helpers import doubts
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import names_of, rewrite
+from tests.rules.programs import found
 
 PROGRAM = """
 import torch
@@ -68,14 +69,9 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("holds", "add", "turn"), WAYS)
-def test_it_is_computed_in_float32_outside_of_the_region(holds: str, add: str, turn: str) -> None:
-    text = PROGRAM.replace("HOLDS", holds).replace("ADD", add).replace("TURN", turn)
-    result = rewrite(text, device="cpu")
-    assert not [f for f in result.findings if f.status == "manual"]
-    names: dict[str, object] = {}
-    torch.manual_seed(0)
-    exec(compile(result.after or "", "train.py", "exec"), names)
+def computed_in_half(text: str | None) -> list[bool]:
+    """Of each BCELoss that a migrated program computes: whether a region was around it, or what it was given was half."""
+    names = names_of(text)
     inside: list[bool] = []
     kept = torch.nn.BCELoss.forward
 
@@ -83,10 +79,19 @@ def test_it_is_computed_in_float32_outside_of_the_region(holds: str, add: str, t
         inside.append(torch.is_autocast_enabled("cpu") or given[0].dtype != torch.float32)
         return kept(self, *given)
 
+    torch.manual_seed(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.nn.BCELoss, "forward", forward)
-        names["main"]([(torch.randn(8, 4), torch.rand(8, 2))], "cpu")  # type: ignore[operator]
-    assert inside == [False]
+        names["main"]([(torch.randn(8, 4), torch.rand(8, 2))], "cpu")
+    return inside
+
+
+@pytest.mark.parametrize(("holds", "add", "turn"), WAYS)
+def test_it_is_computed_in_float32_outside_of_the_region(holds: str, add: str, turn: str) -> None:
+    text = PROGRAM.replace("HOLDS", holds).replace("ADD", add).replace("TURN", turn)
+    result = rewrite(text, device="cpu")
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert computed_in_half(result.after) == [False]
 
 
 def test_another_criterion_stays_in_the_region() -> None:
@@ -153,19 +158,7 @@ def composite(holds: str, computes: str) -> str:
 def test_one_that_a_criterion_holds_is_computed_without_autocast(holds: str, computes: str) -> None:
     result = rewrite(composite(holds, computes), device="cpu")
     assert not [f for f in result.findings if f.status == "manual" or f.code == "AMP533"]
-    names: dict[str, object] = {}
-    exec(compile(result.after or "", "train.py", "exec"), names)
-    inside: list[bool] = []
-    kept = torch.nn.BCELoss.forward
-
-    def forward(self: torch.nn.BCELoss, *given: torch.Tensor) -> torch.Tensor:
-        inside.append(torch.is_autocast_enabled("cpu") or given[0].dtype != torch.float32)
-        return kept(self, *given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.nn.BCELoss, "forward", forward)
-        names["main"]([(torch.randn(8, 4), torch.rand(8, 2))], "cpu")  # type: ignore[operator]
-    assert inside == [False]
+    assert computed_in_half(result.after) == [False]
 
 
 @pytest.mark.parametrize(("holds", "computes"), KEPT)
@@ -178,7 +171,7 @@ def test_the_audit_sees_one_that_a_criterion_holds(holds: str, computes: str) ->
 
 @pytest.mark.parametrize(("holds", "computes"), TURNS)
 def test_where_it_cannot_be_taken_out_that_is_told(holds: str, computes: str) -> None:
-    assert "AMP533" in [f.code for f in rewrite(composite(holds, computes)).findings]
+    assert found(rewrite(composite(holds, computes)), "AMP533")
 
 
 def test_another_part_of_the_criterion_stays_in_the_region() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.rules.helpers import rewrite, run_files
+from tests.rules.programs import found
 
 SOURCE = """
 import json
@@ -65,7 +66,7 @@ def test_one_scaler_for_the_branches_of_one_test(tmp_path: Path) -> None:
 
 
 def test_each_call_is_told_which_scaler_serves_it() -> None:
-    told = [f.message for f in rewrite(SOURCE).findings if f.code == "AMP110"]
+    told = [f.message for f in found(rewrite(SOURCE), "AMP110")]
     assert told == ["taken out: the GradScaler in place of the call at line 20 serves here too"] * 2 + [
         "replaced by a GradScaler"
     ]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from tests.rules.helpers import check_manual, rewrite
+from tests.rules.helpers import check_manual, names_of, rewrite
 from tests.rules.programs import found
 
 SOLVER = """
@@ -72,10 +70,8 @@ def program(early: str = "", asked: str = "self.amp", guard: str = "with torch.n
     return SOLVER.format(early=early, asked=asked, guard=guard, mode=mode)
 
 
-def dtypes(text: str, mode: str, fp16: bool) -> list[torch.dtype]:
-    space: dict[str, Any] = {}
-    exec(text, space)
-    return space["main"](mode, fp16)
+def dtypes(text: str | None, mode: str, fp16: bool) -> list[torch.dtype]:
+    return names_of(text)["main"](mode, fp16)
 
 
 @pytest.mark.parametrize("guard", ["with torch.no_grad()", "for _ in range(1)"])
@@ -101,7 +97,7 @@ def test_one_that_runs_alone_where_the_constructor_left_before_initialize_is_in_
 
 def test_a_constructor_that_leaves_for_another_mode_is_no_reason() -> None:
     after = rewrite(program('if mode == "other":\n            return'), device="cpu").after
-    assert after is None or dtypes(after, "test", True) == [torch.float16]
+    assert dtypes(after, "test", True) == [torch.float16]
 
 
 def test_a_mode_that_is_given_anew_in_between_is_no_reason() -> None:
@@ -181,9 +177,7 @@ def entered(body: str, helper: str = "", decorator: str = "") -> str:
 
 
 def seen(text: str, fp16: bool, exact: bool = True) -> list[torch.dtype]:
-    space: dict[str, Any] = {}
-    exec(text, space)
-    return space["main"](fp16, exact)
+    return names_of(text)["main"](fp16, exact)
 
 
 @pytest.mark.parametrize(

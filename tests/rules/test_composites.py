@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.audit.helpers import doubts
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import names_of, rewrite
 from tests.rules.programs import found
 
 PROGRAM = """
@@ -172,14 +172,12 @@ def test_another_composite_adds_nothing_to_this_one() -> None:
     other = f"class Bag:\n    def __init__(self):\n        self.kept = []\n\n    {add}\n"
     made = "composite, bag = Composite(), Bag()\nbag.add(scores)"
     text = program(made=made).replace("def main(", f"{other}\ndef main(")
-    assert ".float()" not in (rewrite(text).after or "")
+    assert ".float()" not in (rewrite(text).after or ".float()")
 
 
 @pytest.mark.parametrize("way", ["append", "setdefault", "named", "other name"])
 def test_the_scores_are_float32_when_it_runs(way: str) -> None:
     torch.manual_seed(0)
-    after = rewrite(program(way, device="'cpu'"), device="cpu").after or ""
-    names: dict[str, object] = {}
-    exec(compile(after, "train.py", "exec"), names)
-    scores = names["run"]([(torch.randn(8, 4), torch.randint(2, (8,)))])  # type: ignore[operator]
+    names = names_of(rewrite(program(way, device="'cpu'"), device="cpu").after)
+    scores = names["run"]([(torch.randn(8, 4), torch.randint(2, (8,)))])
     assert [s.dtype for s in scores.found] == [torch.float32]

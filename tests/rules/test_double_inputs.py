@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite, rewrite_files, run_files
+from tests.rules.helpers import check_rewrite, rewrite, rewrite_files, run_files, texts_of
 from tests.rules.programs import APEX_LOOP, MODEL, NATIVE_LOOP, apex, found, initialize, native
 
 
@@ -174,7 +174,7 @@ def with_data(made: str, given: str = "image") -> tuple[dict[str, str], list[tup
     files = {"data.py": DATA.replace("MADE", made), "train.py": TRAIN.replace("GIVEN", given)}
     results = rewrite_files(files, device="cpu")
     told = [(f.code, f.message) for r in results.values() for f in r.findings if f.code in ("AMP524", "AMP544")]
-    return {name: r.before if r.after is None else r.after for name, r in results.items()}, told
+    return texts_of(results), told
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.rules.helpers import rewrite_files, run_files
+from tests.rules.helpers import rewrite_files, run_files, texts_of
 
 FINDER = """
     import torch
@@ -78,7 +78,7 @@ SETTINGS = """
 def migrated(train: str) -> dict[str, str]:
     results = rewrite_files({"train.py": train, "finder.py": FINDER, "settings.py": SETTINGS}, device="cpu")
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
-    return {name: r.before if r.after is None else r.after for name, r in results.items()}
+    return texts_of(results)
 
 
 def test_a_search_before_initialize_keeps_its_plain_branch(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tests.audit.helpers import doubts
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import names_of, rewrite
+from tests.rules.programs import found
 
 TRAINER = """
     import torch
@@ -49,9 +50,7 @@ def test_it_is_fired_once_gradients_are_unscaled(event: str) -> None:
     result = rewrite(program(event))
     first = event.split("\n")[0]
     assert f"            self.scaler.unscale_(self.optimizer)\n            {first}\n" in (result.after or "")
-    assert "this event: what listens to it may read them" in next(
-        f.message for f in result.findings if f.code == "AMP301"
-    )
+    assert "this event: what listens to it may read them" in found(result, "AMP301")[0].message
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_one_of_every_micro_batch_is_told_and_stays() -> None:
     event = EVENTS[0]
     result = rewrite(program(event, f"if (i + 1) % self.every == 0:\n                    {STEP}"))
     assert "unscale_" not in (result.after or "unscale_")
-    (told,) = [f for f in result.findings if f.code == "AMP301"]
+    (told,) = found(result, "AMP301")
     assert (told.review, "sees gradients times the scale now" in told.message) == ("review", True)
 
 
@@ -86,8 +85,7 @@ def test_a_clip_beside_it_is_unscaled_before_both() -> None:
 
 def test_what_listens_sees_the_gradients_of_the_loss() -> None:
     after = rewrite(program(EVENTS[1]), device="cpu").after or ""
-    names: dict[str, Any] = {}
-    exec(after.replace('GradScaler("cpu"', 'GradScaler("cpu", init_scale=1024.0'), names)
+    names = names_of(after.replace('GradScaler("cpu"', 'GradScaler("cpu", init_scale=1024.0'))
     seen: list[float] = []
 
     class Handler:
@@ -106,5 +104,5 @@ def test_the_audit_sees_it_by_itself(event: str, unscaled: bool) -> None:
     after = rewrite(program(event)).after or ""
     if not unscaled:
         after = after.replace("            self.scaler.unscale_(self.optimizer)\n", "")
-    found = [d for d in doubts(program(event), after) if d.code == "AMP232" and "this event comes" in d.message]
-    assert bool(found) is not unscaled
+    seen = [d for d in doubts(program(event), after) if d.code == "AMP232" and "this event comes" in d.message]
+    assert bool(seen) is not unscaled

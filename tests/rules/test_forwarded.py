@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import rewrite_files, run_files
+from tests.rules.helpers import rewrite_files, run_files, texts_of
+from tests.rules.programs import found
 
 RUNNER = """
 import torch
@@ -75,9 +76,9 @@ def test_what_hands_everything_on_hands_the_scaler_on(tmp_path: Path) -> None:
     files = {"runner.py": RUNNER, "masked.py": MASKED.replace("CALL", ALL), "main.py": MAIN}
     results = rewrite_files(files, device="cpu")
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
-    (told,) = (f for f in results["masked.py"].findings if f.code == "AMP220")
+    (told,) = found(results["masked.py"], "AMP220")
     assert told.review == "look"
-    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    texts = texts_of(results)
     assert run_files(tmp_path, texts, "main.py") == 2
     assert run_files(tmp_path, {**texts, "others.py": OTHERS}, "others.py") == 3
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, rewrite_files, run_files
+from tests.rules.helpers import check_files, rewrite_files, run_files, texts_of
 
 HELPERS = """
     import torch
@@ -70,7 +70,7 @@ TRAIN = """
 def migrated(helpers: str) -> dict[str, str]:
     results = rewrite_files({"helpers.py": helpers, "train.py": TRAIN})
     assert [f.code for r in results.values() for f in r.findings if f.status == "manual"]  # something stays
-    return {name: r.before if r.after is None else r.after for name, r in results.items()}
+    return texts_of(results)
 
 
 def test_the_guard_of_a_migrated_function_goes_where_another_function_keeps_its_own(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rules.helpers import check_files, rewrite_files, run_files
@@ -42,7 +44,7 @@ print(json.dumps(shift.tolist()))
 INPUT = "shift = torch.zeros(1, 2)\nshift.requires_grad = True"
 
 
-def test_the_gradient_of_an_input_is_not_unscaled(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_the_gradient_of_an_input_is_not_unscaled(tmp_path: Path) -> None:
     texts = check_files({"loop.py": LOOP, "main.py": MAIN.replace("GIVEN", INPUT)}, device="cpu")
     assert "unscale_" not in texts["loop.py"]
     assert run_files(tmp_path, texts, "main.py") == [[1.0, -1.0]]

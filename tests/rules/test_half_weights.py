@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_rewrite, rewrite, rewrite_files, run_files
+from tests.rules.helpers import check_rewrite, rewrite, rewrite_files, run_files, texts_of
 from tests.rules.programs import MODEL, apex, found, initialize, native
 from tests.rules.test_initialize import SWITCH, loop, scaler
 
@@ -189,7 +189,7 @@ def test_a_mode_that_apex_has_no_part_in_keeps_its_half_weights(tmp_path: Path) 
     results = rewrite_files(files)
     assert results["halves.py"].after is None
     assert not {f.code for r in results.values() for f in r.findings} & {"AMP531", "AMP532", "AMP720"}
-    after = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    after = texts_of(results)
     assert run_files(tmp_path, after, "train.py") == "torch.float16"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.helpers import check_files, rewrite_files, run_files
+from tests.rules.programs import found
 
 NETS = """
     import torch
@@ -77,6 +78,6 @@ def test_lists_are_cast_dictionaries_are_not_and_nothing_where_apex_was_not_set_
 
 
 def test_what_is_cast_is_told() -> None:
-    found = rewrite_files({"nets.py": NETS, "train.py": TRAIN.format(only=True)})["nets.py"].findings
-    (told,) = [f.message for f in found if f.code == "AMP511"]
-    assert "also in lists and tuples, but not in dictionaries" in told
+    results = rewrite_files({"nets.py": NETS, "train.py": TRAIN.format(only=True)})
+    (told,) = found(results["nets.py"], "AMP511")
+    assert "also in lists and tuples, but not in dictionaries" in told.message

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.audit.helpers import doubts
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import names_of, rewrite
 from tests.rules.programs import found
 
 WRAPPED = """
@@ -35,7 +35,7 @@ ALL_RUNS = "runs without mixed precision, which took Apex's"
 
 def wrapped(given: str, set_device: str = "", test: str = "has_apex and args.amp != 'native'") -> tuple[str, str]:
     result = rewrite(WRAPPED.format(given=given, set_device=set_device, test=test))
-    (finding,) = [f for f in result.findings if f.code == "AMP601"]
+    (finding,) = found(result, "AMP601")
     return result.after or "", finding.message
 
 
@@ -43,9 +43,7 @@ def given_to_torchs(after: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     """What the program gives torch's class when it runs."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", lambda module, **given: seen.append(given))
-    names: dict[str, Any] = {}
-    exec(after, names)
-    names["prepare"](SimpleNamespace(amp="", gpus=2, rank=1), torch.nn.Linear(2, 2))
+    names_of(after)["prepare"](SimpleNamespace(amp="", gpus=2, rank=1), torch.nn.Linear(2, 2))
     return seen[0]
 
 

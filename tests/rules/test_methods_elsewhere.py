@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import rewrite_files, run_files
+from tests.rules.helpers import rewrite_files, run_files, texts_of
 
 TRAIN = """
     import torch
@@ -75,7 +75,7 @@ def test_an_evaluation_by_another_method_is_told_and_no_refusal(tmp_path: Path) 
     (told,) = results["segment.py"].findings
     assert (told.code, told.review) == ("AMP502", "review")
     assert "self.model.encode_image runs in float32" in told.message
-    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    texts = texts_of(results)
     texts["mmlib.py"] = LIBRARY
     assert run_files(tmp_path, texts, "train.py") == {"dtype": "torch.float32"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amp_migrate.rules.parts import parallel
-from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files
+from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files, texts_of
 
 
 @pytest.mark.parametrize("example", [e for c in parallel.CODES for e in c.examples])
@@ -593,7 +593,7 @@ def test_a_class_derived_from_apexs_is_constructed_as_torchs_takes_it(init: str,
     }
     results = rewrite_files(texts)
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
-    after = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    after = texts_of(results)
     assert f"wrappers.Reaching({kept})" in after["train.py"]
     assert "delay_allreduce=delay_allreduce" not in after["lib/wrappers.py"]
     taken: list[tuple[Any, Any]] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.audit.helpers import doubts_of
-from tests.rules.helpers import rewrite_files, run_files
+from tests.rules.helpers import rewrite_files, run_files, texts_of
 
 MAIN = """
 import json
@@ -48,7 +48,7 @@ NONE = ('{"model": model.state_dict()}', '["model"]["bias"].shape')
 def test_settings_that_are_saved_stay_what_they_were(tmp_path: Path) -> None:
     keep = KEEP.replace("STATE", WHOLE[0]).replace("SHOWN", WHOLE[1])
     results = rewrite_files({"main.py": MAIN, "keep.py": keep}, device="cpu")
-    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    texts = texts_of(results)
     assert "GradScaler" in texts["main.py"]
     assert run_files(tmp_path, texts, "main.py") == {"amp": {"scale": "dynamic"}}
 
@@ -93,7 +93,7 @@ def test_settings_of_another_program_that_one_function_reads_are_others(tmp_path
         "return save(model, settings)", "return model.bias.dtype.is_complex"
     )
     results = rewrite_files({"main.py": main, "other.py": other, "keep.py": keep, "settings.py": READ}, device="cpu")
-    texts = {name: r.before if r.after is None else r.after for name, r in results.items()}
+    texts = texts_of(results)
     assert "GradScaler" in texts["main.py"]
     assert "GradScaler" in texts["other.py"]
     (tmp_path / "s.json").write_text('{"amp": {"scale": "dynamic"}}')

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.rules.helpers import check_manual, rewrite
+from tests.rules.helpers import check_manual, names_of, rewrite
 from tests.rules.programs import found
 
 PROGRAM = """
@@ -66,9 +64,7 @@ def test_each_run_has_the_scale_that_it_asked_for(
         "return optimizer", "return scaler"
     )
     for scale, (start, moves) in expected.items():
-        space: dict[str, Any] = {}
-        exec(after, space)
-        assert space["main"](True, scale).get_scale() == (start * 2**3 if moves else start)
+        assert names_of(after)["main"](True, scale).get_scale() == (start * 2**3 if moves else start)
 
 
 def test_a_scale_of_each_function_goes_with_its_scaler() -> None:
@@ -102,8 +98,7 @@ def test_a_scale_of_each_function_goes_with_its_scaler() -> None:
     after = after.replace("GradScaler(", "GradScaler(growth_interval=1, device=").replace(
         "return optimizer", "return scaler"
     )
-    space: dict[str, Any] = {}
-    exec(after, space)
+    space = names_of(after)
     assert (space["one"](4.0).get_scale(), space["two"]().get_scale()) == (4.0, 2.0**17)
 
 

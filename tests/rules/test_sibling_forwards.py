@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.audit.helpers import doubts
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import names_of, rewrite
 
 TRAINER = """
     import torch
@@ -63,9 +63,8 @@ def test_each_branch_runs_in_mixed_precision(choose: str, devices: int, monkeypa
     library: Any = ModuleType("library")
     library.util = SimpleNamespace(run_on_all=run, data_parallel=run)
     monkeypatch.setitem(sys.modules, "library", library)
-    after = rewrite(TRAINER.format(choose=choose), device="cpu", dtype="bfloat16").after or ""
-    names: dict[str, Any] = {}
-    exec(after, names)
+    after = rewrite(TRAINER.format(choose=choose), device="cpu", dtype="bfloat16").after
+    names = names_of(after)
     model = torch.nn.Linear(4, 2)
     model.register_forward_hook(lambda m, given, out: seen.append(out.dtype))
     trainer = names["Trainer"](model, torch.optim.SGD(model.parameters(), lr=0.1), list(range(devices)))

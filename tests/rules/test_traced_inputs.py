@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.helpers import check_files, rewrite_files, run_files
+from tests.rules.programs import found
 
 MODEL = """
     import torch
@@ -81,10 +82,10 @@ MODEL_TEXT = "\n".join(line[4:] for line in MODEL.splitlines())
 def test_what_else_is_half_is_left_alone(trace: str) -> None:
     result = rewrite_files({"model.py": MODEL, "train.py": TRAIN.format(trace=trace)})["train.py"]
     assert "torch.randn(1, 4).half()" in (result.after or "")
-    assert not [f for f in result.findings if f.code == "AMP525"]
+    assert not found(result, "AMP525")
 
 
 def test_what_nothing_mends_is_told() -> None:
     trace = "dummy = torch.randn(1, 4).half()\n        show(dummy)\n        traced = torch.jit.trace(model.base, dummy)"
     result = rewrite_files({"model.py": MODEL, "train.py": TRAIN.format(trace=trace)})["train.py"]
-    assert [f.review for f in result.findings if f.code == "AMP540"] == ["review"]
+    assert [f.review for f in found(result, "AMP540")] == ["review"]
