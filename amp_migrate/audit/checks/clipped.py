@@ -22,7 +22,7 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.values.origins import Origin
-from amp_migrate.audit.ways.frames import Frame, Made, frame_of
+from amp_migrate.audit.ways.frames import Frame, Made, frames_at
 from amp_migrate.audit.ways.ordered import Ordered, Undecided
 from amp_migrate.findings import Code
 
@@ -116,10 +116,7 @@ class Clipped:
         groups = [n.value for n in syntax.every(now, ast.Attribute) if n.attr == "param_groups"]
         if any(syntax.text(g) == syntax.text(optimizer) for g in groups):
             return None
-        module = change.after
-        ways = mixed(self.review).after.chains.to(module, now)
-        frames = [frame_of(way) for way in ways] or [Frame(module, module.function_around(now))]
-        for frame in dict.fromkeys(frames):
+        for frame in frames_at(mixed(self.review).after.chains, change.after, now):
             try:
                 found = self._differs(frame, optimizer, now, groups)
             except Undecided:

@@ -50,7 +50,7 @@ def check(review: Review) -> Iterable[Doubt]:
                     told.add((text, place))
                     message = f"{_given(both, text, place)}, and this region asks anew. Ask {INSTEAD}"
                     yield review.doubt(change.after, call, "AMP532", "enabled=", message, "review")
-        for call, test in _joined(both, change):
+        for call, test in _joined(change):
             for text, place in _given_again(both, both.before, change.before, call, test):
                 message = (
                     f"{_given(both, text, place)}, and the test here asked anew: where it came out otherwise, the loss was not "
@@ -74,7 +74,7 @@ def _regions(review: Review, change: Change) -> Iterator[tuple[ast.Call, ast.exp
             yield call, enabled
 
 
-def _joined(both: Mixed, change: Change) -> Iterator[tuple[ast.Call, ast.expr]]:
+def _joined(change: Change) -> Iterator[tuple[ast.Call, ast.expr]]:
     """What scaled a loss on one side of a test that has a plain backward on its other, and is gone."""
     module = change.before
     for call in module.calls() if "scale_loss" in module.words else ():

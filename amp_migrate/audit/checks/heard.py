@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import BLOCKS, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
 
@@ -50,7 +50,7 @@ def check(review: Review) -> Iterable[Doubt]:
 
 def _blocks(module: Module) -> Iterable[list[ast.stmt]]:
     for node in syntax.walk(module.tree):
-        for name in ("body", "orelse", "finalbody"):
+        for name in BLOCKS:
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
                 yield block

@@ -162,6 +162,14 @@ class Module:
         """The statements after one in its own block."""
         return self.beside(stmt)[1]
 
+    def above(self, node: ast.AST) -> Iterator[ast.stmt]:
+        """The statements before a node in its own block and in those around it, within one function."""
+        yield from self.beside(node)[0]
+        for at in self.ancestors(node):
+            if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+                return
+            yield from self.beside(at)[0]
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement a node belongs to (itself, if it is one)."""
         at: ast.AST | None = node

@@ -6,12 +6,12 @@ Torch passes by what has no gradient, so that their own step does nothing, scale
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class, Module, Scope
+from amp_migrate.audit.program.module import Class, Def, Module, Scope
 from amp_migrate.audit.stepping.objects import Ident, Objects, parts
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
@@ -51,7 +51,11 @@ class Untrained:
         if handed.func.attr != "parameters":
             return False
         model = handed.func.value
-        if any(_freezes(stmt, syntax.text(model)) for stmt in _ran_before(module, module.statement(made))):
+        stmt = module.statement(made)
+        above = (
+            () if isinstance(stmt, (Def, ast.ClassDef)) else module.above(stmt)
+        )  # a default may be made before a model is
+        if any(_freezes(s, syntax.text(model)) for s in above):
             return True
         found = self.objects.values.origins(scope, model)
         classes = [self.objects.class_made(o) for o in found]
@@ -138,24 +142,7 @@ def _only_value(scope: Scope, name: ast.Name) -> ast.expr | None:
 def _block(module: Module, value: ast.AST) -> Sequence[ast.stmt]:
     """The statements of the block that an expression stands in, from its own on."""
     stmt = module.statement(value)
-    parent = module.parents.get(stmt)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and stmt in block:
-            return block[block.index(stmt) :]
-    return [stmt]
-
-
-def _ran_before(module: Module, stmt: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements that stand before one in its block and in those around it, in one function."""
-    at: ast.AST | None = stmt
-    while at is not None and not isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
-        parent = module.parents.get(at)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and at in block:
-                yield from block[: block.index(at)]
-        at = parent
+    return [stmt, *module.following(stmt)]
 
 
 def _made_frozen(value: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.ways.frames import Frame, Made, frame_of
+from amp_migrate.audit.ways.frames import Frame, Made, frames_at
 from amp_migrate.audit.ways.ordered import Ordered, Undecided
 
 PLAIN: dict[type[ast.expr], type] = {
@@ -68,8 +68,7 @@ def _frames(review: Review, module: Module, read: ast.AST) -> list[Frame]:
     scope = module.scope_of(read)
     if scope.binder(read.value.id) is None:  # type: ignore[attr-defined]
         return []
-    ways = mixed(review).after.chains.to(module, read)
-    return list(dict.fromkeys(map(frame_of, ways))) or [Frame(module, module.function_around(read))]
+    return frames_at(mixed(review).after.chains, module, read)
 
 
 def _lacking(review: Review, ordered: Ordered, frame: Frame, read: ast.Attribute) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
-from amp_migrate.audit.ways.chains import Chain
+from amp_migrate.audit.ways.chains import Chain, Chains
 
 
 @dataclass(frozen=True)
@@ -102,3 +102,9 @@ def frame_of(chain: Chain) -> Frame:
         call = step.node if isinstance(step.node, ast.Call) and not step.value else None
     assert frame is not None
     return frame
+
+
+def frames_at(chains: Chains, module: Module, node: ast.AST) -> list[Frame]:
+    """The runs of a body in which a node is come to; any run of it, where no way there is seen."""
+    ways = chains.to(module, node)
+    return list(dict.fromkeys(map(frame_of, ways))) or [Frame(module, module.function_around(node))]

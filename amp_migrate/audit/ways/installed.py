@@ -243,7 +243,7 @@ def native_without(module: Module, asked: ast.expr) -> bool:
     while isinstance(at, ast.If) and at.orelse:
         further = at.orelse[0] if len(at.orelse) == 1 and isinstance(at.orelse[0], ast.If) else None
         body = at.orelse if further is None else further.body
-        if any(word in syntax.text(s) for s in body for word in ("native", "autocast", "GradScaler")):
+        if _native(body):
             asks = syntax.walk(further.test) if further is not None else ()
             return all(isinstance(n, (ast.Name, ast.expr_context)) for n in asks)
         if further is None:
@@ -257,9 +257,14 @@ def native_where(module: Module, asked: ast.expr) -> str | None:
     at: ast.stmt = module.statement(asked)
     while isinstance(at, ast.If) and len(at.orelse) == 1 and isinstance(at.orelse[0], ast.If):
         at = at.orelse[0]
-        if any(word in syntax.text(s) for s in at.body for word in ("native", "autocast", "GradScaler")):
+        if _native(at.body):
             return syntax.text(at.test)
     return None
+
+
+def _native(body: list[ast.stmt]) -> bool:
+    """Whether a branch turns torch's own on."""
+    return any(word in syntax.text(s) for s in body for word in ("native", "autocast", "GradScaler"))
 
 
 def set_with_it(program: Program, module: Module, asked: ast.expr, flags: dict[str, bool]) -> bool:

@@ -35,7 +35,7 @@ class Refusals:
         """What holds in each run that comes to the end of a way, by the checks that it has passed."""
         parts: list[Formula] = [*self._exclusive()]
         for step, place in zip(chain.steps, self.predicates.places(chain), strict=True):
-            for stmt in _above(step.module, step.node):
+            for stmt in step.module.above(step.node):
                 parts += self._told(step.module, stmt, place, DEPTH)
         return conjunction(parts)
 
@@ -96,19 +96,6 @@ def _flag(call: ast.Call) -> Formula | None:
     if not isinstance(action, ast.Constant) or action.value != "store_true" or long is None or "dest" in named:
         return None
     return f".{long.removeprefix('--').replace('-', '_')}"
-
-
-def _above(module: Module, node: ast.AST) -> Iterator[ast.stmt]:
-    """The statements of a body that have run where a node of it does: those above it, in the blocks around it."""
-    child = node
-    for at in module.ancestors(node):
-        for block in ("body", "orelse", "finalbody"):
-            stmts = getattr(at, block, None)
-            if isinstance(stmts, list) and any(child is s for s in stmts):
-                yield from stmts[: next(i for i, s in enumerate(stmts) if s is child)]
-        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            return
-        child = at
 
 
 def _first(function: Function) -> Iterator[ast.stmt]:
