@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit.checks.state import SCALERS, calls_on_scaler
+from amp_migrate.audit.checks.state import calls_on_scaler, seen_scaler
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
@@ -44,8 +44,8 @@ def check(review: Review) -> Iterable[Doubt]:
 def _may_be_off(both: Mixed, module: Module, call: ast.Call) -> bool:
     """Whether a run may save the state of a scaler that is disabled."""
     assert isinstance(call.func, ast.Attribute)
-    predicates, values = both.after.predicates, both.after.values
-    if not {values.maker(o) for o in values.of(module, call.func.value)} & set(SCALERS):
+    predicates = both.after.predicates
+    if not seen_scaler(both.after.values, module, call.func.value):
         return False
     for chain in both.after.chains.to(module, call):
         on = predicates.scaler_on(call.func.value, predicates.places(chain)[-1])

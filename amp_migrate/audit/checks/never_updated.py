@@ -9,11 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.audit.checks.state import SCALERS
+from amp_migrate.audit.checks.state import seen_scaler
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways.chains import MOST, Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
@@ -38,7 +37,7 @@ def check(review: Review) -> Iterable[Doubt]:
         (change.after, call, holder)
         for change in review.changes.values()
         for call, holder in change.after.method_calls("scale")
-        if change.changed(call) and _is_scaler(review, change.after, holder)
+        if change.changed(call) and seen_scaler(review.values_after, change.after, holder)
     ]
     if not new:
         return
@@ -46,7 +45,7 @@ def check(review: Review) -> Iterable[Doubt]:
     updated: set[str] = set()
     for module in both.after.modules:
         for call, holder in module.method_calls("update"):
-            if "scaler" in syntax.text(holder).lower() or _is_scaler(review, module, holder):
+            if "scaler" in syntax.text(holder).lower() or seen_scaler(review.values_after, module, holder):
                 ways = both.after.chains.to(module, call)
                 if len(ways) >= MOST or any(way.open for way in ways):
                     return  # who comes there is not all in sight
@@ -63,10 +62,6 @@ def check(review: Review) -> Iterable[Doubt]:
                 "stays where it begins now; begin with one that fits, or leave the loss unscaled where nothing is stepped"
             )
             yield review.doubt(module, call, "AMP241", "amp.scale_loss", message, "review")
-
-
-def _is_scaler(review: Review, module: Module, holder: ast.expr) -> bool:
-    return bool({review.values_after.maker(o) for o in review.values_after.of(module, holder)} & set(SCALERS))
 
 
 def _on(both: Mixed, way: Chain, holder: ast.expr) -> bool:

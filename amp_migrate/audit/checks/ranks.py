@@ -27,6 +27,7 @@ from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import heads_within, unread, unread_within
+from amp_migrate.audit.sites.kept_wrappers import APEX_DDP
 from amp_migrate.audit.sites.left_out import left_out
 from amp_migrate.audit.sites.picked import in_turn, picked
 from amp_migrate.audit.sites.setups import argument
@@ -58,7 +59,6 @@ CODES = (
     ),
 )
 
-APEX_DDP = ("apex.parallel.DistributedDataParallel", "apex.parallel.distributed.DistributedDataParallel")
 TORCH_DDP = (
     "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.distributed.DistributedDataParallel",

@@ -13,12 +13,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.checks.state import seen_scaler
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.setups import INITIALIZE, SetUp, argument, asked_level
+from amp_migrate.audit.sites.setups import INITIALIZE, SCALE, SetUp, argument, asked_level
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import (
     Formula,
@@ -31,12 +32,9 @@ from amp_migrate.audit.ways.formulas import (
     negation,
     spelled,
 )
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`
-
-SCALE = 8  # position of loss_scale of `initialize`
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -44,17 +42,14 @@ def check(review: Review) -> Iterable[Doubt]:
         return
     both = mixed(review)
     for change in review.changes.values():
-        found = (d for call, _ in change.after.method_calls("scale") for d in _compared(both, change, call))
+        found = (d for scaled in change.after.method_calls("scale") for d in _compared(both, change, *scaled))
         if (doubt := next(found, None)) is not None:
             yield doubt
 
 
-def _compared(both: Mixed, change: Change, call: ast.Call) -> Iterator[Doubt]:
-    module, values = change.after, both.review.values_after
-    scaler = call.func.value if isinstance(call.func, ast.Attribute) else call
-    if not change.changed(call) or not any(
-        values.maker(o) in GRAD_SCALER for o in values.origins(module.scope_of(call), scaler)
-    ):
+def _compared(both: Mixed, change: Change, call: ast.Call, scaler: ast.expr) -> Iterator[Doubt]:
+    module = change.after
+    if not change.changed(call) or not seen_scaler(both.review.values_after, module, scaler):
         return
     near = [s for s in both.all_setups if s.module in both.near and _may_be_at_o0(both, s)]
     asked = {_asks(both, s) for s in near}
@@ -111,7 +106,7 @@ def _at_o0(both: Mixed, setup: SetUp, way: Chain) -> Formula:
 
 def _asks(both: Mixed, setup: SetUp) -> str | None:
     """What a set-up asks of the loss scale: "dynamic", or "" for nothing; None for what is no matter here, or is not seen."""
-    if any(k.arg is None for k in setup.call.keywords) or any(isinstance(a, ast.Starred) for a in setup.call.args):
+    if syntax.spreads(setup.call):
         return None
     asked = argument(setup.call, "loss_scale", SCALE)
     known = {None} if asked is None else both.before.values.constants(setup.scope, asked)

@@ -24,6 +24,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, calls_of, mentions
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import MOST, comes_after
+from amp_migrate.audit.ways.predicates import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (
@@ -39,7 +40,6 @@ CODES = (
     ),
 )
 
-SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 FUSED_ADAM = ("apex.optimizers.FusedAdam", "apex.optimizers.fused_adam.FusedAdam", "apex.contrib.optimizers.FusedAdam")
 
 
@@ -131,7 +131,7 @@ def _scaled_by_none(review: Review, module: Module, load: ast.Call) -> bool:
 
 
 def _scales(program: Program) -> bool:
-    return any(True for _ in calls_of(program, *SCALERS))
+    return any(True for _ in calls_of(program, *GRAD_SCALER))
 
 
 def calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.Call]]:
@@ -147,9 +147,14 @@ def calls_on_scaler(review: Review, method: str) -> Iterator[tuple[Module, ast.C
                     yield module, call
 
 
+def seen_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:
+    """Whether some of what an expression may be is seen to be made as a GradScaler."""
+    return any(values.maker(o) in GRAD_SCALER for o in values.of(module, receiver))
+
+
 def _is_scaler(values: Values, module: Module, receiver: ast.expr) -> bool:
     made = {values.maker(o) for o in values.of(module, receiver)}
-    return bool(made & set(SCALERS)) or (made <= {None} and "scaler" in syntax.last(receiver).lower())
+    return not made.isdisjoint(GRAD_SCALER) or (made <= {None} and "scaler" in syntax.last(receiver).lower())
 
 
 def _keys(review: Review) -> Iterator[Doubt]:

@@ -18,7 +18,7 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, INITIALIZE, argument
+from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, INITIALIZE, SCALE, argument
 from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.predicates import GRAD_SCALER
@@ -35,7 +35,6 @@ CODES = (
     ),
 )
 
-POSITION = 8  # of loss_scale among the arguments of `initialize`
 DYNAMIC = (None, "dynamic")
 UNKNOWN = "<not followed>"
 _DEEPEST = 8
@@ -98,13 +97,14 @@ def _asked(review: Review) -> Iterator[_Asked]:
             continue
         if name == INITIALIZE:
             optimizers = argument(call, "optimizers", 1)
-            open_ = any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
-            if not (open_ or optimizers) or (isinstance(optimizers, (ast.List, ast.Tuple)) and not optimizers.elts):
+            if not (syntax.spreads(call) or optimizers) or (
+                isinstance(optimizers, (ast.List, ast.Tuple)) and not optimizers.elts
+            ):
                 continue  # nothing is stepped: it has no say in a loss scale
             bounds = any(k.arg in ("min_loss_scale", "max_loss_scale", None) for k in call.keywords)
             private = "_amp_state" in module.words or optimizers is None
             moves = call in dynamic and not bounds and not private
-            yield _Asked(module, call, argument(call, "loss_scale", POSITION), moves)
+            yield _Asked(module, call, argument(call, "loss_scale", SCALE), moves)
             continue
         switch = argument(call, "dynamic_loss_scale", 2)
         if switch is None or syntax.is_false(switch):

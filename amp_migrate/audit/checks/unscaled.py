@@ -21,7 +21,7 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.side import Side
-from amp_migrate.audit.sites.setups import INITIALIZE, LEVELS, SetUp, argument, asked_level
+from amp_migrate.audit.sites.setups import INITIALIZE, LEVELS, MASTERS, SCALE, SetUp, argument, asked_level
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import (
     ATOMS,
@@ -38,8 +38,6 @@ from amp_migrate.audit.ways.trails import Place
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`
-
-MASTERS, SCALE = 7, 8  # positions of master_weights and loss_scale of `initialize`
 
 
 def check(review: Review) -> Iterable[Doubt]:

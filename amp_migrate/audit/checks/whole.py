@@ -19,8 +19,8 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, names_called
-from amp_migrate.audit.sites.kept_wrappers import FP16_OPTIMIZERS, WRAPPERS, replaced_wrappers, same_call
-from amp_migrate.audit.sites.setups import setups
+from amp_migrate.audit.sites.kept_wrappers import WRAPPERS, replaced_wrappers, same_call
+from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, setups
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
@@ -39,7 +39,7 @@ CODES = (
     ),
 )
 
-KEEPERS = {"apex.amp.initialize": (0, 1), **dict.fromkeys(FP16_OPTIMIZERS, (0,))}
+KEEPERS = {"apex.amp.initialize": (0, 1), **dict.fromkeys(FP16_OPTIMIZER, (0,))}
 REGISTRATIONS = tuple(
     f"apex.amp.{n}" for n in ("register_half_function", "register_float_function", "register_promote_function")
 )

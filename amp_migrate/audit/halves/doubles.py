@@ -41,7 +41,7 @@ def made(program: Program, scope: Scope, call: ast.Call, name: str, given: list[
     """What a function makes, as far as it is float64; None where nothing is said of that here."""
     first, last = name.partition(".")[0], name.rpartition(".")[2]
     dtype = next((k.value for k in call.keywords if k.arg == "dtype"), None)
-    if any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+    if syntax.spreads(call):
         return None
     if first == "numpy":
         if dtype is not None:

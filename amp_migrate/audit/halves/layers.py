@@ -106,9 +106,8 @@ class Layers:
 def starts_empty(node: ast.AST) -> bool:
     """Whether a container is made that holds nothing yet: what it holds later is put into it."""
     if isinstance(node, ast.Call):
-        given = [*node.args, *(k.value for k in node.keywords)]
         name = syntax.last(node.func)
-        return name in EMPTY and (not given or name == "defaultdict")
+        return name in EMPTY and (not syntax.given(node) or name == "defaultdict")
     return (isinstance(node, (ast.List, ast.Tuple)) and not node.elts) or (isinstance(node, ast.Dict) and not node.keys)
 
 

@@ -373,7 +373,7 @@ class Program(Imports):
 
         `bound`: whether `self` is filled by the call itself (by default: where it is a method that `fills_self` so).
         """
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        if syntax.spreads(call):
             return None
         a = function.node.args
         positional = [p.arg for p in (*a.posonlyargs, *a.args)]

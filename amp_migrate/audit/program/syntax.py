@@ -189,6 +189,11 @@ def given(call: ast.Call) -> tuple[ast.expr, ...]:
     return (*call.args, *(k.value for k in call.keywords))
 
 
+def spreads(call: ast.Call) -> bool:
+    """Whether a call is given what `*args` or `**kwargs` hold."""
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+
+
 def last(func: ast.expr) -> str:
     """The last name of what is called; "" where it has none."""
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

@@ -11,21 +11,15 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, names_called
+from amp_migrate.audit.sites.setups import FP16_OPTIMIZER
 from amp_migrate.audit.sites.weights import Frame as Names
 from amp_migrate.audit.sites.weights import Weights, overlap
 from amp_migrate.audit.ways.frames import Frame
 from amp_migrate.audit.ways.ordered import Ordered, Undecided
 from amp_migrate.audit.ways.within import may_follow
 
-FP16_OPTIMIZERS = (
-    "apex.fp16_utils.FP16_Optimizer",
-    "apex.fp16_utils.fp16_optimizer.FP16_Optimizer",
-    "apex.optimizers.FP16_Optimizer",
-    "apex.contrib.optimizers.FP16_Optimizer",
-)
-LARCS = ("apex.parallel.LARC", "apex.parallel.LARC.LARC")
-DDPS = ("apex.parallel.DistributedDataParallel", "apex.parallel.distributed.DistributedDataParallel")
-WRAPPERS = (*LARCS, *DDPS)
+APEX_DDP = ("apex.parallel.DistributedDataParallel", "apex.parallel.distributed.DistributedDataParallel")
+WRAPPERS = ("apex.parallel.LARC", "apex.parallel.LARC.LARC", *APEX_DDP)
 
 Given = tuple[Module, ast.Call, ast.expr]  # a call, and something that it is given
 
@@ -45,7 +39,7 @@ def replaced_wrappers(review: Review) -> Iterator[Doubt]:
             continue
         # Scripts that never share a process share no object, though one function may make it for each.
         own = module, call, call.args[0]
-        if name in DDPS and (keeper := _stepped(review, module, call)) is not None:
+        if name in APEX_DDP and (keeper := _stepped(review, module, call)) is not None:
             yield _left(module, call, name, keeper)
             continue
         handed = (h for o in review.values_before.of(module, call.args[0]) for h in kept_before.get(o.node, ()))
@@ -65,7 +59,7 @@ def _stepped(review: Review, module: Module, call: ast.Call) -> str | None:
     """The FP16_Optimizer that stays and steps the weights of a model that a call wraps."""
     both = mixed(review)
     weights: Weights | None = None
-    for where, keeper, name in review.calls_before(*FP16_OPTIMIZERS):
+    for where, keeper, name in review.calls_before(*FP16_OPTIMIZER):
         if not keeper.args or not _still_there(review, where, keeper):
             continue
         weights = weights or Weights(both.before.forwards)

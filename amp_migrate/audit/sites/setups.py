@@ -19,6 +19,7 @@ from amp_migrate.audit.values.values import Values
 # Everything that runs later in the process ("patches"), or only what was given to the call ("weights").
 
 INITIALIZE = "apex.amp.initialize"
+MASTERS, SCALE = 7, 8  # positions of its master_weights and loss_scale
 LEGACY = ("apex.amp.init", "apex.amp.amp.init")  # patches torch like O1
 HALF = ("apex.fp16_utils.network_to_half", "apex.fp16_utils.convert_network", "apex.fp16_utils.FP16Model")
 FP16_OPTIMIZER = (

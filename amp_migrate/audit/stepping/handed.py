@@ -57,7 +57,7 @@ class Handed:
 
     def constants(self, call: ast.Call, filled: Mapping[str, ast.expr]) -> Facts:
         """What the function is told by constants that a call passes, or leaves at their defaults."""
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        if syntax.spreads(call):
             return frozenset()
         given = constants_given(self.function, filled)
         return frozenset(fact for name, value in given if name in self.asked for fact in constant(name, value))
