@@ -6,7 +6,8 @@ The caller runs the network as a whole, or is a network itself that has it for a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
@@ -20,9 +21,8 @@ def unread(program: Program, module: Module, cls: Class, model: str) -> Iterator
     `model`: what a variable of a file that holds an object of it is called, there and in the functions it is handed to.
     Silent where one of these keeps the tuple as it is, or hands it on."""
     for forward in cls.methods.get("forward", ()):
-        arities = {len(entries) for entries in _returned(forward)}
-        read = {n: _read(program, module, n, model) for n in arities}
-        yield from (layer for layer, is_read in _heads_read(cls, forward, read) if not is_read)
+        heads = _heads_read(cls, forward, partial(_read, program, module, model))
+        yield from (layer for layer, is_read in heads if not is_read)
 
 
 def unread_within(program: Program, network: Class) -> Iterator[tuple[str, str, str]]:
@@ -46,17 +46,18 @@ def heads_within(program: Program, network: Class) -> Iterator[tuple[str, Class,
     for name, kinds_of in made.items():
         for kind in kinds_of:
             for forward in kind.methods.get("forward", ()) if in_sight(program, kind) else ():
-                arities = {len(entries) for entries in _returned(forward)}
-                read = {n: _read_of_part(program, network, name, n) for n in arities}
-                yield from ((name, kind, layer, is_read) for layer, is_read in _heads_read(kind, forward, read))
+                heads = _heads_read(kind, forward, partial(_read_of_part, program, network, name))
+                yield from ((name, kind, layer, is_read) for layer, is_read in heads)
 
 
-def _heads_read(cls: Class, forward: Function, read: Mapping[int, set[int] | None]) -> Iterator[tuple[str, bool]]:
-    """The heads of a forward, with whether a caller reads them: of the tuples of each length that it returns, which entries are
-    read, and None of those that no caller takes."""
-    returned = [entries for entries in _returned(forward) if read[len(entries)] is not None]
-    for layer, names in _heads(cls, forward).items() if returned else ():
-        places = ((e, i, read[len(entries)] or ()) for entries in returned for i, e in enumerate(entries))
+def _heads_read(cls: Class, forward: Function, read_of: Callable[[int], set[int] | None]) -> Iterator[tuple[str, bool]]:
+    """The heads of a forward, with whether a caller reads them; `read_of`: of the tuples of a length that it returns, which
+    entries are read, and None of those that no caller takes."""
+    returned = _returned(forward)
+    read = {arity: read_of(arity) for arity in {len(entries) for entries in returned}}
+    taken_of = [(entries, found) for entries in returned if (found := read[len(entries)]) is not None]
+    for layer, names in _heads(cls, forward, returned).items() if taken_of else ():
+        places = ((e, i, found) for entries, found in taken_of for i, e in enumerate(entries))
         yield layer, any(e in names and i in taken for e, i, taken in places)
 
 
@@ -70,7 +71,7 @@ def _read_of_part(program: Program, network: Class, part: str, arity: int) -> se
     """Which entries of the tuple of so many that a part of a network returns are read; None where it is used otherwise."""
     found: set[int] = set()
     seen = False
-    for module in program.modules.values():
+    for module in program.having(part):
         if any(syntax.text(c.func) != f"self.{part}" for c in module.calls_named.get(part, ())):
             return None  # run from outside, too
     for cls in program.family(network):
@@ -101,14 +102,24 @@ def _entries(module: Module, call: ast.Call, arity: int) -> set[int] | None:
     """Which entries of a tuple that a call gives are read: `sequence, _ = self.encoder(x)`, `self.encoder(x)[0]`."""
     around = module.parents.get(call)
     if isinstance(around, ast.Subscript) and around.value is call:
-        place = around.slice.value if isinstance(around.slice, ast.Constant) else None
-        return {place} if isinstance(place, int) and 0 <= place < arity else None
+        return _item(around, arity)
     target = around.targets[0] if isinstance(around, ast.Assign) and len(around.targets) == 1 else None
     if isinstance(target, ast.Name):
         return _entries_of_variable(module, target, arity)
     if not isinstance(target, ast.Tuple) or len(target.elts) != arity:
         return None
-    return {i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, call, e.id)}
+    return _taken_apart(module, call, target)
+
+
+def _item(item: ast.Subscript, arity: int) -> set[int] | None:
+    """Which entry is asked for by its place; None where that is not written, or counted from the end."""
+    place = item.slice.value if isinstance(item.slice, ast.Constant) else None
+    return {place} if isinstance(place, int) and 0 <= place < arity else None
+
+
+def _taken_apart(module: Module, at: ast.AST, target: ast.Tuple) -> set[int]:
+    """Which entries are read once they have names of their own."""
+    return {i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, at, e.id)}
 
 
 def _entries_of_variable(module: Module, variable: ast.Name, arity: int) -> set[int] | None:
@@ -123,19 +134,17 @@ def _entries_of_variable(module: Module, variable: ast.Name, arity: int) -> set[
         if isinstance(node.ctx, ast.Store) or not isinstance(around, (ast.Assign, ast.Subscript)):
             return None
         if isinstance(around, ast.Subscript):
-            place = around.slice.value if isinstance(around.slice, ast.Constant) else None
-            if not isinstance(place, int) or not 0 <= place < arity:
+            entry = _item(around, arity)
+            if entry is None:
                 return None
-            found.add(place)
+            found |= entry
             seen = True
             continue
         target = around.targets[0]
         if not isinstance(target, ast.Tuple) or around.value is not node:
             return None
         if len(target.elts) == arity:
-            found |= {
-                i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, around, e.id)
-            }
+            found |= _taken_apart(module, around, target)
             seen = True
     return found if seen else None
 
@@ -151,10 +160,10 @@ def _returned(forward: Function) -> list[list[str]]:
     return found
 
 
-def _heads(cls: Class, forward: Function) -> dict[str, set[str]]:
+def _heads(cls: Class, forward: Function, entries: list[list[str]]) -> dict[str, set[str]]:
     """The layers that are used for returned entries alone, and for which."""
     found: dict[str, set[str]] = {}
-    returned = [name for entries in _returned(forward) for name in entries]
+    returned = [name for names in entries for name in names]
     counted = [n.id for n in syntax.every(forward.node, ast.Name) if isinstance(n.ctx, ast.Load)]
     for stmt in syntax.walk(forward.node):
         if not isinstance(stmt, ast.Assign):
@@ -177,7 +186,7 @@ def _heads(cls: Class, forward: Function) -> dict[str, set[str]]:
     return {layer: names for layer, names in found.items() if used.count(layer) == 1}
 
 
-def _read(program: Program, home: Module, arity: int, model: str) -> set[int] | None:
+def _read(program: Program, home: Module, model: str, arity: int) -> set[int] | None:
     """Which entries of a tuple of so many callers of a model read; None where they cannot be told."""
     found: set[int] = set()
     seen = False
