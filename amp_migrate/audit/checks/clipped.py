@@ -23,7 +23,7 @@ from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.ways.frames import Frame, Made, frames_at
-from amp_migrate.audit.ways.ordered import Ordered, Undecided
+from amp_migrate.audit.ways.ordered import Undecided, ordered
 from amp_migrate.findings import Code
 
 CODES = (
@@ -108,7 +108,7 @@ class Clipped:
     def __init__(self, review: Review) -> None:
         self.review = review
         self.program = review.after
-        self.ordered = Ordered(review.values_after)
+        self.ordered = ordered(review.values_after)
         self.objects = Objects(review.values_after)
 
     def wrong(self, change: Change, optimizer: ast.expr, now: ast.expr) -> str | None:

@@ -15,7 +15,7 @@ from amp_migrate.audit.sites.setups import FP16_OPTIMIZER
 from amp_migrate.audit.sites.weights import Frame as Names
 from amp_migrate.audit.sites.weights import Weights, overlap
 from amp_migrate.audit.ways.frames import Frame
-from amp_migrate.audit.ways.ordered import Ordered, Undecided
+from amp_migrate.audit.ways.ordered import Undecided, ordered
 from amp_migrate.audit.ways.within import may_follow
 
 APEX_DDP = ("apex.parallel.DistributedDataParallel", "apex.parallel.distributed.DistributedDataParallel")
@@ -76,9 +76,9 @@ def _made_apart(review: Review, one: Given, other: Given) -> bool:
     if one[0] is other[0] and one[0].function_around(one[1]) is other[0].function_around(other[1]):
         if not may_follow(one[0], one[1], other[1]) and not may_follow(one[0], other[1], one[1]):
             return True
-    ordered = Ordered(review.values_before)
+    before = ordered(review.values_before)
     try:
-        made = [ordered.of(Frame(m, m.function_around(call)), call, expr).made for m, call, expr in (one, other)]
+        made = [before.of(Frame(m, m.function_around(call)), call, expr).made for m, call, expr in (one, other)]
     except Undecided:
         return False
     return all(made) and all(a.surely_not(b) for a, b in product(*made))

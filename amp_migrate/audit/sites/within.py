@@ -13,7 +13,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.setups import Identity
 from amp_migrate.audit.ways.frames import Made, frame_of
-from amp_migrate.audit.ways.ordered import Ordered, Undecided
+from amp_migrate.audit.ways.ordered import Undecided, ordered
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -61,18 +61,12 @@ def _made_several(both: Mixed) -> bool:
     return any(len(both.before.chains.to(m, n)) > 1 for m, n in calls)
 
 
-@kept
-def _ordered(both: Mixed) -> Ordered:
-    """What the names of the program before are where they stand."""
-    return Ordered(both.review.values_before)
-
-
 def _objects(both: Mixed, module: Module, at: ast.AST, expr: ast.expr) -> frozenset[Made]:
     """What an expression, before, is on any way to where a node stands; nothing where that cannot be told."""
-    ordered = _ordered(both)
+    before = ordered(both.review.values_before)
     frames = [frame_of(way) for way in both.before.chains.to(module, at)]
     try:
-        answers = [ordered.of(frame, at, expr) for frame in dict.fromkeys(frames)]
+        answers = [before.of(frame, at, expr) for frame in dict.fromkeys(frames)]
     except Undecided:
         return frozenset()
     return frozenset().union(*(a.made for a in answers)) if all(a.made for a in answers) else frozenset()

@@ -12,7 +12,7 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways.frames import Frame, Made, frames_at
-from amp_migrate.audit.ways.ordered import Ordered, Undecided
+from amp_migrate.audit.ways.ordered import Undecided, ordered
 
 PLAIN: dict[type[ast.expr], type] = {
     ast.Dict: dict,
@@ -36,14 +36,14 @@ GIVING = {
 def of_containers(review: Review) -> Iterator[Doubt]:
     """Reads of `x.name` that the migration wrote where `x`, on some way and in the order of statements, is a container of
     Python, which has no such attribute."""
-    ordered, told = Ordered(review.values_after), set[tuple[object, ...]]()
+    told = set[tuple[object, ...]]()
     for change in review.changes.values():
         for read in _new_reads(change):
             key = (change.path, change.after.scope_of(read), syntax.text(read))
             if key in told:
                 continue
             for frame in _frames(review, change.after, read):
-                made = _lacking(review, ordered, frame, read)
+                made = _lacking(review, frame, read)
                 if made is not None:
                     told.add(key)
                     message = (
@@ -71,10 +71,10 @@ def _frames(review: Review, module: Module, read: ast.AST) -> list[Frame]:
     return frames_at(mixed(review).after.chains, module, read)
 
 
-def _lacking(review: Review, ordered: Ordered, frame: Frame, read: ast.Attribute) -> str | None:
+def _lacking(review: Review, frame: Frame, read: ast.Attribute) -> str | None:
     """What a name holds that has no attribute of the name, in one run; None where nothing like that is seen."""
     try:
-        answer = ordered.of(frame, read, read.value)
+        answer = ordered(review.values_after).of(frame, read, read.value)
     except Undecided:
         return None
     for made in sorted(answer.made, key=lambda m: getattr(m.node, "lineno", 0)):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import takewhile
 
-from amp_migrate.audit.kept import kept, kept_meanwhile
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.flow import Graph, Node, TooManyPaths, Walk, walk
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module
@@ -247,18 +247,20 @@ class Ordered:
                     return node
         return None
 
-    @kept_meanwhile(frozenset)
+    @kept
     def _storing(self, owner: Class, method: str) -> frozenset[str]:
-        """The fields that a method of a class assigns, also by way of others of it."""
+        """The fields that a method of a class assigns, also by way of others of it, which may call each other."""
         found: set[str] = set()
-        for function in self.program.methods(owner, method):
-            first = function.parameters[0].arg if function.parameters else "self"
-            for node in syntax.own_nodes(function.node):
-                if isinstance(node, ast.Attribute) and syntax.text(node.value) == first:
-                    if isinstance(node.ctx, ast.Store):
-                        found.add(node.attr)
-                    elif isinstance(function.module.parents.get(node), ast.Call):
-                        found |= self._storing(owner, node.attr)
+        methods = [method]
+        for name in methods:
+            for function in self.program.methods(owner, name):
+                first = function.parameters[0].arg if function.parameters else "self"
+                for node in syntax.own_nodes(function.node):
+                    if isinstance(node, ast.Attribute) and syntax.text(node.value) == first:
+                        if isinstance(node.ctx, ast.Store):
+                            found.add(node.attr)
+                        elif isinstance(function.module.parents.get(node), ast.Call) and node.attr not in methods:
+                            methods.append(node.attr)
         return frozenset(found)
 
     # -- calls -------------------------------------------------------------------------------------------------------
@@ -343,6 +345,12 @@ class Ordered:
         if stmt not in self._names_bound:
             self._names_bound[stmt] = _names_bound(stmt)
         return self._names_bound[stmt].get(name)
+
+
+@kept
+def ordered(values: Values) -> Ordered:
+    """The answers for one state of a program: all who ask share them."""
+    return Ordered(values)
 
 
 def _names_bound(stmt: ast.stmt) -> dict[str, ast.AST]:
