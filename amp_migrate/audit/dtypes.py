@@ -34,14 +34,8 @@ ALIKE_NATIVE = frozenset("lerp allclose isclose tensordot".split())
 ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
 # Packages whose functions are never given a half tensor: they take arrays, or run on a TPU, where Apex never did.
 WITHOUT_HALF = frozenset({"cv2", "imageio", "PIL", "skimage", "torch_xla"})
-WITHOUT_NETWORKS = WITHOUT_HALF | {
-    "faiss",
-    "librosa",
-    "numpy",
-    "pycolmap",
-    "scipy",
-    "sklearn",
-}  # whose objects give no tensors
+# Those, and more, whose objects give no tensors.
+WITHOUT_NETWORKS = WITHOUT_HALF | frozenset("faiss librosa numpy pycolmap scipy sklearn".split())
 # Rows of what they are given, as they are; how often each.
 PICKING = {"sklearn.utils.shuffle": 1, "sklearn.utils.resample": 1, "sklearn.model_selection.train_test_split": 2}
 # What makes a float32 tensor, if nothing says otherwise.

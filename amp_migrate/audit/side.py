@@ -108,6 +108,5 @@ class Side:
             return False
         made = [i for i in self.forwards.identities(forward) if isinstance(i[0], ast.Call)]
         near = near_in(self.program).files(wrapping) if made else []
-        return all(
-            len(i) > 2 and i[2] not in near for i in made
-        )  # what other programs make, and keep under the same name
+        # What other programs make, and keep under the same name.
+        return all(len(i) > 2 and i[2] not in near for i in made)

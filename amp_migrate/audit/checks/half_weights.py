@@ -41,9 +41,8 @@ CODES = (
 )
 ASKED = frozenset({"to_fp16", "to_half", "half", "fp16_params", "use_half", "convert_to_fp16"})
 SETTINGS = frozenset(["argparse.Namespace", "types.SimpleNamespace"])  # what they hold is no more than said
-FACTORIES = frozenset(
-    f"torch.{n}" for n in "randn rand zeros ones empty normal".split()
-)  # float32 unless told otherwise
+# Float32 unless told otherwise.
+FACTORIES = frozenset(f"torch.{n}" for n in "randn rand zeros ones empty normal".split())
 OF_MODULES = frozenset(
     "parameters named_parameters train eval state_dict load_state_dict named_modules modules zero_grad children".split()
 )
@@ -199,7 +198,7 @@ def _another(both: Mixed, module: Module, holder: ast.expr, made: frozenset[ast.
         if origin.kind == "parameter":
             around = origin.module.ancestors(origin.node)
             named = next((a.name for a in around if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), "")
-            if not named or any(named in m.calls_named for m in both.review.after.modules.values()):
+            if not named or any(named in m.calls_named for m in both.review.after.having(named)):
                 return False
     return True
 

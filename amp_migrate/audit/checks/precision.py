@@ -345,6 +345,7 @@ def _doubt(
     where = spelled(when)
     around = both.after.region_around(chain) if kind == "lost" else None
     raises = _raises(both, chain) if kind == "lost" else ""
+    why = was_float32(both.review, chain) if kind != "lost" else ""
     if around is not None and around.enabled is not None:
         message = (
             f"{forward.text} ran in half precision {ran}{where}; {came}, the autocast region around it is off there now "
@@ -362,14 +363,14 @@ def _doubt(
             message += f"; without one {half}, which is made half here, meets float32 weights, and a layer raises"
     else:
         message = (
-            f"{forward.text} runs under autocast now{where}, where {was_float32(both.review, chain)} ({came}): it "
+            f"{forward.text} runs under autocast now{where}, where {why} ({came}): it ran in float32. Switch the region off there "
+            "(enabled=) to keep that"
         )
-        message += "ran in float32. Switch the region off there (enabled=) to keep that"
     place = chain.place
     told = ("AMP502",) if kind == "lost" and not raises else ()
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
     doubt = replace(doubt, alike=message.replace(came, "", 1))
-    if kind == "gained" and was_float32(both.review, chain) == DISABLED:
+    if kind == "gained" and why == DISABLED:
         return replace(doubt, verdict="refuse")
     if kind == "gained":
         return replace(doubt, remedy=(doubt.path, doubt.line))

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review, names_called
@@ -241,7 +242,6 @@ def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
 def _told(review: Review, module: Module, call: ast.Call) -> str | None:
     """What a file says of parameters that get no gradient, unless that is of another model: the parts that it names are seen to
     be read in what the call wraps."""
-    read = _parts_read(review, module, call)
     lines = review.before.modules.get(module.path, module).lines  # as the reader has them
     comments = [line.partition("#")[2].lower() for line in lines]
     if any(OPTION in c and re.search(r"\b(not|never|don't|cannot|can't)\b", c) for c in comments):
@@ -252,13 +252,13 @@ def _told(review: Review, module: Module, call: ast.Call) -> str | None:
             return f"line {number} passes {OPTION}"
     for number, line in enumerate(lines, 1):
         comment = line.partition("#")[2].lower()
-        if read & {*re.findall(r"\w+", _whole_comment(lines, number))}:
-            continue
         if comment and re.search(r"(none|no|without( a)?) grad|not used|unused param", comment):
-            if re.search(r"grad|pooler|param", comment) and not ASKING.search(comment):
+            told = re.search(r"grad|pooler|param", comment) and not ASKING.search(comment)
+            named = re.findall(r"\w+", _whole_comment(lines, number)) if told else []
+            if told and _parts_read(review, module, call).isdisjoint(named):
                 return f"line {number} says that a parameter gets no gradient"
     for number, line in enumerate(lines, 1):
-        if "pooler" not in read and re.search(r"""["']pooler["'] not in""", line):
+        if re.search(r"""["']pooler["'] not in""", line) and "pooler" not in _parts_read(review, module, call):
             return f"line {number} leaves the pooler out of the optimizer"
     for number, line in enumerate(lines, 1):
         if re.match(r"""\s*no_grads?(_params?)?\s*=\s*\[\s*["']""", line):
@@ -276,6 +276,7 @@ def _whole_comment(lines: Sequence[str], number: int) -> str:
     return " ".join(line.partition("#")[2].lower() for line in lines[first:last])
 
 
+@kept
 def _parts_read(review: Review, module: Module, call: ast.Call) -> frozenset[str]:
     """The heads, by name, of the parts of a model that a call wraps which that is seen to read."""
     networks = (n for c in _classes(review, module, call) for n in nested(review.after, c))

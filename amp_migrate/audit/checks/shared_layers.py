@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.near import near_in
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, mentions
 from amp_migrate.audit.sites.setups import setups
 from amp_migrate.findings import Code
@@ -32,27 +33,29 @@ FUSED = ("LayerNorm", "layer_norm")
 
 
 def check(review: Review) -> Iterable[Doubt]:
-    changed = [c for c in review.changes.values() if "apex" in c.before.words and _fused(review, c.before)]
+    changed = {
+        change: lines
+        for change in review.changes.values()
+        if "apex" in change.before.words and (lines := _fused(review.before, change.before))
+    }
     if not changed:
         return
     near = near_in(review.after)
     kept = [s for s in setups(review.after, review.values_after) if s.patches and not s.off]
-    for change in changed:
+    for change, lines in changed.items():
         leading = near.leading_to([change.after])
         users = [s for s in kept if s.module in leading]
-        place = next(iter(_fused(review, change.before)), None)
-        if not users or place is None or len(_fused(review, change.after)) >= len(_fused(review, change.before)):
+        if not users or len(_fused(review.after, change.after)) >= len(lines):
             continue
         at = f"{users[0].module.path}:{review.line(users[0].module, users[0].call)}"
         message = (
             f"{at} stays with Apex and loads this file: O1 computes torch's layer normalization in float32 there, where Apex's own "
             "took what it was given, so that what follows is float32 (memory, rounding) until that program is migrated"
         )
-        yield Doubt(change.path, place, "AMP634", "FusedLayerNorm", message, "review")
+        yield Doubt(change.path, lines[0], "AMP634", "FusedLayerNorm", message, "review")
 
 
-def _fused(review: Review, module: Module) -> list[int]:
+def _fused(program: Program, module: Module) -> list[int]:
     """The lines of a file that name a layer normalization of Apex's."""
-    program = review.before if review.before.modules.get(module.path) is module else review.after
     found = mentions(program, module, "apex.")
     return [n.lineno for n, name in found if name.startswith("apex.normalization.") and name.endswith(FUSED)]

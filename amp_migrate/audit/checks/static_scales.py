@@ -46,15 +46,16 @@ def check(review: Review) -> Iterable[Doubt]:
     if review.wish.dtype == "bfloat16" or not any("GradScaler" in m.words for m in review.after.modules.values()):
         return
     gone = [asked for asked in _asked(review) if asked.module.path in review.changes]
-    updates = list(_updates(review)) if gone else []
-    if not updates:
+    calls = list(_calls(review)) if gone else []
+    if not calls:
         return
+    updates = [(module, _given(call)) for module, call in calls]
     after, before = _Leaves(review.values_after), _Leaves(review.values_before)
     starts = _never_growing(review)
     held = {leaf for m, given in (*updates, *starts) for leaf in after.of(m.scope_of(given or m.tree), given)}
     if UNKNOWN in held:
         return
-    own = all(_was_there(review, m, call) for m, call in _calls(review))
+    own = all(_was_there(review, m, call) for m, call in calls)
     for asked in gone:
         leaves = before.of(asked.module.scope_of(asked.call), asked.scale)
         static = leaves - {None}
@@ -117,18 +118,16 @@ def _calls(review: Review) -> Iterator[tuple[Module, ast.Call]]:
     """The calls of the `update` of anything that may be a scaler."""
     objects = Objects(review.values_after)
     for module in review.after.modules.values():
-        for call in module.calls_named.get("update", ()) if "update" in module.words else ():
-            if isinstance(call.func, ast.Attribute):
-                ref = objects.ref(module.scope_of(call), call.func.value, {})
-                if ref.role == "scaler" or "scaler" in syntax.text(call.func.value).lower():
-                    yield module, call
+        for call, holder in module.method_calls("update"):
+            ref = objects.ref(module.scope_of(call), holder, {})
+            if ref.role == "scaler" or "scaler" in syntax.text(holder).lower():
+                yield module, call
 
 
-def _updates(review: Review) -> Iterator[tuple[Module, ast.expr | None]]:
-    """What these are given."""
-    for module, call in _calls(review):
-        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "new_scale")]
-        yield module, given[0] if given else None
+def _given(call: ast.Call) -> ast.expr | None:
+    """What one of these is given."""
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "new_scale")]
+    return given[0] if given else None
 
 
 def _was_there(review: Review, module: Module, call: ast.Call) -> bool:

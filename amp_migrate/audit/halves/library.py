@@ -97,16 +97,17 @@ class Library(Operations):
         every = [*given, *named.values()]
         if (double := made(self.halves.program, self.module.scope_of(expr), expr, name, given)) is not None:
             return double
+        dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
         if last in known.MAKING:
-            dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
             if dtype is None:
                 return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
             asked = self.of_type(dtype) or UNKNOWN
             return asked._replace(origin=CAST, narrowed=False) if asked.half else asked
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
-            dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
-            if dtype is not None or not given:
-                return (self.of_type(dtype) if dtype is not None else None) or UNKNOWN
+            if dtype is not None:
+                return self.of_type(dtype) or UNKNOWN
+            if not given:
+                return UNKNOWN
             if given[0].half and given[0].was == "float" and self.fractions(expr):
                 self.tell("like", expr, given[0], last)
             return given[0]

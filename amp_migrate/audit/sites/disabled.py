@@ -29,7 +29,7 @@ def was_float32(review: Review, chain: Chain) -> str:
 def casts_disabled(program: Program, module: Module, node: ast.AST) -> bool:
     """Whether a node stands within its function where `amp.disable_casts()` was entered, perhaps under a test: by a `with`, on
     the stack that one opens, or around the function."""
-    if not any("disable_casts" in m.words for m in program.modules.values()):
+    if not program.having("disable_casts"):
         return False
     for around in module.ancestors(node):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):

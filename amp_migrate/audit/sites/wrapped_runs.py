@@ -29,12 +29,10 @@ class Runs:
     groups: list[list[Call]] = field(default_factory=list)
     count: int = 0
     recorded: int = 0
-    elsewhere: bool = (
-        False  # whether something else may run it: a method of it, a function out of sight, who has it from a list
-    )
-    open: bool = (
-        False  # whether the backward of some calls is not in their function: which others it follows is not seen
-    )
+    # Whether something else may run it: a method of it, a function out of sight, who has it from a list.
+    elsewhere: bool = False
+    # Whether the backward of some calls is not in their function: which others it follows is not seen.
+    open: bool = False
 
     @property
     def never_trained(self) -> bool:

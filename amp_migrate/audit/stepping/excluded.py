@@ -9,7 +9,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.machine import Place
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, impossible
-from amp_migrate.audit.ways.refusals import Refusals, both
+from amp_migrate.audit.ways.refusals import both, refusals
 
 _ACTS = ("scale", "unscale_", "step")
 
@@ -26,7 +26,6 @@ def never_two(review: Review, place: Place) -> bool:
     chains = side.chains.to(module, place.node)
     if len(used) < 2 or not chains:
         return False
-    refusals = Refusals(side)
     for chain in chains:
         at = side.predicates.places(chain)[-1]
         on: list[Formula] = []
@@ -34,7 +33,7 @@ def never_two(review: Review, place: Place) -> bool:
             assert isinstance(calls[0].func, ast.Attribute)
             come = disjunction(side.predicates.under(side.chains.tests(module, c), at) for c in calls)
             on.append(conjunction([side.predicates.scaler_on(calls[0].func.value, at), come]))
-        known = conjunction([side.predicates.given(chain, stops=False), refusals.passed(chain)])
+        known = conjunction([side.predicates.given(chain, stops=False), refusals(side).passed(chain)])
         if not impossible(conjunction([known, both(on)]), {}):
             return False
     return True

@@ -87,6 +87,12 @@ class Refusals:
         return tuple(found)
 
 
+@kept
+def refusals(side: Side) -> Refusals:
+    """The answers for one state: all who ask share them."""
+    return Refusals(side)
+
+
 def _flag(call: ast.Call) -> Formula | None:
     """A flag that is off unless it is given."""
     named = {k.arg: k.value for k in call.keywords}
