@@ -8,6 +8,7 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.side import Side
 from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.ordered import ordered
 from tests.audit.helpers import program
 
 NETWORKS = """
@@ -86,3 +87,25 @@ def test_of_calls_that_are_given_more_each_took_the_place_of_the_one_it_is_like(
     change = Change(Program({"train.py": before}).modules["train.py"], Program({"train.py": after}).modules["train.py"])
     assert {new.lineno for new in change.rewritten} == {2, 7, 9}
     assert all(new.lineno == old.lineno for new, old in change.rewritten.items())
+
+
+METHODS = """
+class Trainer:
+    def fit(self, model):
+        self.model = model
+        self.again(model)
+
+    def again(self, model):
+        self.seen = True
+        self.fit(model)
+"""
+
+
+def test_what_methods_store_that_call_each_other_is_the_same_whichever_is_asked_first() -> None:
+    found = []
+    for names in (("fit", "again"), ("again", "fit")):
+        read = Program({"train.py": program(METHODS)})
+        (cls,) = read.modules["train.py"].classes
+        shared = ordered(Values(read))
+        found.append({name: shared._storing(cls, name) for name in names})
+    assert found[0] == found[1] == {name: {"model", "seen"} for name in ("fit", "again")}
