@@ -33,9 +33,10 @@ from amp_migrate.reading.gradients.states import (
 )
 from amp_migrate.reading.gradients.walked import counted, evaluated, managed
 from amp_migrate.reading.gradients.zeroed import zeroed_by
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, dotted, elements, unpacks
 from amp_migrate.reading.program.lookup import Slot
-from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.held import fields_of_one
@@ -300,16 +301,8 @@ class Events:
 
     def _left_out(self, loss: Loss) -> bool:
         """Whether a test around the with statement of a loss is known to fail: `fine_tune(amp=None)`."""
-        child: ast.AST = loss.with_stmt
-        for above in loss.module.ancestors(child):
-            if isinstance(above, FUNCTION_NODES):
-                return False
-            if isinstance(above, ast.If) and (child in above.body or child in above.orelse):
-                holds = truth(above.test, self._facts)
-                if holds is not None and holds is (child in above.orelse):
-                    return True
-            child = above
-        return False
+        around = branches_around(loss.module, loss.with_stmt, loss.module.scopes)
+        return any(truth(branch.test.test, self._facts) is (not branch.holds) for branch in around)
 
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
         self._used(state, keys)

@@ -100,7 +100,7 @@ def _right_after(module: Module, kept: ast.Assign, call: ast.Call, optimizer: as
         around = module.parents[stmt]
         if not isinstance(around, (ast.If, ast.With)):
             return False
-        own = next(b for b in (around.body, getattr(around, "orelse", [])) if stmt in b)
+        own = module.block(stmt)
         between += own[: own.index(stmt)]
         between += [around.test] if isinstance(around, ast.If) else around.items
         stmt = around

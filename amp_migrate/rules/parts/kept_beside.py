@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.output import Output
@@ -84,12 +85,8 @@ def _denies(test: ast.expr) -> bool:
 
 def _decided(project: Project, site: Site) -> ast.expr | None:
     """The test around a site that asks whether Apex is there, in whose branch it stands."""
-    child: ast.AST = site.node
-    for around in site.module.ancestors(site.node):
-        if isinstance(around, (ast.If, ast.IfExp)) and child is not around.test:
-            body = around.body if isinstance(around.body, list) else [around.body]
-            rest = availability(project, site.module).rest(around.test)
-            if child in body and (rest is None or rest != [around.test]):
-                return around.test if rest is not None else None
-        child = around
+    for around, holds, _ in branches_around(site.module, site.node):
+        rest = availability(project, site.module).rest(around.test) if holds else [around.test]
+        if rest != [around.test]:
+            return around.test if rest is not None else None
     return None

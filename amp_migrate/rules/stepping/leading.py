@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.branches import branches_around
+from amp_migrate.reading.program.definitions import Function, unpacks
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 
@@ -38,7 +39,7 @@ class Leading:
     def _left_out(self, function: Function, call: ast.Call, asked: frozenset[tuple[str, bool]]) -> bool:
         """Whether a call says by a literal, or by leaving out what has one for a default, that it does not come to a place:
         `forward(x, backprop=False)`."""
-        if not asked or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        if not asked or unpacks(call):
             return False
         given = dict(self.project.arguments(function, call))
         values = ((given.get(name, function.defaults.get(name)), wanted) for name, wanted in asked)
@@ -48,15 +49,12 @@ class Leading:
 def _asked_of(module: Module, node: ast.AST, function: Function) -> frozenset[tuple[str, bool]]:
     """What the tests around a place ask of parameters that its function gives no other value, and how they come out there."""
     found: set[tuple[str, bool]] = set()
-    child = node
-    for around in module.ancestors(node):
-        if around is function.node:
-            break
-        if isinstance(around, ast.If) and child is not around.test:
-            test, holds = around.test, child in around.body
-            if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-                test, holds = test.operand, not holds
-            if isinstance(test, ast.Name) and len(function.scope.bindings.get(test.id, ())) == 1:
-                found |= {(test.id, holds)} if test.id in function.scope.params else set()
-        child = around
+    for around, holds, _ in branches_around(module, node, (function.node,)):
+        if not isinstance(around, ast.If):
+            continue
+        test = around.test
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, holds = test.operand, not holds
+        if isinstance(test, ast.Name) and len(function.scope.bindings.get(test.id, ())) == 1:
+            found |= {(test.id, holds)} if test.id in function.scope.params else set()
     return frozenset(found)
