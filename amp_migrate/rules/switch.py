@@ -17,7 +17,7 @@ from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
-from amp_migrate.reading.switch.flags import flag_around, guard_parts, init_flag
+from amp_migrate.reading.switch.flags import asked_around, flag_around, guard_parts, init_flag
 from amp_migrate.reading.switch.given_again import given_again, stored_fields
 from amp_migrate.reading.switch.handed_amp import given_sometimes
 from amp_migrate.reading.switch.ways import on_the_way
@@ -122,8 +122,8 @@ class Switch:
         """The switch of a scaler that is created beside a call of what sets up, with what that stands under."""
         if home.scope is home.init.site.scope or home.init.halving:  # what is made half by hand is so before
             return home.flag
-        around = guard_parts(self.project, home.scope.module, home.anchor)
-        asked = [part for _, parts in around for part in parts or () if "__name__" not in part]
+        around = asked_around(self.project, home.scope.module, home.anchor)
+        asked = [part for part in around if "__name__" not in part]
         return home.flag.joined(asked) if asked else home.flag
 
     def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:

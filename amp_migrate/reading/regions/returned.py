@@ -16,7 +16,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.switch.elsewhere import expanded, in_call
-from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.switch.flags import asked_around
 
 LEAVES = (ast.Return, ast.Raise)
 
@@ -32,7 +32,7 @@ def left_early(
 ) -> bool:
     """Whether what is asked around a node excludes what a call `lead` of a function of the same scope asks on its way to a
     place in that function; `stays`: whether a test is the same at two places."""
-    here = [part for _, parts in guard_parts(project, module, module.statement(node)) for part in parts or ()]
+    here = asked_around(project, module, node)
     if not here or module.scope_of(node) is not module.scope_of(lead):
         return False
     given = {name: module.source(value) for name, value in project.arguments(function, lead)}
@@ -50,7 +50,7 @@ def _asked(project: Project, function: Function, inner: ast.AST) -> Iterator[str
     what those above it did not, which leave."""
     module = function.module
     at = module.statement(inner)
-    told = [part for _, parts in guard_parts(project, module, at) for part in parts or ()]
+    told = asked_around(project, module, at)
     while at is not function.node:
         block = module.block(at)
         for above in block[: block.index(at)]:

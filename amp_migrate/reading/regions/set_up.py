@@ -17,7 +17,7 @@ from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.regions.returned import left_early
-from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.set_ups import set_ups
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
@@ -126,10 +126,7 @@ class SetUp:
         `if args.do_train:` and, below, `if not args.do_train and args.do_eval:`."""
         if _stand_apart(module, one, other):
             return True
-        asked, excluded = (
-            {p for _, parts in guard_parts(self.project, module, module.statement(node)) for p in parts or ()}
-            for node in (one, other)
-        )
+        asked, excluded = ({*asked_around(self.project, module, node)} for node in (one, other))
         if any(opposite(p, q) and _stays(module, p, one, other) for p in asked for q in excluded):
             return True
         return isinstance(other, ast.Call) and self._left_early(module, one, other)

@@ -116,7 +116,7 @@ def _is_asked_by_callers(project: Project, part: str, there: Scope, home: Scope,
     calls = project.calls.get(function, ()) if function is not None and depth < DEPTH else ()
     for module, call in calls:
         scope = module.scope_of(call)
-        asked = tuple(p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ())
+        asked = tuple(asked_around(project, module, call))
         if not _is_asked(project, part, there, Flag(scope, asked)):
             if not _is_asked_by_callers(project, part, there, scope, depth + 1):
                 return False
@@ -138,12 +138,9 @@ def chosen_parts(project: Project, module: Module, node: ast.AST) -> list[list[s
 def _halving_parts(project: Project, init: Init) -> list[str]:
     """What a program asks for before it makes the model half that an FP16_Optimizer trains, where that itself is under no
     switch: over float32 weights it only scales, which changes nothing."""
-    if not init.halving or any(parts for _, parts in guard_parts(project, init.module, init.stmt)):
+    if not init.halving or asked_around(project, init.module, init.stmt):
         return []
-    asked = [
-        [p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ()]
-        for module, call in init.halving
-    ]
+    asked = [asked_around(project, module, call) for module, call in init.halving]
     scopes = [module.scope_of(call) for module, call in init.halving]
     if any(parts != asked[0] for parts in asked):
         return []
@@ -285,16 +282,18 @@ def guard_parts(project: Project, module: Module, stmt: ast.stmt) -> list[tuple[
     return found
 
 
+def asked_around(project: Project, module: Module, node: ast.AST) -> list[str]:
+    """All that the `if`s around a node ask, as far as it can be told."""
+    return [part for _, parts in guard_parts(project, module, module.statement(node)) for part in parts or ()]
+
+
 def flag_in_call(
     project: Project, flag: Flag, function: Function, module: Module, call: ast.Call, scope: Scope
 ) -> Flag | None:
     """A flag of a function as it reads in a scope that calls it; None where it cannot be read there."""
     if flag.scaling is not None:
-        both = [
-            flag_in_call(project, f, function, module, call, scope)
-            for f in (Flag(flag.scope, flag.parts), flag.scaling)
-        ]
-        casts, scaling = both
+        both = (Flag(flag.scope, flag.parts), flag.scaling)
+        casts, scaling = (flag_in_call(project, f, function, module, call, scope) for f in both)
         return casts.with_scaling(scaling) if casts is not None and scaling is not None else None
     if flag.parts is None:
         return Flag(scope, None)

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.switch.flags import asked_around, guard_parts
 from amp_migrate.reading.values.sources import Sources
 
 DEPTH = 4  # calls followed up
@@ -62,10 +62,7 @@ def _known(project: Project, scope: Scope, there: Function) -> set[str]:
         for m, c in project.calls.get(f, ())
         if m.scope_of(c) is scope
     ]
-    asked = [
-        {p for _, parts in guard_parts(project, module, module.statement(call)) for p in parts or ()}
-        for module, call in calls
-    ]
+    asked = [set(asked_around(project, module, call)) for module, call in calls]
     return set.intersection(*asked) if asked else set()
 
 

@@ -19,7 +19,7 @@ from amp_migrate.reading.regions.companions import NETWORK_METHODS, STATE_METHOD
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.half_casts import cast_to_half, half_arguments
 from amp_migrate.reading.switch.elsewhere import expanded
-from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.run_apart import run_apart
@@ -277,7 +277,7 @@ def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> Non
 
     Raises Blocked where it is made half in other cases as well: those would train in float16 without a scaler.
     """
-    each = [[p for _, parts in guard_parts(m.project, i.module, i.stmt) for p in parts or ()] for i in m.unit.inits]
+    each = [asked_around(m.project, i.module, i.stmt) for i in m.unit.inits]
     each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
     copied = [[expanded(i.site.scope, p) for p in parts] for i, parts in zip(m.unit.inits, each, strict=False)]
     copied += _besides(m, each)

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import elements, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.spelled_out import other_uses
 from amp_migrate.reading.program.tree import identifiers, spelled, walk
-from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.listed import Listed
 from amp_migrate.reading.values.reaching import reaching
@@ -22,7 +22,7 @@ from amp_migrate.rules.migration import Migration
 
 def is_none_here(m: Migration, module: Module, stmt: ast.stmt, value: ast.expr) -> bool:
     """Whether a value is None, as it is written or as a test around the statement asks: initialize returns models alone."""
-    asked = {part for _, parts in guard_parts(m.project, module, stmt) for part in parts or ()}
+    asked = {*asked_around(m.project, module, stmt)}
     text = spelled(value)
     return is_none(value) or not asked.isdisjoint({f"{text} is None", f"{text} == None", f"not {text}"})
 
