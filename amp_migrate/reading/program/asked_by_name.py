@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import LOOP_NODES, Module
+from amp_migrate.reading.program.tree import names_stored
 
 if TYPE_CHECKING:
     from amp_migrate.reading.program.lookup import Lookup
@@ -42,22 +43,15 @@ def _file(names: Lookup, module: Module, expr: ast.expr) -> Module | None:
 def _given_above(module: Module, name: ast.Name) -> ast.expr | None:
     """The value that a variable has on every way to a place; None where that is not seen at once: some statement above may give
     it another."""
-    stmt: ast.AST | None = module.statement(name)
-    while isinstance(stmt, ast.stmt) and stmt not in module.scopes:
-        for above in reversed([s for s in module.block(stmt) if s.lineno < stmt.lineno]):
-            if isinstance(above, ast.Assign) and any(
-                isinstance(t, ast.Name) and t.id == name.id for t in above.targets
+    own = module.statement(name)
+    for stmt, above in module.above(name, module.scopes):
+        if isinstance(stmt, LOOP_NODES) and stmt is not own and name.id in names_stored(stmt):
+            return None
+        for other in reversed(above):
+            if isinstance(other, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == name.id for t in other.targets
             ):
-                return above.value
-            if any(
-                isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in ast.walk(above)
-            ):
-                return None
-        stmt = module.parents.get(stmt)
-        stmt = module.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
-        if isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)):
-            if any(
-                isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in ast.walk(stmt)
-            ):
+                return other.value
+            if name.id in names_stored(other):
                 return None
     return None

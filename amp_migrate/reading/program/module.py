@@ -292,16 +292,12 @@ class Module(Parsed):
         targets = self._targets.get((owner, name.id), {}) if owner is not None else {}
         if len({*targets.values()}) < 2:
             return None
-        stmt: ast.AST | None = self.statement(name)
-        while isinstance(stmt, ast.stmt) and stmt not in self.scopes:
-            above = [s for s in self.block(stmt) if s.lineno < stmt.lineno]
+        for _, above in self.above(name, self.scopes):
             bound = [s for s in above if s in targets]
             if bound:
                 last = bound[-1]
                 either = any(t.lineno > last.lineno and self.inside_of(t, above) for t in targets)  # under a condition
                 return None if either else (last, targets[last])
-            stmt = self.parents.get(stmt)
-            stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
         return None
 
     def is_replaced(self, node: ast.AST, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import unicodedata
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from functools import cached_property
 from itertools import chain, takewhile
 from pathlib import Path
@@ -90,6 +90,15 @@ class Parsed:
             if isinstance(block, list) and any(s is stmt for s in block):
                 return block
         raise LookupError(f"{self.display}:{stmt.lineno}: statement without a block")
+
+    def above(self, node: ast.AST, within: Container[ast.AST]) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
+        """The statement of a node and those around it, the innermost first, as far as they are none of the nodes `within`, each
+        with what stands above it in its block."""
+        stmt: ast.AST | None = self.statement(node)
+        while isinstance(stmt, ast.stmt) and stmt not in within:
+            yield stmt, [s for s in self.block(stmt) if s.lineno < stmt.lineno]
+            stmt = self.parents.get(stmt)
+            stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
 
     @cached_property
     def loads(self) -> dict[str, list[ast.Name]]:
