@@ -170,7 +170,7 @@ class Switch:
         """Whether a condition is the same wherever it is asked: nothing that it names is bound again, no field of it set."""
         tree = ast.parse(part)
         bound = (len(owner.bindings.get(n, ())) for n in identifiers(tree) if (owner := scope.lookup(n)) is not None)
-        return all(count < 2 for count in bound) and not any(stored_fields(scope.module, tree))
+        return all(count < 2 for count in bound) and not any(stored_fields(self.project, scope.module, tree))
 
     def off_at(self, module: Module, node: ast.AST) -> bool:
         """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""

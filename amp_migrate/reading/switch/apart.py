@@ -12,6 +12,7 @@ from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, names_stored, walk
 from amp_migrate.reading.program.view import Folds
+from amp_migrate.reading.units.held import stores
 
 
 def apart_sides(
@@ -62,15 +63,12 @@ def _changed_by_calls(project: Project, node: ast.If, asked: set[str]) -> bool:
     """Whether a branch calls functions of the program, of which some give what its test asks another value."""
     if not any(project.resolved.get(call) for s in node.body for call in walk(s) if isinstance(call, ast.Call)):
         return False
-    for module in project.modules:
-        if any(name in asked for stmt in module.of(ast.Global, ast.Nonlocal) for name in getattr(stmt, "names", ())):
-            return True
-        for at in module.of(ast.Attribute) if any(name in module.text for name in asked) else ():
-            if isinstance(at, ast.Attribute) and at.attr in asked and isinstance(at.ctx, ast.Store):
-                function = project.function_of(module, at)
-                if function is not None and function.name != "__init__":
-                    return True
-    return False
+    declared = (stmt for m in project.modules for stmt in m.of(ast.Global, ast.Nonlocal))
+    if any(name in asked for stmt in declared for name in getattr(stmt, "names", ())):
+        return True
+    stored = (pair for name in asked for pair in stores(project, name) if isinstance(pair[1].ctx, ast.Store))
+    functions = (project.function_of(module, at) for module, at in stored)
+    return any(function is not None and function.name != "__init__" for function in functions)
 
 
 def falling(side: Sequence[ast.stmt]) -> Sequence[ast.stmt]:

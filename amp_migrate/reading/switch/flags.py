@@ -196,7 +196,7 @@ def _settled(project: Project, init: Init, part: str) -> bool:
             return False
     before = imported(project, init.module) - {init.module}
     for module in project.modules:
-        for node in stored_fields(module, tree):
+        for node in stored_fields(project, module, tree):
             scope = module.scope_of(node)
             above = scope is home and node.lineno < init.stmt.lineno
             if not above and not (scope.is_module and module in before):

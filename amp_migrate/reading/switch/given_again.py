@@ -8,7 +8,8 @@ item, `setattr`, `update`, `pop`. Where the value may only be given before the s
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import Module, Scope
@@ -18,6 +19,8 @@ from amp_migrate.reading.program.tree import walk
 Before = Callable[
     [Module, ast.AST, ast.expr | None], bool
 ]  # whether no set-up comes before a place; of which object it is
+
+Place = tuple[ast.expr, ast.expr]  # what is written to, or the call that does so, and the object
 
 WRITERS = ("update", "pop", "setdefault", "__setitem__", "__delitem__", "__setattr__")
 
@@ -35,16 +38,16 @@ def given_again(project: Project, condition: str, home: Scope, before: Before) -
         elif (read := _read(node)) is not None:
             holder, key = read
             for module in project.modules:
-                for place, other in _given(module, key) if key in module.text else ():
+                for place, other in _places(project, module, key):
                     if _same(project, home, holder, module, other) and not before(module, place, other):
                         return True
     return False
 
 
-def stored_fields(module: Module, condition: ast.AST) -> Iterator[ast.expr]:
+def stored_fields(project: Project, module: Module, condition: ast.AST) -> Iterator[ast.expr]:
     """Where a file gives a field or an entry that a condition asks for a value, of whatever object."""
     keys = {read[1] for node in walk(condition) if (read := _read(node)) is not None}
-    return (place for key in sorted(keys) if key in module.text for place, _ in _given(module, key))
+    return (place for key in sorted(keys) for place, _ in _places(project, module, key))
 
 
 def _read(node: ast.AST) -> tuple[ast.expr, str] | None:
@@ -65,19 +68,32 @@ def _read(node: ast.AST) -> tuple[ast.expr, str] | None:
     return None
 
 
-def _given(module: Module, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _places(project: Project, module: Module, key: str) -> Iterable[Place]:
     """Where a file gives something a value under a key, or takes it away, with what it is."""
-    for node in module.of(ast.Attribute, ast.Subscript):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            if (node.attr if isinstance(node, ast.Attribute) else literal(node.slice)) == key:
-                yield node, _object(node.value)
-    for call, _ in module.calls_naming(("setattr", "delattr")):
-        if len(call.args) > 1 and literal(call.args[1]) == key:
-            yield call, call.args[0]
+    return project.once(_written, module).get(key, ()) if key in module.text else ()
+
+
+def _written(_: Project, module: Module) -> dict[str, list[Place]]:
+    """The same by key. See `Project.once`."""
+    found: dict[str, list[Place]] = defaultdict(list)
+
+    def put(key: object, place: ast.expr, holder: ast.expr) -> None:
+        if isinstance(key, str):
+            found[key].append((place, holder))
+
+    nodes: list[ast.Attribute | ast.Subscript] = [*module.of(ast.Attribute), *module.of(ast.Subscript)]
+    for node in nodes:
+        if isinstance(node.ctx, (ast.Store, ast.Del)):
+            key = node.attr if isinstance(node, ast.Attribute) else literal(node.slice)
+            put(key, node, _object(node.value))
+    for call, _scope in module.calls_naming(("setattr", "delattr")):
+        if len(call.args) > 1:
+            put(literal(call.args[1]), call, call.args[0])
     for name in WRITERS:
         for written, method in module.method_calls.get(name, ()):
-            if key in _keys(written):
-                yield written, _object(method.value)
+            for key in _keys(written):
+                put(key, written, _object(method.value))
+    return found
 
 
 def _keys(call: ast.Call) -> list[object]:
