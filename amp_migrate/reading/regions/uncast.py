@@ -4,7 +4,6 @@ enters, on an `ExitStack`, as a decorator, or by a context manager or a function
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module
@@ -12,7 +11,6 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes
 
 DEEPEST = 5  # names and functions that hand it on
-Root = tuple[Module, ast.AST]
 
 
 @dataclass
@@ -20,7 +18,7 @@ class Uncast:
     """`roots`: the nodes in which casts are disabled. `choices`: what enters that or something else. `guards`: the tests under
     which only it is entered, of nodes that also run without it."""
 
-    roots: list[Root] = field(default_factory=list)
+    roots: list[ast.AST] = field(default_factory=list)
     choices: list[tuple[Module, ast.IfExp]] = field(default_factory=list)
     guards: list[tuple[Module, ast.If]] = field(default_factory=list)
 
@@ -40,10 +38,10 @@ def _follow(project: Project, module: Module, node: ast.expr, found: Uncast, dep
         return False
     if isinstance(parent, ast.withitem):
         holder = module.parents[parent]
-        found.roots.append((module, holder))
+        found.roots.append(holder)
         return not isinstance(holder, WITH_NODES) or _handed_on(project, module, holder, found, depth)
     if isinstance(parent, FUNCTION_NODES) and node in parent.decorator_list:
-        found.roots.append((module, parent))
+        found.roots.append(parent)
         return True
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         name = parent.targets[0]
@@ -52,21 +50,19 @@ def _follow(project: Project, module: Module, node: ast.expr, found: Uncast, dep
         return bool(reads) and all(_follow(project, module, read, found, depth + 1) for read in reads)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context":
         return _on_stack(module, parent, parent.func.value, found)
-    if isinstance(parent, ast.Return):
-        function = project.function_of(module, parent)
-        return _by_callers(project, project.calls.get(function, ()) if function is not None else (), found, depth)
-    return False
+    return isinstance(parent, ast.Return) and _by_callers(project, module, parent, found, depth)
 
 
 def _handed_on(project: Project, module: Module, holder: ast.With | ast.AsyncWith, found: Uncast, depth: int) -> bool:
     """What a context manager of the program yields to, if the region is in one."""
-    if not any(isinstance(n, ast.Yield) for n in own_nodes(holder.body)):
-        return True
-    function = project.function_of(module, holder)
-    return _by_callers(project, project.calls.get(function, ()) if function is not None else (), found, depth)
+    yields = any(isinstance(n, ast.Yield) for n in own_nodes(holder.body))
+    return not yields or _by_callers(project, module, holder, found, depth)
 
 
-def _by_callers(project: Project, calls: Sequence[tuple[Module, ast.Call]], found: Uncast, depth: int) -> bool:
+def _by_callers(project: Project, module: Module, node: ast.AST, found: Uncast, depth: int) -> bool:
+    """What calls of the function that a node stands in hand on."""
+    function = project.function_of(module, node)
+    calls = project.calls.get(function, ()) if function is not None else ()
     return all(_follow(project, where, call, found, depth + 1) for where, call in calls)
 
 
@@ -86,11 +82,11 @@ def _on_stack(module: Module, entered: ast.Call, stack: ast.expr, found: Uncast)
     )
     at: ast.AST = module.statement(entered)
     if holder is at:
-        found.roots.append((module, holder))
+        found.roots.append(holder)
     while holder is not None and at is not holder:
         if isinstance(at, ast.stmt):
             block = module.block(at)
-            found.roots += [(module, s) for s in block[block.index(at) + 1 :]]
+            found.roots += block[block.index(at) + 1 :]
             if isinstance(at, ast.If):
                 found.guards.append((module, at))
         at = module.parents[at]

@@ -103,12 +103,9 @@ def _converted(module: Module, holder: ast.With | ast.AsyncWith, name: str) -> b
 Call = tuple[Module, ast.Call]
 
 
-def run_without(m: Migration) -> dict[Function, list[Call]]:
-    """The functions that run inside of `disable_casts`, each with the calls, nearest to where no such region is around any
-    of them, by which it runs with casts, too: none where it never does."""
-    roots = without_casts(m)
-    if not roots:
-        return {}
+def run_without(m: Migration, roots: set[ast.AST]) -> dict[Function, list[Call]]:
+    """The functions that run inside of `disable_casts`, which some nodes are, each with the calls, nearest to where no such
+    region is around any of them, by which it runs with casts, too: none where it never does."""
     within = list(reached(_called(m, roots), lambda f: _called(m, [f.node])))
     return {f: _with_casts(m, f, roots, set(within), set()) for f in within}
 
@@ -117,7 +114,7 @@ def without_casts(m: Migration) -> set[ast.AST]:
     """The nodes in which casts are disabled."""
     sites = (s for s in m.other_sites("disable_casts") if s.call is not None and m.live(s.module, s.call))
     found = (uncast(m.project, s.module, s.call) for s in sites if s.call is not None)
-    return {root for one in found if one is not None for _, root in one.roots}
+    return {root for one in found if one is not None for root in one.roots}
 
 
 def _called(m: Migration, places: Iterable[ast.AST]) -> Iterable[Function]:
@@ -169,9 +166,7 @@ def _region(m: Migration, function: Function, module: Module, call: ast.Call, st
     """The region for a call; None where mixed precision is never on there."""
     try:
         if isinstance(stmt, (ast.Expr, ast.Assign, ast.Return)):
-            return m.autocast(module, call)
-    except NeverOn:
-        return None
+            return _switched(m, module, call)
     except Blocked as failure:
         raise _both(module, call, function) from failure
     raise _both(module, call, function)

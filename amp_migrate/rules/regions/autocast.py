@@ -88,7 +88,8 @@ def apply(m: Migration) -> None:
     elsewhere: list[tuple[NeverOn, Module, Region]] = []  # in programs that never set mixed precision up
     outside: list[tuple[Module, Region]] = []  # to which no switch can be handed
     written = False
-    without, bases = run_without(m), without_casts(m)
+    bases = without_casts(m)
+    without = run_without(m, bases)
     bare: dict[Function, None] = {}
     asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
