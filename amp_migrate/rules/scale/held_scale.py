@@ -22,7 +22,7 @@ from amp_migrate.reading.units.static_scale import pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
 from amp_migrate.rules.carried_setting import Conflict, handed
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.scale.legacy import fixed_in, fixed_scale
+from amp_migrate.rules.scale.legacy import fixed_scale
 from amp_migrate.rules.scale.run_time_scale import numeric, reaches, variable
 
 
@@ -52,9 +52,10 @@ def held_scale(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> Held
 
 def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.stmt) -> Held | None:
     """The setting of one `initialize` call as it reads at a step; None where it cannot be seen there."""
+    there = module.scope_of(stmt)
     if isinstance(init, LegacyInit):
         try:
-            fixed = fixed_scale(m, init, module, stmt)
+            fixed = fixed_scale(m, init, there)
         except Blocked:
             return None
         if fixed:
@@ -62,7 +63,6 @@ def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.
     scale = static_scale(init)
     if not isinstance(scale, ast.expr):
         return Held() if scale is None else Held(repr(scale), None)
-    there = module.scope_of(stmt)
     held = pinned(init) is not None
     for home in plan.homes:
         if home.init is init and not home.carrier:
@@ -95,9 +95,9 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
 
 def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
-    scale = static_scale(home.init)
-    if isinstance(home.init, LegacyInit) and (fixed := fixed_in(m, home.init, home.scope)):
+    if isinstance(home.init, LegacyInit) and (fixed := fixed_scale(m, home.init, home.scope)):
         return fixed
+    scale = static_scale(home.init)
     if isinstance(scale, ast.expr):
         return variable(m, home, scale)
     return "None" if scale in (None, 1.0) else repr(scale)

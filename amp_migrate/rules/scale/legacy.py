@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-
 from amp_migrate.reading.program.definitions import unpacks
-from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.switch.elsewhere import in_call, through_field, visible
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.unit import Blocked
@@ -25,13 +23,11 @@ def scaler_arguments(m: Migration, init: LegacyInit, there: Scope) -> list[str]:
     return arguments
 
 
-def fixed_scale(m: Migration, init: LegacyInit, module: Module, stmt: ast.stmt) -> str:
-    """What `update` is given after a step to hold a static scale; empty for a dynamic one."""
-    return fixed_in(m, init, module.scope_of(stmt))
+def fixed_scale(m: Migration, init: LegacyInit, there: Scope) -> str:
+    """What `update` is given in a scope after a step to hold a static scale; empty for a dynamic one.
 
-
-def fixed_in(m: Migration, init: LegacyInit, there: Scope) -> str:
-    """The static scale as it reads in a scope."""
+    Raises Blocked where it cannot be evaluated there.
+    """
     text = init.scale.fixed
     if text is None or init.scale.off:
         return ""
