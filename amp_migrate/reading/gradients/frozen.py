@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.program.logic import LOOKING
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 
@@ -74,9 +75,7 @@ def _converting(call: ast.Call) -> bool:
     return name[:1].isupper() or name in CONVERTING
 
 
-CONVERTING = frozenset(
-    "convert_syncbn_model convert_sync_batchnorm initialize print len id type isinstance hasattr getattr repr str".split()
-)
+CONVERTING = LOOKING | {"convert_syncbn_model", "convert_sync_batchnorm", "initialize", "repr"}
 
 
 GRADIENTS = frozenset({"requires_grad", "requires_grad_"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.program.logic import LOOKING
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -12,7 +13,7 @@ from amp_migrate.reading.regions.no_grad import under_no_grad
 
 CLASSIFIERS = "torchvision.models."  # `models.resnet50`, not `models.detection.ssd300_vgg16`
 AUXILIARY = frozenset({"inception_v3", "inception3", "googlenet"})  # have a head that a loss need not take
-HANDED = frozenset({"isinstance", "len", "print", "id", "type", "hasattr", "getattr", "setattr", "str", "repr"})
+HANDED = LOOKING | {"setattr", "repr"}
 RUNNING = frozenset({"forward", "module", "__call__"})
 ASKED = frozenset(
     "train eval to cuda cpu half float state_dict load_state_dict parameters named_parameters apply requires_grad_ modules "

@@ -39,6 +39,9 @@ def bracketed(node: ast.expr, text: str) -> str:
 
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)  # expressions that `and`, `or` and `not` take in parentheses only
 
+# Functions of Python's own that only look at an object.
+LOOKING = frozenset("getattr hasattr id isinstance len print str type".split())
+
 # Functions that only tell something, and methods of mappings and texts that only give something.
 _TELLING = frozenset(
     "hasattr getattr isinstance len is_available get_rank is_initialized bool dict float int str abs min max round".split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.logic import LOOKING
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, walk
@@ -12,7 +13,7 @@ from amp_migrate.reading.program.tree import own_nodes, walk
 TRAINS = frozenset({"backward", "step", "scale_loss"})
 DEPTH = 4  # functions that a network is handed on to
 WRAPPERS = ("torch.nn.", "apex.parallel.")
-ASKING = frozenset({"isinstance", "hasattr", "getattr", "print", "type", "id", "sum", "len", "str"})
+ASKING = LOOKING | {"sum"}
 
 
 def run_apart(project: Project, module: Module, value: ast.expr) -> bool:
@@ -26,12 +27,11 @@ def run_apart(project: Project, module: Module, value: ast.expr) -> bool:
     if slot is None or slot.holder is not function.scope:
         return False
     given = [_given(module, b) for b in function.scope.bindings.get(value.id, ())]
-    calls = [c for c in given if isinstance(c, ast.Call) and not _wraps(project, module, c, value.id)]
-    if len(given) != sum(isinstance(c, ast.Call) for c in given):
+    calls = [c for c in given if isinstance(c, ast.Call)]
+    made = [c for c in calls if not _wraps(project, module, c, value.id)]
+    if not made or len(calls) < len(given):
         return False
-    return (
-        bool(calls) and all(_makes(project, module, c, 0) for c in calls) and _only_run(project, function, value.id, 0)
-    )
+    return all(_makes(project, module, c, 0) for c in made) and _only_run(project, function, value.id, 0)
 
 
 def _given(module: Module, binding: ast.AST) -> ast.expr | None:
