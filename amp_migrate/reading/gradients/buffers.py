@@ -19,17 +19,12 @@ WITHOUT_NETWORKS = frozenset(
     "yacs packaging filelock absl click fire attr attrs joblib prettytable colorama horovod".split()
 )
 PLAIN = re.compile(r"models\.(alexnet|vgg\d+|squeezenet1_\d)")
+UNSEEN = r"torch\.hub|torch\.jit|getattr\((?:torch\.)?nn\b|(?:torch\.)?nn\.__dict__"  # layers that are not told by name
 BUFFERS = re.compile(
-    r"BatchNorm|batch_norm|syncbn|InstanceNorm|spectral_norm|register_buffer|\bBuffer\(|torch\.hub|torch\.jit|getattr\((?:torch\.)?nn\b|"
-    r"(?:torch\.)?nn\.__dict__|(?:quantization|ao)\b",
+    rf"BatchNorm|batch_norm|syncbn|InstanceNorm|spectral_norm|register_buffer|\bBuffer\(|{UNSEEN}|(?:quantization|ao)\b",
     re.IGNORECASE,
 )
-
-
-NORMALIZING = re.compile(
-    r"(?<!sync)(?<!sync_)batch_?norm|torch\.hub|torch\.jit|getattr\((?:torch\.)?nn\b|(?:torch\.)?nn\.__dict__",
-    re.IGNORECASE,
-)
+NORMALIZING = re.compile(rf"(?<!sync)(?<!sync_)batch_?norm|{UNSEEN}", re.IGNORECASE)
 
 
 def may_normalize(project: Project, module: Module) -> bool:
@@ -40,12 +35,10 @@ def may_normalize(project: Project, module: Module) -> bool:
 
 def _normalizing(project: Project, module: Module) -> bool:
     near = in_process(project, {module})
-    own = {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
-    brought = (name for there in near for name in (*_imports(there), *_uses(there)))
     bases = (ast.unparse(base) for there in near for node in there.of(ast.ClassDef) for base in node.bases)
     if not any(base.rpartition(".")[2] == "Module" for base in bases):
         return True
-    return any(NORMALIZING.search(there.text) for there in near) or any(_brings(name, own) for name in brought)
+    return any(NORMALIZING.search(there.text) or project.once(_brings_networks, there) for there in near)
 
 
 def may_have_buffers(project: Project, module: Module) -> bool:
@@ -56,9 +49,8 @@ def may_have_buffers(project: Project, module: Module) -> bool:
 
 def _buffers(project: Project, module: Module) -> bool:
     near = in_process(project, {module})
-    own = {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
     for there in near:
-        if any(_brings(name, own) for name in (*_imports(there), *_uses(there))):
+        if project.once(_brings_networks, there):
             return True
         kept = list(_registered(there))
         if None in kept or len(BUFFERS.findall(there.text)) > len(kept):
@@ -66,6 +58,17 @@ def _buffers(project: Project, module: Module) -> bool:
         if any(_written(m, name) for name in kept if name is not None for m in near):
             return True
     return False
+
+
+def _brings_networks(project: Project, module: Module) -> bool:
+    """Whether a file may have networks from elsewhere. See `Project.once`."""
+    own = project.once(_own_names)
+    return any(_brings(name, own) for name in (*_imports(module), *_uses(module)))
+
+
+def _own_names(project: Project) -> set[str]:
+    """The names of a program's files, and of the folders around them."""
+    return {name for m in project.modules for name in (m.path.parts[-1].removesuffix(".py"), *m.path.parts[:-1])}
 
 
 def _imports(module: Module) -> Iterator[str]:
