@@ -20,10 +20,6 @@ class Reach:
         self, further: Callable[[Slot], Iterable[Slot]], guard: Callable[[Slot, Slot], Guard | None] | None = None
     ) -> None:
         self._further, self._guard = further, guard
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget what followed: there are more flows now."""
         self._numbers: dict[Slot, int] = {}
         self._slots: list[Slot] = []
         self._after: list[tuple[int, ...] | None] = []

@@ -75,7 +75,7 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
 
 def _named(module: Module) -> Iterator[tuple[ast.expr, object, ast.expr]]:
     """What a file puts under a key that is written out: `{"bce": loss}`, `dict(bce=loss)`, `criteria["bce"] = loss`."""
-    for stmt in (s for s in module.of(ast.Assign) if isinstance(s, ast.Assign)):
+    for stmt in module.of(ast.Assign):
         value = same_object(stmt.value) or stmt.value
         inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
         entries = list(zip(inner.keys, inner.values, strict=True)) if isinstance(inner, ast.Dict) else []

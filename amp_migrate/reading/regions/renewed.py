@@ -39,7 +39,7 @@ def _never_cast(unit: Unit, module: Module, called: ast.expr, seen: frozenset[Sc
     if called.id not in scope.bindings or called.id in scope.params:
         return False
     made = _made(unit, scope, called, set())
-    return bool(made) and all(stmt is not None and not _cast_since(unit, scope, stmt, called) for stmt in made)
+    return bool(made) and all(stmt is not None and not _cast_below(unit, scope, stmt.lineno, called) for stmt in made)
 
 
 def _given_new(unit: Unit, scope: Scope, use: ast.Name, seen: frozenset[Scope]) -> bool:
@@ -100,12 +100,8 @@ def _constructs(unit: Unit, module: Module, call: ast.Call) -> bool:
     return called_name(call) == "from_pretrained" or (cls is not None and cls.is_module)
 
 
-def _cast_since(unit: Unit, scope: Scope, made: ast.Assign, use: ast.Name) -> bool:
-    """Whether something below the statement that made a network, and above its use, makes it half or may do so."""
-    return _cast_below(unit, scope, made.lineno, use)
-
-
 def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.Name) -> bool:
+    """Whether something below a line, where a network is made or taken, and above its use makes it half or may do so."""
     for node in walk(scope.node):
         if not isinstance(node, ast.Call) or not line < node.lineno < use.lineno:
             continue
