@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import own_nodes, reached
+from amp_migrate.reading.program.tree import reached, values_returned
 from amp_migrate.reading.units.calls import Loss
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.sources import Sources, given_to
@@ -31,9 +31,7 @@ def may_carry_scale(project: Project, losses: Iterable[Loss], module: Module, ex
                         yield home, given.value
             elif isinstance(read, ast.Call):
                 for function in project.callees(where, read):
-                    for node in own_nodes(function.node.body):
-                        if isinstance(node, ast.Return) and node.value is not None:
-                            yield function.module, node.value
+                    yield from ((function.module, value) for value in values_returned(function.node.body))
             else:
                 yield from _given(project, where, read)
 

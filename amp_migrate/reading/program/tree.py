@@ -107,6 +107,11 @@ def own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
             waiting += children(node)
 
 
+def values_returned(body: Iterable[ast.stmt]) -> list[ast.expr]:
+    """What the `return`s of a body give."""
+    return [n.value for n in own_nodes(body) if isinstance(n, ast.Return) and n.value is not None]
+
+
 def identifiers(*nodes: ast.AST) -> set[str]:
     """The names that stand in some nodes."""
     return {n.id for node in nodes for n in walk(node) if isinstance(n, ast.Name)}

@@ -8,7 +8,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.logic import LOOKING
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import own_nodes, walk
+from amp_migrate.reading.program.tree import values_returned, walk
 
 TRAINS = frozenset({"backward", "step", "scale_loss"})
 DEPTH = 4  # functions that a network is handed on to
@@ -63,7 +63,7 @@ def _makes(project: Project, module: Module, call: ast.Call, depth: int) -> bool
 
 def _hands_out(project: Project, function: Function, depth: int) -> bool:
     """Whether a function that trains nothing returns what it makes itself."""
-    returned = [n.value for n in own_nodes(function.node.body) if isinstance(n, ast.Return) and n.value is not None]
+    returned = values_returned(function.node.body)
     if not returned or _trains(function):
         return False
     for value in returned:

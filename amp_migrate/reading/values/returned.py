@@ -12,7 +12,7 @@ from typing import Literal
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, dotted
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import own_nodes, reached
+from amp_migrate.reading.program.tree import own_nodes, reached, values_returned
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.calls import NONE
 from amp_migrate.reading.values.handed_back import parameters_of
@@ -56,10 +56,9 @@ class Returns:
     ) -> list[tuple[Module, ast.expr]]:
         """What the functions that a call may run return, each time. `forwards`: what it runs where that is not in sight."""
         return [
-            (function.module, node.value)
+            (function.module, value)
             for function in list(self.functions(module, call)) or forwards
-            for node in own_nodes(function.node.body)
-            if isinstance(node, ast.Return) and node.value is not None
+            for value in values_returned(function.node.body)
         ]
 
     def apart(
