@@ -132,11 +132,12 @@ class Switch:
         if flag.parts is None or flag.scope is not module.scope_of(node):
             return flag
         asked, known = set[str](), set[str]()  # of which what was asked once for the set-up and a node below it is
+        above = self._above(module, node)
         for guard, parts in guard_parts(self.project, module, module.statement(node)):
             if guard in self.m.pairs:
                 continue
             branch = guard.body if module.inside_of(node, guard.body) else guard.orelse
-            if any(module.inside_of(i.stmt, branch) for i in self._above(module, node)):
+            if any(module.inside_of(i.stmt, branch) for i in above):
                 known |= {ast.unparse(ast.parse(p)) for p in parts or ()}
             inside = {n for s in (*guard.body, *guard.orelse) for n in walk(s)}
             for part in parts or ():

@@ -15,7 +15,6 @@ from amp_migrate.reading.program.definitions import called_name, single_assignme
 from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
-from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import BESIDE
@@ -92,7 +91,7 @@ def _asked(m: Migration, site: Site, choice: ast.stmt) -> str | None:
     if not isinstance(choice, ast.If):
         return switch
     rest = availability(m.project, site.module).rest(choice.test)
-    if not rest or site.call not in {n for s in choice.body for n in walk(s)}:
+    if not rest or site.call is None or not site.module.inside_of(site.call, choice.body):
         return switch
     several = len(rest) > 1
     texts = [(site.module.source(part), several and isinstance(part, (ast.BoolOp, *LOOSE))) for part in rest]
