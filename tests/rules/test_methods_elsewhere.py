@@ -61,10 +61,21 @@ SETTINGS = """
             return self.encode_image(x)
 
     """
+OTHER = """
+from mmlib import run
+from segment import Segment
+from settings import loader, Net
+
+print('{"dtype": "%s"}' % run(Segment, Net(), loader[0][0]).dtype)
+"""
 LIBRARY = """
 class Base:
     def __call__(self, x):
         return self.encode(x)
+
+
+def run(kind, model, x):
+    return kind(model)(x)
 """
 
 
@@ -74,10 +85,12 @@ def test_an_evaluation_by_another_method_is_told_and_no_refusal(tmp_path: Path) 
     assert results["segment.py"].after is None
     (told,) = results["segment.py"].findings
     assert (told.code, told.review) == ("AMP502", "review")
-    assert "self.model.encode_image runs in float32" in told.message
+    assert "self.model.encode_image runs in float32 but where what calls it is under autocast" in told.message
     texts = texts_of(results)
     texts["mmlib.py"] = LIBRARY
-    assert run_files(tmp_path, texts, "train.py") == {"dtype": "torch.float32"}
+    assert run_files(tmp_path, texts, "train.py") == {"dtype": "torch.float16"}  # by a call that is seen, as with Apex
+    texts["other.py"] = OTHER
+    assert run_files(tmp_path, texts, "other.py") == {"dtype": "torch.float32"}
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "mindspore"])

@@ -245,8 +245,9 @@ def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
         return False
     m.float32.add(region.first)
     message = (
-        f"{ast.unparse(calls[0].func)} runs in float32: it does not go by the model's forward, and whether mixed precision "
-        "is on cannot be told here; hand a switch there and put it in a region where Apex's precision and speed are wanted"
+        f"{ast.unparse(calls[0].func)} runs in float32 but where what calls it is under autocast: it does not go by the model's "
+        "forward, and whether mixed precision is on cannot be told here; hand a switch there and put it in a region where "
+        "Apex's precision and speed are wanted"
     )
     m.output.note(scope.module, calls[0], "AMP502", "torch.autocast", message, "review")
     return True
