@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -45,4 +46,19 @@ def _kept(find: Callable[P, R], first: Callable[[], object] | None) -> Callable[
             found = answers[about] = find(of, *about)  # type: ignore[call-arg]
         return found
 
-    return cast("Callable[P, R]", alone if find.__code__.co_argcount == 1 else answer)
+    @functools.wraps(find)
+    def of_one(of: Any, about: Any) -> Any:
+        answers = of.__dict__.get(name)
+        if answers is None:
+            answers = of.__dict__[name] = {}
+        found = answers.get(about, answers)
+        if found is answers:
+            if first is not None:
+                answers[about] = first()
+            found = answers[about] = find(of, about)  # type: ignore[call-arg]
+        return found
+
+    code = find.__code__
+    if code.co_argcount == 2 and not find.__defaults__ and not code.co_flags & inspect.CO_VARARGS:
+        return cast("Callable[P, R]", of_one)  # which most are: no tuple is made to ask
+    return cast("Callable[P, R]", alone if code.co_argcount == 1 else answer)

@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.checks.state import seen_scaler
 from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE, SCALE, SetUp, argument, asked_level
 from amp_migrate.audit.ways.chains import Chain
@@ -51,12 +53,11 @@ def _compared(both: Mixed, change: Change, call: ast.Call, scaler: ast.expr) -> 
     module = change.after
     if not change.changed(call) or not seen_scaler(both.review.values_after, module, scaler):
         return
-    near = [s for s in both.all_setups if s.module in both.near and _may_be_at_o0(both, s)]
-    asked = {_asks(both, s) for s in near}
+    near, asked = _near(both), _asked(both)
     if len(asked) != 1 or None in asked:
         return
     scales = asked == {"dynamic"}
-    begun = disjunction([_at_o0(both, s, way) for s in near for way in both.before.chains.to(s.module, s.call)])
+    begun = _begun(both)
     for chain in both.after.chains.to(module, call):
         old = [way for c in _scaled_before(change, call) if (way := _before(both, chain, c)) is not None]
         if not old:
@@ -85,6 +86,22 @@ GAINED = (
     "O0 left the loss unscaled{where}, and took every step; the GradScaler is enabled there now, and leaves out those whose "
     "gradients overflow or are NaN. Switch it off there to keep that"
 )
+
+
+@kept
+def _near(both: Mixed) -> list[SetUp]:
+    return [s for s in both.all_setups if s.module in both.near and _may_be_at_o0(both, s)]
+
+
+@kept
+def _asked(both: Mixed) -> set[str | None]:
+    return {_asks(both, s) for s in _near(both)}
+
+
+@kept
+def _begun(both: Mixed) -> Formula:
+    """When a run comes to one of the set-ups at O0."""
+    return disjunction([_at_o0(both, s, way) for s in _near(both) for way in both.before.chains.to(s.module, s.call)])
 
 
 def _may_be_at_o0(both: Mixed, setup: SetUp) -> bool:
@@ -117,8 +134,16 @@ def _scaled_before(change: Change, call: ast.Call) -> list[ast.Call]:
     """What scaled a loss before in the function that a call stands in."""
     now = change.after.function_around(call)
     was = change.function_before(now) if now is not None else None
-    found = (c for c in change.before.calls() if syntax.text(c.func).rpartition(".")[2] == "scale_loss")
-    return [c for c in found if change.before.function_around(c) is was] if now is None or was is not None else []
+    return _scalings(change.before).get(was, []) if now is None or was is not None else []
+
+
+@kept
+def _scalings(module: Module) -> dict[Function | None, list[ast.Call]]:
+    """What scales a loss, by the function that it stands in."""
+    found: dict[Function | None, list[ast.Call]] = {}
+    for call in module.calls_named.get("scale_loss", ()):
+        found.setdefault(module.function_around(call), []).append(call)
+    return found
 
 
 def _before(both: Mixed, chain: Chain, scaling: ast.Call) -> Chain | None:

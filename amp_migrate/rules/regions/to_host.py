@@ -54,9 +54,10 @@ def where_seen(m: Migration) -> None:
     """Cast what NumPy is given in whichever function, where the audit saw that to be half for sure: of several in one line,
     what is seen to be half here, too."""
     for module in m.project.modules:
-        lines = m.mended_lines(module, "AMP504")
-        arrays = [(c, f.value) for c, f in module.method_calls.get("numpy", ()) if c.lineno in lines] if lines else []
-        joined = [c.args[0] for c, _ in module.calls if lines and c.lineno in lines and _is_given_joined(module, c)]
+        if not (lines := m.mended_lines(module, "AMP504")):
+            continue
+        arrays = [(c, f.value) for c, f in module.method_calls.get("numpy", ()) if c.lineno in lines]
+        joined = [c.args[0] for c, _ in module.calls if c.lineno in lines and _is_given_joined(module, c)]
         for given in joined if not arrays else ():
             if not m.edit(module).insertions.keys().isdisjoint(walk(given)):
                 continue
