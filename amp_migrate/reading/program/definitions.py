@@ -335,6 +335,14 @@ def given_once(scope: Scope | None, name: str) -> ast.expr | None:
     return stmt.value if isinstance(stmt, ast.Assign) and stmt.targets == bindings else None
 
 
+def given(scope: Scope, name: str) -> list[ast.expr]:
+    """What a name may be that a scope binds by plain assignments alone: `run = train if full else tune`, also in an `if` and
+    its `else`; empty where something else binds it."""
+    stmts = [(b, scope.module.parents.get(b)) for b in scope.bindings.get(name, ())]
+    values = [s.value for b, s in stmts if isinstance(s, ast.Assign) and s.targets == [b]]
+    return [one for value in values for one in alternatives(value)] if len(values) == len(stmts) else []
+
+
 def lambdas(module: Module, name: ast.Name) -> list[ast.Lambda]:
     """What a name is given that is called, where that is one of some lambdas: `make = lambda size: Net(size)`."""
     owner = module.scope_of(name).lookup(name.id)

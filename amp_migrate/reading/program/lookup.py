@@ -14,7 +14,7 @@ from amp_migrate.reading.program.definitions import (
     Function,
     alternatives,
     dotted,
-    given_once,
+    given,
     lambdas,
 )
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
@@ -179,14 +179,19 @@ class Lookup(Imports):
         return found
 
     def _renamed(self, owner: Scope | None, name: str) -> list[ast.AST]:
-        """What a name stands for that a scope gives it once, as another name of that: `run = train`,
-        `Loss = getattr(losses, "Focal")`."""
-        same = given_once(owner, name) if owner is not None and name not in owner.params else None
-        if owner is not None and isinstance(same, ast.Call):
-            return asked_by_name(self, owner.module, same)
-        if owner is None or not isinstance(same, (ast.Name, ast.Attribute)):
+        """What a name stands for that a scope gives it, as another name of that: `run = train`, `run = train if full else
+        tune`, `Loss = getattr(losses, "Focal")`."""
+        same = given(owner, name) if owner is not None and name not in owner.params else []
+        if owner is None or not same:
             return []
-        return [d for d in self.definitions(owner.module, same) if d in self.functions or d in self.classes]
+        if len(same) == 1 and isinstance(same[0], ast.Call):
+            return asked_by_name(self, owner.module, same[0])
+        if not all(isinstance(one, (ast.Name, ast.Attribute)) for one in same):
+            return []
+        known = [
+            [d for d in self.definitions(owner.module, o) if d in self.functions or d in self.classes] for o in same
+        ]
+        return [d for found in known for d in found] if all(known) else []
 
     def _own_classes(self, owner: Scope, name: str) -> list[ast.AST]:
         """What the first parameter of a class method stands for: its class, and those that inherit the method."""

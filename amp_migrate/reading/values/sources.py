@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, given_once
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, given
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.table import Path
@@ -184,15 +184,17 @@ def _handed_on(project: Project, module: Module) -> set[ast.AST]:
 
 
 def _only_called(project: Project, module: Module, use: ast.AST) -> bool:
-    """Whether a function is only called by the one name that it is given (`fn = train`, `fn(loader)`), or by its entry in a
+    """Whether a function is only called by the name that it is given (`fn = train if full else tune`, `fn(loader)`), or by its entry in a
     table (`phases = {"train": train}`, `phases["train"](loader)`)."""
     kept = module.parents.get(use)
+    while isinstance(kept, ast.IfExp):
+        kept = module.parents.get(kept)
     table = isinstance(kept, ast.Dict)
     stmt = module.parents.get(kept) if table and kept is not None else kept
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(name := stmt.targets[0], ast.Name):
         return False
     scope = module.scope_of(name).lookup(name.id)
-    if scope is None or scope.is_class or given_once(scope, name.id) is None:
+    if scope is None or scope.is_class or not given(scope, name.id):
         return False
     if scope.is_module and any(project.handed_on.readers(module, name.id)):
         return False
