@@ -478,6 +478,10 @@ VALUES = """
         ("kinds = {'adam': FusedAdam}", "kinds = {'adam': partial(torch.optim.AdamW, weight_decay=0.0)}"),
         ("register('adam', FusedAdam)", "register('adam', partial(torch.optim.AdamW, weight_decay=0.0))"),
         ("kind = FusedAdam\noptimizer = kind(params)", "kind = partial(torch.optim.AdamW, weight_decay=0.0)"),
+        (
+            "if kind == 'adam':\n    kind = FusedAdam\nkind(params)",
+            "kind = partial(torch.optim.AdamW, weight_decay=0.0)",
+        ),
     ],
 )
 def test_a_class_that_is_kept_decays_by_nothing_unless_told(body: str, after: str) -> None:
@@ -562,3 +566,14 @@ def test_without_an_init_of_its_own_the_calls_give_it() -> None:
 )
 def test_a_class_of_which_more_is_asked_is_left_to_a_person(body: str) -> None:
     assert check_manual(VALUES.format(imports="", body=body), "AMP621").after is None
+
+
+@pytest.mark.parametrize(
+    "calls",
+    ["kind(params, lr=0.1, weight_decay=decay)", "kind(params, weight_decay=0)\nkind(more, weight_decay=decay)"],
+)
+def test_a_class_whose_calls_all_say_their_decay_is_the_class(calls: str) -> None:
+    body = f"if kind == 'apex':\n    kind = FusedAdam\nelif kind is None:\n    kind = torch.optim.Adam\n{calls}"
+    result = rewrite(VALUES.format(imports="", body=body.replace("\n", "\n    ")))
+    assert "    kind = torch.optim.AdamW\n" in (result.after or "")
+    assert [f.review for f in result.findings if f.code == "AMP621"] == ["as-is"]

@@ -184,8 +184,8 @@ def _handed_on(project: Project, module: Module) -> set[ast.AST]:
 
 
 def _only_called(project: Project, module: Module, use: ast.AST) -> bool:
-    """Whether a function is only called by the name that it is given (`fn = train if full else tune`, `fn(loader)`), or by its entry in a
-    table (`phases = {"train": train}`, `phases["train"](loader)`)."""
+    """Whether a function is only called by the name that it is given (`fn = train if full else tune`, `fn(loader)`), or by its
+    entry in a table (`phases = {"train": train}`, `phases["train"](loader)`)."""
     kept = module.parents.get(use)
     while isinstance(kept, ast.IfExp):
         kept = module.parents.get(kept)

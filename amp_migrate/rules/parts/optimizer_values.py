@@ -92,7 +92,8 @@ def kept_to_be_called(site: Site) -> bool:
 
 
 def kept_calls(site: Site) -> list[ast.Call] | None:
-    """The calls of the name that a site is kept under, where that is all that is done with it: `SGD = FusedSGD`."""
+    """The calls of the name that a site is kept under, where that is all that is done with it: `SGD = FusedSGD`; not whether a
+    test asks if it is some word, which no class is."""
     stmt, module = site.stmt, site.module
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
     if not isinstance(stmt, ast.Assign) or stmt.value is not site.node or not isinstance(target, ast.Name):
@@ -100,6 +101,8 @@ def kept_calls(site: Site) -> list[ast.Call] | None:
     calls: list[ast.Call] = []
     for use in module.loads.get(target.id, ()):
         call = module.parents.get(use)
+        if _asks_for_words(call):
+            continue
         if not isinstance(call, ast.Call) or call.func is not use:
             return None
         calls.append(call)
@@ -112,4 +115,10 @@ def _as_class(module: Module, node: ast.expr) -> bool:
         node, parent = parent, module.parents.get(parent)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and node in parent.args[1:]:
         return parent.func.id in ("isinstance", "issubclass")
-    return isinstance(parent, (ast.Attribute, ast.ClassDef, ast.Compare))
+    return isinstance(parent, (ast.Attribute, ast.ClassDef, ast.Compare)) and not _asks_for_words(parent)
+
+
+def _asks_for_words(node: ast.AST | None) -> bool:
+    """Whether a test compares with written text or None: `optimizer == "adam"`, before a class takes the place of its name."""
+    sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+    return any(isinstance(s, ast.Constant) and (s.value is None or isinstance(s.value, str)) for s in sides)

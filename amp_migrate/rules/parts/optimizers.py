@@ -241,7 +241,8 @@ def _convert(project: Project, site: Site, fused: Fused, clipped: bool) -> Nativ
         return as_base(project, site, called, fused.positions, fused.code)
     message = f"{fused.native}, kept as a value here: what calls it must not give it options of Apex's own ({own})"
     calls = None if _read_elsewhere(project, site) else kept_calls(site)
-    if fused.code != "AMP621" and calls is not None and all(_native_too(call, fused) for call in calls):
+    decayed = fused.code != "AMP621" or all(any(k.arg == "weight_decay" for k in call.keywords) for call in calls or ())
+    if decayed and calls is not None and all(_native_too(call, fused) for call in calls):
         return Native(
             fused.code, (fused.native,), f"{fused.native}, which takes all that the calls here give it", "as-is"
         )
