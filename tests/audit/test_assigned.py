@@ -891,3 +891,15 @@ def test_a_method_of_an_object_made_for_it() -> None:
     assert not told(doubts_of(before, {"learner.py": given}), "AMP131")
     kept = {**before, "main.py": before["main.py"].replace("Learner().evaluate", "Learner.make().evaluate")}
     assert not told(doubts_of(kept, {"learner.py": after}), "AMP131")
+
+
+HANDED_OUT = {"mixed/losses.py": "def scale_loss(loss):\n    return loss\n", "mixed/other.py": ""}
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_package_hands_out_what_its_files_define(still: bool) -> None:
+    """Its users are out of sight: an import that nothing here reads is what they have the name from."""
+    before = {**HANDED_OUT, "mixed/__init__.py": "import os\nfrom mixed.losses import scale_loss\n"}
+    after = {"mixed/__init__.py": "import os\n"} | ({} if still else {"mixed/losses.py": "SCALE = 1\n"})
+    found = [d for d in doubts_of(before, after) if d.code == "AMP131" and d.path == "mixed/__init__.py"]
+    assert [(d.line, d.verdict) for d in found] == ([(2, "refuse")] if still else [])

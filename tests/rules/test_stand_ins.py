@@ -256,3 +256,23 @@ def test_a_parameter_that_a_call_names_otherwise_than_apex() -> None:
     results = rewrite_files(files)
     assert results["train.py"].after is None
     assert any(f.status == "manual" for f in results["mixed.py"].findings)
+
+
+def test_a_package_hands_out_one_that_stays() -> None:
+    """Its users import it from there, whether or not anything in sight does."""
+    files = {
+        "mixed/__init__.py": "import os\n\nif os.environ:\n    from mixed.losses import scale_loss\n",
+        "mixed/losses.py": MIXED["handed on"],
+        "step.py": """from mixed.losses import scale_loss
+
+
+def closure(model, x, optimizers):
+    with scale_loss(model(x).sum(), optimizers["default"]) as scaled_loss:
+        scaled_loss.backward()
+    optimizers["default"].step()
+""",
+    }
+    results = rewrite_files(files)
+    assert any(f.status == "manual" for f in results["step.py"].findings)
+    assert "def scale_loss" in (results["mixed/losses.py"].after or results["mixed/losses.py"].before)
+    assert results["mixed/__init__.py"].after is None

@@ -26,6 +26,7 @@ def gone(review: Review) -> Iterator[Doubt]:
         lost = change.before.top.bindings.keys() - change.after.top.bindings.keys()
         if lost:
             yield from _imported(review, change, lost)
+            yield from _handed_out(review, change, lost)
     for module in review.after.modules.values():
         if module.stars:
             yield from _unstarred(review, module)
@@ -111,6 +112,22 @@ def _uses(review: Review, module: Module, change: Change, lost: set[str]) -> Ite
             dotted = review.after.imported(module.scope_of(node), node.value)
             if dotted and review.after.module_named(dotted, module) is change.after:
                 yield node, node.attr
+
+
+def _handed_out(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:
+    """Names that a package took from one of its files for its users, which that file still defines."""
+    for stmt in change.removed if change.path.endswith("__init__.py") else ():
+        if not isinstance(stmt, ast.ImportFrom):
+            continue
+        home = review.after.module_named(review.before._base(change.before, stmt), change.after)
+        if home is None:
+            continue
+        own = {f.name for f in home.functions if f.scope.parent is home.top}
+        own |= {c.name for c in home.classes if c.scope.parent is home.top}
+        for alias in stmt.names:
+            if alias.name in own and (alias.asname or alias.name) in lost:
+                message = f"{alias.name} is handed out of this package no more, though {home.path} defines it still"
+                yield Doubt(change.path, stmt.lineno, "AMP131", alias.name, message)
 
 
 def _unstarred(review: Review, module: Module) -> Iterator[Doubt]:

@@ -219,9 +219,14 @@ class Cleaner:
         if imports_apex(node) or not isinstance(node, ast.ImportFrom):
             return False
         other = self.project.handed_on.by_name.get(self.module.import_base(node))
-        edits = self.output.edits.get(other) if other is not None else None
-        if edits is None or other is None:
-            return other is not None and bool(other.loads.get(alias.name))
+        if other is None:
+            return False
+        edits = self.output.edits.get(other)
+        bindings = other.root.bindings.get(alias.name, ())
+        if any(b in self.project.functions and (edits is None or not edits.gone(b)) for b in bindings):
+            return True  # a function of the program's own that does what Apex's does, and stays
+        if edits is None:
+            return bool(other.loads.get(alias.name))
         return alias.name in edits.emitted_names() or any(not edits.gone(n) for n in other.loads.get(alias.name, ()))
 
     def _marked(self, node: ast.Import | ast.ImportFrom) -> bool:
