@@ -15,8 +15,9 @@ from amp_migrate.audit.dtypes import REFUSED
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.scope import Scope
 from amp_migrate.audit.program.targets import assignments
-from amp_migrate.audit.review import Review, calls_of
+from amp_migrate.audit.review import Review, calls_of, mentions
 from amp_migrate.audit.ways.formulas import conjunction, example
 from amp_migrate.findings import Code
 
@@ -80,6 +81,7 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
     for module, node in _chosen(both):
         made[node] = module
         names.add("BCELoss")
+    yield from _called(both, dict(_functions(both)))
     if not made:
         return
     for node, home in made.items():
@@ -109,10 +111,31 @@ def _derived(both: Mixed) -> Iterator[tuple[Module, ast.Call]]:
                     yield module, call
 
 
+def _functions(both: Mixed) -> Iterator[tuple[ast.AST, Module]]:
+    """The function itself as a value: `{"bce": F.binary_cross_entropy}`, `partial(F.binary_cross_entropy, ...)`."""
+    for module in both.after.modules:
+        if "binary_cross_entropy" not in module.words:
+            continue
+        for node, name in mentions(both.review.after, module, "torch."):
+            parent = module.parents.get(node)
+            if (
+                name not in REFUSED
+                or name == "torch.nn.BCELoss"
+                or (isinstance(parent, ast.Call) and parent.func is node)
+            ):
+                continue
+            yield node, module
+            if isinstance(node, ast.Name):  # followed to what brings the name, with others perhaps
+                froms = (s for s in syntax.every(module.tree, ast.ImportFrom) if s.module == "torch.nn.functional")
+                yield from ((s, module) for s in froms if any(f"torch.nn.functional.{a.name}" == name for a in s.names))
+            if isinstance(parent, ast.Call) and syntax.last(parent.func) in ("partial", "staticmethod"):
+                yield parent, module
+
+
 def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:
     """The calls of what containers hold, whatever that is named there: `sum(f(x, y) for f in self.losses.values())`."""
     program, values = both.review.after, both.after.values
-    for module in both.after.modules:
+    for module in both.after.modules if made else ():
         for call in module.calls():
             scope = module.scope_of(call)
             if len(call.args) + len(call.keywords) < 2 or not isinstance(
@@ -122,8 +145,23 @@ def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, 
             if program.dotted(scope, call.func) is not None or program.callees(module, call):
                 continue
             found = values.origins(scope, call.func)
-            if any(o.node in made for o in found):
-                yield module, call, all(o.node in made and isinstance(o.node, ast.Call) for o in found)
+            if isinstance(call.func, ast.Subscript) and any(v in made for v in _entries(both, scope, call.func)):
+                yield module, call, False
+            elif any(o.node in made for o in found):
+                yield module, call, all(o.node in made and not _one_of_several(o.node) for o in found)
+
+
+def _entries(both: Mixed, scope: Scope, at: ast.Subscript) -> Iterator[ast.expr]:
+    """What `dict(bce=..., mse=...)` keeps, where it may be that which is asked of it."""
+    key = at.slice.value if isinstance(at.slice, ast.Constant) else None
+    for origin in both.after.values.origins(scope, at.value):
+        if isinstance(origin.node, ast.Call) and syntax.last(origin.node.func) in ("dict", "OrderedDict"):
+            yield from (k.value for k in origin.node.keywords if key in (None, k.arg))
+
+
+def _one_of_several(node: ast.AST) -> bool:
+    """Whether a node is known to stand for it only among others: a class that a test may choose, an import."""
+    return isinstance(node, ast.ImportFrom) or (isinstance(node, ast.expr) and syntax.last(node) == "BCELoss")
 
 
 def _handed_out_of_sight(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:

@@ -12,10 +12,12 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
+_FUNCTION = "binary_cross_entropy"
+
 
 def refuses(project: Project, module: Module, call: ast.Call) -> bool:
     """Whether a call computes binary_cross_entropy."""
-    if (module.qualify(call.func) or "").rpartition(".")[2] == "binary_cross_entropy":
+    if _is_function(module, call.func):
         return True
     if isinstance(call.func, ast.Call) and module.qualify(call.func.func) == "torch.nn.BCELoss":
         return True
@@ -35,14 +37,19 @@ def second_order(module: Module, node: ast.Call) -> bool:
 
 
 def _bce_slots(project: Project) -> set[Slot]:
-    """Variables that hold a `torch.nn.BCELoss`."""
+    """Variables that hold a `torch.nn.BCELoss`, or the function itself."""
 
     def gives(_: Module, stmt: ast.Assign) -> bool:
         calls = (n for n in walk(stmt.value) if isinstance(n, ast.Call))
         return len(stmt.targets) == 1 and any(called_name(call) == "BCELoss" for call in calls)
 
-    given = {slot for m in project.modules if "BCELoss" in m.text for slot in _given(project, m)}
-    return project.holding("BCELoss", gives) | project.reaches(given)
+    def names(module: Module, stmt: ast.Assign) -> bool:
+        called = {n.func for n in walk(stmt.value) if isinstance(n, ast.Call)}
+        return len(stmt.targets) == 1 and any(_is_function(module, n) and n not in called for n in walk(stmt.value))
+
+    files = (m for m in project.modules if "BCELoss" in m.text or _FUNCTION in m.text)
+    given = {slot for m in files for slot in _given(project, m)}
+    return project.holding("BCELoss", gives) | project.holding(_FUNCTION, names) | project.reaches(given)
 
 
 def _given(project: Project, module: Module) -> Iterator[Slot]:
@@ -52,10 +59,10 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
         put += [p] if (p := put_in(call)) is not None else []
         for function in project.resolved.get(call, ()):
             for name, value in project.arguments(function, call):
-                if _is_bce(value):
+                if _is_bce(module, value):
                     yield Slot(function.scope, name)
     for holder, key, value in _named(module):
-        if _is_bce(value) and (found := project.slot(module, holder)) is not None:
+        if _is_bce(module, value) and (found := project.slot(module, holder)) is not None:
             yield from (found, Slot(found, f"[{key}]"))
     for call, of in (*module.method_calls.get("add_module", ()), *module.method_calls.get("register_module", ())):
         yield from _attribute(project, module, of.value, call.args)
@@ -67,10 +74,10 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
         put += [(target.value, stmt.value) for target in stmt.targets if isinstance(target, ast.Subscript)]
     put += [p for stmt in module.of(ast.AugAssign) if (p := put_in(stmt)) is not None]
     for holder, value in put:
-        slot = project.slot(module, holder) if _is_bce(value) else None
+        slot = project.slot(module, holder) if _is_bce(module, value) else None
         if slot is not None:
             yield slot
-            yield from (Slot(slot, f"[*{place}]") for place, item in in_rows(value) if _is_bce(item))
+            yield from (Slot(slot, f"[*{place}]") for place, item in in_rows(value) if _is_bce(module, item))
 
 
 def _named(module: Module) -> Iterator[tuple[ast.expr, object, ast.expr]]:
@@ -89,7 +96,7 @@ def _named(module: Module) -> Iterator[tuple[ast.expr, object, ast.expr]]:
 
 def _attribute(project: Project, module: Module, on: ast.expr, given: list[ast.expr]) -> Iterator[Slot]:
     """The attribute that an object is given a `BCELoss` as by its name: `self.add_module("bce", loss)`."""
-    if len(given) == 2 and _is_bce(given[1]):
+    if len(given) == 2 and _is_bce(module, given[1]):
         name = literal(given[0])
         holder = f"{module.source(on)}.{name}" if isinstance(name, str) and name.isidentifier() else module.source(on)
         slot, whole = project.slot(module, module.imagine(holder, on)), project.slot(module, on)
@@ -98,11 +105,19 @@ def _attribute(project: Project, module: Module, on: ast.expr, given: list[ast.e
             yield from (whole, Slot(whole, f"[{name}]"))
 
 
-def _is_bce(value: ast.expr) -> bool:
-    """Whether one is made here, as it is or in a list or mapping."""
+def _is_bce(module: Module, value: ast.expr) -> bool:
+    """Whether one is made here, or the function is named, as it is or in a list or mapping."""
     value = same_object(value) or value
+    if isinstance(value, ast.Call) and called_name(value) in ("partial", "staticmethod") and value.args:
+        value = value.args[0]
     if isinstance(value, (ast.List, ast.Tuple)):
-        return any(map(_is_bce, value.elts))
+        return any(_is_bce(module, e) for e in value.elts)
     if isinstance(value, ast.Dict):
-        return any(map(_is_bce, value.values))
-    return isinstance(value, ast.Call) and called_name(value) == "BCELoss"
+        return any(_is_bce(module, v) for v in value.values)
+    return _is_function(module, value) or (isinstance(value, ast.Call) and called_name(value) == "BCELoss")
+
+
+def _is_function(module: Module, node: ast.AST) -> bool:
+    """`F.binary_cross_entropy`, as it is named."""
+    held = isinstance(node, (ast.Name, ast.Attribute))
+    return held and (module.qualify(node) or "").rpartition(".")[2] == _FUNCTION
