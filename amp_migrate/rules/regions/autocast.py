@@ -102,7 +102,7 @@ def apply(m: Migration) -> None:
         module = scope.module
         for region in wanted(m, m.regions.read(scope)) if not m.regions.within_callers(scope) else ():
             function = m.project.function_of(module, region.first)
-            if not bases.isdisjoint((region.first, *module.ancestors(region.first))):
+            if _all_without(m, scope, region, bases):
                 m.float32.add(region.first)
                 continue
             if function is not None and function in without:
@@ -259,6 +259,14 @@ def _set_up_below(m: Migration, scope: Scope) -> bool:
     below = {c for c in cls.descendants() if c is not cls} if cls is not None else set()
     around = [m.project.class_around(init.site.scope) for init in m.unit.inits]
     return bool(around) and all(c in below for c in around)
+
+
+def _all_without(m: Migration, scope: Scope, region: Region, bases: set[ast.AST]) -> bool:
+    """Whether casts are disabled in all of a region; where they are in its first statement only, that switches autocast off."""
+    if not bases.isdisjoint(scope.module.ancestors(region.first)):
+        return True
+    whole = region.join in bases or all(s in bases for s in m.regions.held(scope, region))
+    return region.first in bases and whole
 
 
 def _uncast(m: Migration, scope: Scope, message: str, review: Review = "review") -> None:
