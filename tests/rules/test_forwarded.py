@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import rewrite_files, run_files, texts_of
+from tests.rules.helpers import check_files, rewrite_files, run_files, texts_of
 from tests.rules.programs import found
 
 RUNNER = """
@@ -99,3 +99,54 @@ def test_what_somebody_makes_is_given_the_scaler() -> None:
     made = MAIN.replace("from runner import Runner", "from masked import Masked").replace("Runner(", "Masked(")
     results = rewrite_files({"runner.py": RUNNER, "masked.py": MASKED.replace("CALL", ALL), "main.py": made})
     assert "Masked(scaler, model" in (results["main.py"].after or "")
+
+
+FITS = """
+import json
+
+import torch
+from apex import amp
+
+
+class Fit:
+    def __init__(self, *args, **kwargs):
+        self.done = self.go(*args, **kwargs)
+
+    def go(self, model, optimizer, steps=3):
+        for _ in range(steps):
+            loss = model(torch.ones(1, 2)).sum()
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+        return steps
+
+
+class Longer(Fit):
+    pass
+
+
+def main():
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    MADE
+        count = kind(model, optimizer, steps=2).done
+    print(json.dumps(count))
+
+
+main()
+"""
+
+
+MADE = [
+    "for kind in (Fit, Longer):",
+    "for kind in [Longer]:",
+    "for kind in {'a': Fit}.values():",
+    "for kind in [globals()['Longer']]:",
+]
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_a_class_that_is_made_by_another_name_owes_the_scaler(made: str, tmp_path: Path) -> None:
+    texts = check_files({"main.py": FITS.replace("MADE", made)}, device="cpu")
+    assert run_files(tmp_path, texts, "main.py") == 2

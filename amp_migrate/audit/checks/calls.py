@@ -2,10 +2,10 @@
 
 Proved: a call of a function of the program whose signature or returned tuple changed gives it what it needs, in the
 order it needs it, overrides and `super()` included; a function handed on as a value did not get a parameter that its
-caller out of sight cannot know; a call that is torch's now has arguments that torch takes (signatures kept as data,
-`torch_signatures.py`), of a type that it takes where torch insists: `enabled=` a bool, `update(scale)` a float; no
-`.float()` that the migration wrote is called on what is no tensor, `x.dtype`, and no method that only Apex's
-FP16_Optimizer had stays where none is made any more.
+caller out of sight cannot know, nor did one that is given all by what hands on all; a call that is torch's now has
+arguments that torch takes (signatures kept as data, `torch_signatures.py`), of a type that it takes where torch insists:
+`enabled=` a bool, `update(scale)` a float; no `.float()` that the migration wrote is called on what is no tensor,
+`x.dtype`, and no method that only Apex's FP16_Optimizer had stays where none is made any more.
 
 Not claimed: arguments in `*args` and `**kwargs` whose content is not in sight, methods of objects of unknown class, values
 of unknown type.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.calls import derived
+from amp_migrate.audit.calls import derived, handing_on
 from amp_migrate.audit.calls.torch_calls import TorchCalls, own_part
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.program import syntax
@@ -145,6 +145,7 @@ class _Calls:
                 if syntax.text(new.node.args) != syntax.text(old.node.args):
                     yield from self._callers(new, old)
                     yield from self._handed_on(new, old)
+                    yield from self._owing(new, old)
                 was, now = _lengths(old), _lengths(new)
                 if was is not None and now is not None and was != now:
                     yield from self._unpacked(new, now)
@@ -214,6 +215,12 @@ class _Calls:
                     continue
                 message = f"{new.name} is handed on here to code that calls it without {' and '.join(more)}"
                 yield self._doubt(module, node, new, message)
+
+    def _owing(self, new: Function, old: Function) -> Iterator[Doubt]:
+        more = sorted(_required(new) - _required(old))
+        for module, node, by in handing_on.owing(self.review, new) if more else ():
+            message = f"what is run here hands all that it is given on to {new.name}, by {by.name}: without {' and '.join(more)}"
+            yield self._doubt(module, node, new, message)
 
     def _bound_and_called(self, new: Function, module: Module, call: ast.Call) -> bool:
         """Whether a call only binds the first arguments, and every call of what that gives has all that is needed:

@@ -88,22 +88,10 @@ class Threads(Homes):
         if self.optional:
             return self._thread_optional(function, calls)
         if not calls and not (self.demands and _may_take_another(function)):
-            raise Blocked(
-                function.module,
-                node,
-                "AMP213",
-                "GradScaler",
-                f"{function.name} needs the scaler, {self._never_called(function)}",
-            )
+            raise self._needed(function, node, self._never_called(function))
         if self.project.once(Sources).is_value(function):
-            raise Blocked(
-                function.module,
-                node,
-                "AMP213",
-                "GradScaler",
-                f"{function.name} needs the scaler, but is also passed around as a value, so its callers are not known; "
-                "give it a parameter for the scaler, and hand that over wherever the value is called",
-            )
+            why = "but is also passed around as a value, so its callers are not known; give it a parameter for the scaler, "
+            raise self._needed(function, node, f"{why}and hand that over wherever the value is called")
         self._busy.add(function)
         if function in self.threads:
             raise self._sometimes(function, node)
@@ -132,6 +120,8 @@ class Threads(Homes):
                     failures.append(failure)
         if failures and not any(self.threads[other].calls for other in group):
             raise failures[0]  # nothing hands it over
+        if calls and self.demands and not any(self.threads[other].calls for other in group):
+            raise self._needed(function, node, self._never_called(function))  # those that hand all on are never called
         self._read_without(function, node)
         self._busy.discard(function)
         return self.base_name
@@ -142,12 +132,16 @@ class Threads(Homes):
         around = self.project.function_of(module, call)
         if around is None or all_calls(self.project, around) or self.project.once(Sources).is_value(around):
             return None
-        if self._may_call(around):
+        made = around.cls.descendants() if around.cls is not None and around.name == "__init__" else ()
+        if self._may_call(around) or any(self.project.once(Sources).is_value(c) for c in made):
             return None
         names = [a.arg if a is not None else "" for a in (around.node.args.vararg, around.node.args.kwarg)]
         starred = [a.value for a in call.args if isinstance(a, ast.Starred)]
         handed = [*starred[:1], *(k.value for k in call.keywords if k.arg is None)]
         return around if names[1] and [ast.unparse(h) for h in handed] == [n for n in names if n] else None
+
+    def _needed(self, function: Function, node: ast.AST, why: str) -> Blocked:
+        return Blocked(function.module, node, "AMP213", "GradScaler", f"{function.name} needs the scaler, {why}")
 
     def _never_called(self, function: Function) -> str:
         """What there is to say of a function whose calls are not seen."""
