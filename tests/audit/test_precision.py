@@ -589,7 +589,8 @@ def test_a_set_up_under_a_flag_for_an_older_torch_is_none() -> None:
     assert found(FLAGGED.replace("def main():", "def main():\n    global _use_apex\n    _use_apex = True"))
     # What a flag is given may hang on what it was.
     assert found(FLAGGED.replace("def main():", "if _use_apex:\n    _use_apex = args.apex\n\ndef main():"))
-    assert found(FLAGGED.replace("_use_apex = False", "_use_apex = True\nif _use_apex:\n    _use_apex = False"))
+    assert found(FLAGGED.replace("_use_apex = False", "_use_apex = args.on\nif not _use_apex:\n    _use_apex = True"))
+    assert not found(FLAGGED.replace("_use_apex = False", "_use_apex = True\nif _use_apex:\n    _use_apex = False"))
     own = "from config import *\n\n_use_apex = _use_apex and args.apex\nprint(torch.__version__)\n\ndef main():"
     assert found(own + FLAGGED.partition("def main():")[2])
 

@@ -85,3 +85,19 @@ def test_where_it_is_always_given_or_no_such_run_comes(holder: str) -> None:
 def test_of_what_may_be_another_object_nothing_is_known() -> None:
     makes = "solver = Solver(args.mode) if args.mode else unseen(args)"
     assert said("solver", makes=makes) == []
+
+
+@pytest.mark.parametrize("mode", ["args.mode", "mode"])
+def test_a_mode_that_is_given_anew_is_not_asked_as_it_was(mode: str) -> None:
+    makes = "mode = args.mode\nsolver = Solver(mode)"
+    runs = f"if {mode} != 'test':\n    solver.train()\n{mode} = 'val'\nif {mode} != 'test':\n    solver.test()"
+    (message,) = said("solver", makes=makes, runs=runs)
+    assert "solver.scaler has no value here where mode == 'test'" in message
+    assert said("solver", makes=makes, runs=runs.replace("= 'val'", "= 'test'")) == []
+    assert said("solver", makes=makes, runs=runs.replace(f"{mode} = 'val'", "print(1)")) == []
+
+
+def test_what_no_run_assigns_is_told() -> None:
+    makes = "mode = 'test'\nsolver = Solver(mode)"
+    (message,) = said("solver", makes=makes, runs="if args.mode:\n    solver.test()\nelse:\n    solver.train()")
+    assert "solver.scaler has no value here where mode" in message

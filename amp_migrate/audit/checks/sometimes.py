@@ -131,7 +131,10 @@ def _missed(side: Side, module: Module, node: ast.Attribute, when: Formula) -> t
         found = example(missed)
         if found is None:
             continue
-        said = flags_told({a: v for a, v in minimal(missed, found).items() if a in atoms(plain(when))})
-        if said:
-            return " and ".join(said[:3]), not chain.open and side.chains.certain(chain)
+        asked = (
+            atoms(plain(when)) if when is not False else atoms(missed)
+        )  # it is assigned in none of the runs there are
+        said = flags_told({a: v for a, v in minimal(missed, found).items() if a in asked})
+        if said or when is False:
+            return " and ".join(said[:3]) or "nothing assigned it", not chain.open and side.chains.certain(chain)
     return None

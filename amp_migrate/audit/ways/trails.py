@@ -13,6 +13,7 @@ from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula
+from amp_migrate.audit.ways.given_above import constant_above
 from amp_migrate.audit.ways.installed import beside_import, caught, of_apex, tells
 
 DEPTH = 8
@@ -46,7 +47,8 @@ class Trails:
         if isinstance(expr, ast.Name):
             scope = place.scope.binder(expr.id)
             if scope is None or len(scope.bindings[expr.id]) != 1:
-                return None
+                last = constant_above(scope, expr) if scope is place.scope else None
+                return (last, place) if last is not None else None
             (node,) = scope.bindings[expr.id]
             if isinstance(node, ast.arg):
                 if scope is place.scope and expr.id in place.filled:
@@ -60,6 +62,8 @@ class Trails:
             found = self.fields(expr, place)
             if len(found) == 1 and (value := found[0][1]) is not None:
                 return value, self._on_the_way(found[0][0].scope_of(value), place.chain)
+            last = None if found else constant_above(place.scope, expr)
+            return (last, place) if last is not None else None
         return None
 
     def fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
@@ -130,7 +134,12 @@ class Trails:
         function = self.program.function_of(found.module, found.node)
         for module, call in self.program.callers(function):
             given = (self.program.arguments(function, call) or {}).get(name)
-            if isinstance(given, ast.Attribute) and self.program.is_self(module.scope_of(call), given.value) is None:
+            if given is None:
+                continue
+            last, there = self.end(
+                given, self.anywhere(module.scope_of(call))
+            )  # `mode = args.mode`, and `Solver(mode)`
+            if isinstance(last, ast.Attribute) and self.program.is_self(there.scope, last.value) is None:
                 return True
         return False
 

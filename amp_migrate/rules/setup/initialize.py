@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.processes import framework_of
-from amp_migrate.reading.program.tree import own_nodes
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home, covers
@@ -26,6 +25,7 @@ from amp_migrate.rules.scale.clamp import first_scale
 from amp_migrate.rules.scale.initial_scale import initial_setting
 from amp_migrate.rules.scale.legacy import scaler_arguments
 from amp_migrate.rules.scale.run_time_scale import preparation, variable
+from amp_migrate.rules.setup.left_early import before_leaving
 from amp_migrate.rules.setup.out_of_sight import no_initialize, no_loss, other_framework
 from amp_migrate.rules.setup.rebinding import (
     drop_list,
@@ -229,20 +229,7 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
         target = plan.target(home)
         value = as_bool(m.project, home.scope, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
-        left = _left_above(home) if home.kind == "self" and home.above is None else None
-        if left is not None:
-            m.edit(home.scope.module).insert_before(left, f"{target} = False")
-
-
-def _left_above(home: Home) -> ast.If | None:
-    """The first test above where an object is given a switch under which its method is left: what runs then asks the switch,
-    too. `if mode == "test": return`."""
-    module = home.scope.module
-    block = module.block(home.anchor)
-    if block is not getattr(home.scope.node, "body", None):
-        return None
-    above = (s for s in block[: block.index(home.anchor)] if isinstance(s, ast.If))
-    return next((s for s in above if any(isinstance(n, ast.Return) for n in own_nodes([s]))), None)
+        before_leaving(m, home, f"{target} = False")
 
 
 def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
