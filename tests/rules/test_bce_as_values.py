@@ -39,6 +39,9 @@ def main(loader, device):
             scaled.backward()
         optimizer.step()
 """
+COMPUTES = "return F.binary_cross_entropy(x, y)"
+CHOICE = '{"bce": F.binary_cross_entropy, "mse": F.mse_loss}[kind]'
+MADE = "torch.nn.BCELoss()"
 PLAIN = 'LOSSES = {"bce": F.binary_cross_entropy, "mse": F.mse_loss}'
 WAYS = [
     (PLAIN, "self.fn = LOSSES[kind]", "self.fn(x, y)"),
@@ -48,6 +51,17 @@ WAYS = [
     ("part = functools.partial(F.binary_cross_entropy, reduction='sum')", "pass", "part(x, y)"),
     ("", "self.fn = F.binary_cross_entropy if kind == 'bce' else F.mse_loss", "self.fn(x, y)"),
     ("", "self.fns = [F.binary_cross_entropy]", "self.fns[0](x, y)"),
+    (f"def compute(x, y):\n    {COMPUTES}\n\nLOSSES = {{'bce': compute}}", "pass", "LOSSES['bce'](x, y)"),
+    (f"def compute(x, y):\n    {COMPUTES}", "self.fn = compute", "self.fn(x, y)"),
+    ("LOSSES = {'bce': lambda x, y: F.binary_cross_entropy(x, y)}", "pass", "LOSSES['bce'](x, y)"),
+    ("part = lambda x, y: F.binary_cross_entropy(x, y)", "pass", "part(x, y)"),
+    (f"def pick(kind):\n    return {CHOICE}", "self.fn = pick(kind)", "self.fn(x, y)"),
+    (
+        f"def pick(kind):\n    if kind:\n        return {MADE}\n    return F.mse_loss",
+        "self.fn = pick(kind)",
+        "self.fn(x, y)",
+    ),
+    ("", f"self.mse, self.fn = F.mse_loss, {MADE}", "self.fn(x, y)"),
 ]
 
 

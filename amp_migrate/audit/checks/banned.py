@@ -7,14 +7,15 @@ region that stood there before the migration is the program's own. Not proved: l
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import REFUSED
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Class, Module
+from amp_migrate.audit.program.module import Class, Function, Module
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.scope import Scope
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.review import Review, calls_of, mentions
@@ -37,7 +38,8 @@ def check(review: Review) -> Iterable[Doubt]:
     if not any("autocast" in c.after.text for c in review.changes.values()):
         return
     both = mixed(review)
-    for module, call, sure in _uses(both):
+    uses = [(module, call, sure, (module, call)) for module, call, sure in _uses(both)]
+    for module, call, sure, (home, computed) in [*uses, *_by_value(both)]:
         for chain in both.after.chains.to(module, call):
             region = both.in_region(chain)
             if region is False:
@@ -62,7 +64,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 "raises a RuntimeError; use binary_cross_entropy_with_logits, or leave the region and cast to float32 first"
             )
             doubt = review.doubt(place, node, "AMP533", "binary_cross_entropy", message, verdict, ("AMP505",))
-            yield replace(doubt, remedy=(module.path, review.line(module, call)))
+            yield replace(doubt, remedy=(home.path, review.line(home, computed)))
             break
 
 
@@ -132,8 +134,37 @@ def _functions(both: Mixed) -> Iterator[tuple[ast.AST, Module]]:
                 yield parent, module
 
 
+def _by_value(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool, tuple[Module, ast.Call]]]:
+    """The calls of functions that compute one and are kept as values, `LOSSES[name](x, y)`, and where those do."""
+    program = both.review.after
+    made: dict[ast.AST, tuple[Module, ast.Call]] = {}
+    for module, computed, name in calls_of(program, *REFUSED):
+        if name == "torch.nn.BCELoss":
+            continue
+        for chain in both.after.chains.to(module, computed):
+            around = (both.after.regions.nearest(s.module, s.node) for s in chain.steps)
+            if any(region is not None and region.off for region in around):
+                continue
+            for function in dict.fromkeys(s.function for s in chain.steps if s.function is not None):
+                made[function.node] = module, computed
+                made.update((node, (module, computed)) for _, node in program.mentions(function))
+        inner = next((n for n in module.ancestors(computed) if isinstance(n, (ast.Lambda, ast.FunctionDef))), None)
+        if isinstance(inner, ast.Lambda):
+            made[inner] = module, computed
+    for module, call, found in _calling(both, made):
+        for node in dict.fromkeys(n for n in found if n in made):
+            where = (module, call) if isinstance(node, ast.Lambda) else made[node]  # in which nothing can stand
+            yield module, call, all(n in made for n in found), where
+
+
 def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, ast.Call, bool]]:
     """The calls of what containers hold, whatever that is named there: `sum(f(x, y) for f in self.losses.values())`."""
+    for module, call, found in _calling(both, made):
+        yield module, call, all(n in made and not _one_of_several(n) for n in found)
+
+
+def _calling(both: Mixed, made: Collection[ast.AST]) -> Iterator[tuple[Module, ast.Call, list[ast.AST]]]:
+    """The calls of values one of which is among those given, with all that they may be."""
     program, values = both.review.after, both.after.values
     for module in both.after.modules if made else ():
         for call in module.calls():
@@ -142,13 +173,20 @@ def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, 
                 call.func, (ast.Name, ast.Attribute, ast.Subscript)
             ):
                 continue
-            if program.dotted(scope, call.func) is not None or program.callees(module, call):
+            run = program.callees(module, call)
+            if program.dotted(scope, call.func) is not None or (
+                run and not any(_unfollowed(program, f, call) for f in run)
+            ):
                 continue
-            found = values.origins(scope, call.func)
-            if isinstance(call.func, ast.Subscript) and any(v in made for v in _entries(both, scope, call.func)):
-                yield module, call, False
-            elif any(o.node in made for o in found):
-                yield module, call, all(o.node in made and not _one_of_several(o.node) for o in found)
+            found: list[ast.AST] = [o.node for o in values.origins(scope, call.func)]
+            found += _entries(both, scope, call.func) if isinstance(call.func, ast.Subscript) else ()
+            if any(n in made for n in found):
+                yield module, call, found
+
+
+def _unfollowed(program: Program, function: Function, call: ast.Call) -> bool:
+    """Whether a call runs a function, as an entry of a table, and is none of those by which ways come to it."""
+    return all(known is not call for _, known in program.callers(function))
 
 
 def _entries(both: Mixed, scope: Scope, at: ast.Subscript) -> Iterator[ast.expr]:

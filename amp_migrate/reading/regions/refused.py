@@ -10,7 +10,7 @@ from amp_migrate.reading.program.handed_back import put_in, same_object
 from amp_migrate.reading.program.lookup import Slot, is_super
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import own_nodes, values_returned, walk
 
 _FUNCTION = "binary_cross_entropy"
 
@@ -44,7 +44,7 @@ def _bce_slots(project: Project) -> set[Slot]:
         return len(stmt.targets) == 1 and any(called_name(call) == "BCELoss" for call in calls)
 
     def names(module: Module, stmt: ast.Assign) -> bool:
-        called = {n.func for n in walk(stmt.value) if isinstance(n, ast.Call)}
+        called = {n.func for n in own_nodes([stmt]) if isinstance(n, ast.Call)}  # not in a lambda
         return len(stmt.targets) == 1 and any(_is_function(module, n) and n not in called for n in walk(stmt.value))
 
     files = (m for m in project.modules if "BCELoss" in m.text or _FUNCTION in m.text)
@@ -64,6 +64,9 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
     for holder, key, value in _named(module):
         if _is_bce(module, value) and (found := project.slot(module, holder)) is not None:
             yield from (found, Slot(found, f"[{key}]"))
+    for function in (f for f in project.functions.values() if f.module is module):
+        if any(_is_bce(module, value) for value in values_returned(function.node.body)):
+            yield Slot(function, "return")
     for call, of in (*module.method_calls.get("add_module", ()), *module.method_calls.get("register_module", ())):
         yield from _attribute(project, module, of.value, call.args)
     for call, _ in module.calls_naming(("setattr",)):
@@ -72,12 +75,19 @@ def _given(project: Project, module: Module) -> Iterator[Slot]:
         put += [(func.value, value) for value in (*call.args, *(k.value for k in call.keywords))]
     for stmt in module.of(ast.Assign):
         put += [(target.value, stmt.value) for target in stmt.targets if isinstance(target, ast.Subscript)]
+        put += [pair for target in stmt.targets for pair in _side_by_side(target, stmt.value)]
     put += [p for stmt in module.of(ast.AugAssign) if (p := put_in(stmt)) is not None]
     for holder, value in put:
         slot = project.slot(module, holder) if _is_bce(module, value) else None
         if slot is not None:
             yield slot
             yield from (Slot(slot, f"[*{place}]") for place, item in in_rows(value) if _is_bce(module, item))
+
+
+def _side_by_side(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """The pairs of `mse, bce = MSELoss(), BCELoss()`."""
+    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+    return list(zip(target.elts, value.elts, strict=True)) if both else []  # type: ignore[attr-defined]
 
 
 def _named(module: Module) -> Iterator[tuple[ast.expr, object, ast.expr]]:
@@ -114,6 +124,14 @@ def _is_bce(module: Module, value: ast.expr) -> bool:
         return any(_is_bce(module, e) for e in value.elts)
     if isinstance(value, ast.Dict):
         return any(_is_bce(module, v) for v in value.values)
+    if isinstance(value, ast.Lambda):
+        return any(_is_function(module, n) for n in walk(value.body))
+    if isinstance(value, (ast.IfExp, ast.BoolOp)):
+        return any(
+            _is_bce(module, v) for v in ((value.body, value.orelse) if isinstance(value, ast.IfExp) else value.values)
+        )
+    if isinstance(value, ast.Subscript):  # `{"bce": nn.BCELoss(), ...}[name]`
+        return isinstance(value.value, (ast.List, ast.Tuple, ast.Dict)) and _is_bce(module, value.value)
     return _is_function(module, value) or (isinstance(value, ast.Call) and called_name(value) == "BCELoss")
 
 
