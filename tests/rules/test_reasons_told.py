@@ -268,3 +268,22 @@ def test_private_state_that_nothing_can_replace_is_the_reason() -> None:
     results = rewrite_files({"train.py": KEPT, "sharing.py": PATCHED})
     told = [f for r in results.values() for f in r.findings if f.status == "manual" and "waits for" not in f.message]
     assert [f.code for f in told] == ["AMP404"], told
+
+
+@pytest.mark.parametrize("kept", ["RUNS = {'clip': clip}", "later(clip)"])
+def test_a_function_that_is_a_value_is_not_said_to_go(kept: str) -> None:
+    clips = f"""
+import torch
+from apex import amp
+
+
+def clip(trainer):
+    torch.nn.utils.clip_grad_norm_(amp.master_params(trainer.kept), 1.0)
+
+
+{kept}
+"""
+    files = {"one.py": PROGRAM, "two.py": PROGRAM, "clips.py": clips}
+    (told,) = (f for f in rewrite_files(files)["clips.py"].findings if f.status == "manual")
+    assert "clips.py:9 keeps clip as a value, and what calls it there is out of sight" in told.message
+    assert "delete" not in told.message

@@ -81,6 +81,23 @@ def test_a_class_whose_name_is_in_quotes_may_be_made_by_it(asked: str, quoted: b
     assert ("delete the class" in told.message) is not quoted
 
 
+@pytest.mark.parametrize("asked", ['[("restorer", Restorer), ("other", dict)]', "{1: Restorer}", "register(Restorer)"])
+def test_a_class_that_is_a_value_may_be_made_of_it(asked: str) -> None:
+    keeper = """
+        import torch
+        from apex import amp
+
+        class Restorer:
+            def save(self, path):
+                torch.save({"amp": amp.state_dict()}, path)
+        """
+    programs = {name: TRAIN.format("return model") for name in ("one.py", "two.py")}
+    files = {**programs, "restore.py": keeper, "ask.py": f"from restore import Restorer\nkept = {asked}\n"}
+    (told,) = [f for f in rewrite_files(files)["restore.py"].findings if f.status == "manual"]
+    assert "ask.py:2 keeps Restorer as a value, and what makes one of it is out of sight" in told.message
+    assert "delete" not in told.message
+
+
 @pytest.mark.parametrize("amp", ["(found and amp)", "(None or amp)", "(found and (None or amp))"])
 def test_a_module_that_an_expression_chooses_leaves_its_unit_whole(amp: str) -> None:
     """It is no question whether Apex is there: something is done with what comes out."""

@@ -130,6 +130,14 @@ class Sources:
             self._values[definition] = any(definition.name in m.text for m in users)
         return self._values[definition]
 
+    def value_at(self, definition: Function | ClassInfo) -> tuple[Module, ast.AST] | None:
+        """Where a function or class is given to something, or kept."""
+        for module in self.project.once(_handing_on).get(definition.node, ()):
+            for use in module.loads.get(definition.name, ()):
+                if _as_value(module, use) and definition.node in self.project.definitions(module, use):
+                    return module, use
+        return None
+
     def only_starts_processes(self, function: Function) -> bool:
         """Whether what a function is given to starts a process of its own with it: `mp.spawn(work, ...)`,
         `Process(target=work)`; nothing else takes it as a value."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
+from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.processes import importing, in_process
@@ -76,6 +77,11 @@ def no_initialize(m: Migration, site: Site) -> str:
         return (
             f"nothing in sight calls {uncalled} but, perhaps, what decorates it ({signs}), so which amp.initialize ({found}) it "
             "belongs to cannot be told: rewrite it together with the code that calls it, or by hand for the runs that come here"
+        )
+    if function is not None and uncalled is not None and (place := _kept_at(m, function)):
+        return (
+            f"{place} keeps {uncalled} as a value, and what calls it there is out of sight, so which amp.initialize ({found}) it "
+            "belongs to cannot be told: call it by its name, or migrate it by hand for the runs that come here"
         )
     if uncalled is not None:
         return (
@@ -295,11 +301,22 @@ def _never_made(m: Migration, site: Site) -> str | None:
             f"{place} may ask for {cls.name} by its name, and what makes it there is out of sight, so which scaler it would keep "
             "cannot be told: hand it the scaler of that program"
         )
+    if place := next((at for c in cls.descendants() if (at := _kept_at(m, c))), None):
+        return (
+            f"{place} keeps {cls.name} as a value, and what makes one of it is out of sight, so which scaler it would keep cannot be "
+            "told: hand it the scaler of that program"
+        )
     article = "an" if cls.name[0] in "AEIOU" else "a"
     return (
         f"nothing here makes {article} {cls.name}, so which scaler it would keep cannot be told: delete the class, or hand it "
         "the scaler of the program that is to use it"
     )
+
+
+def _kept_at(m: Migration, definition: Function | ClassInfo) -> str | None:
+    """Where a function or class is a value: what calls it may have it from there."""
+    found = m.project.once(Sources).value_at(definition)
+    return f"{found[0].display}:{getattr(found[1], 'lineno', 1)}" if found is not None else None
 
 
 def _in_quotes(m: Migration, name: str) -> str | None:
