@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import check_files, rewrite
 from tests.rules.trained import PRELUDE, check_trained
 
 HARD = """
@@ -96,3 +96,61 @@ def test_a_mean_of_tensors_is_no_network_that_runs_twice_whatever_is_called_so(a
     assert result.after is not None
     assert "autocast" in result.after
     assert "cache_enabled" not in result.after
+
+
+HANDED = {
+    "nets.py": """
+import torch
+
+
+class Wide(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, n)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def wide(n):
+    return Wide(n)
+
+
+class Dynamic(torch.nn.Module):
+    def weights(self, net, x):
+        with torch.no_grad():
+            return net(x).softmax(dim=1).max(1).values
+
+    def forward(self, scores, y, w):
+        return (torch.nn.functional.cross_entropy(scores, y, reduction="none") * w).mean()
+""",
+    "train.py": """
+import torch
+from apex import amp
+from nets import Dynamic, wide
+
+
+def train(net, other, optimizer, criterion, loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        w = criterion.weights(ASKED)
+        loss = criterion(net(x), y, w)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+
+net, other = wide(3), wide(3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+[net, other], optimizer = amp.initialize([net, other], optimizer, opt_level="O1")
+train(net, other, optimizer, Dynamic(), [(torch.ones(2, 2), torch.zeros(2).long())])
+""",
+}
+
+
+@pytest.mark.parametrize(("asked", "keeps"), [("net=net, x=x", False), ("net=other, x=x", True)])
+def test_a_network_that_another_one_is_handed(asked: str, keeps: bool) -> None:
+    """The function that makes it has several callers: it is the same one where it goes by the same name."""
+    files = {p: t.replace("ASKED", asked) for p, t in HANDED.items()}
+    after = check_files(files)["train.py"]
+    assert ("cache_enabled=False" not in after) is keeps

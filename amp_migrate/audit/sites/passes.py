@@ -65,7 +65,8 @@ class Passes:
         self.budget = most
         self.stack: dict[Function | ast.Lambda, tuple[Module, ast.Call]] = {}  # what is gone through, by which calls
         self.uncached = 0
-        self.running: list[tuple[str, frozenset[Place]]] = []  # how the networks are called that run, and what they are
+        # For each network that runs, how it and others that it is handed are called there, and what they are: these first.
+        self.running: list[list[tuple[str, frozenset[Place]]]] = []
         self.gradless = int(gradients_off(self.program, module, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
         found = sorted(self.found.values(), key=lambda s: (s.wrote[0].path, getattr(s.wrote[1], "lineno", 0)))
@@ -275,7 +276,9 @@ class Passes:
         self.happened += 1
         places = network.places if network is not None else frozenset[Place]()
         places -= {p for p in places if self.weights.frozen(p)}
-        self.running.append((syntax.last(call.func), places))
+        given = ((syntax.last(e), self.weights.of(at.frame, e)) for e in syntax.given(call))
+        handed = [(name, value.places) for name, value in given if value is not None]
+        self.running.append([*handed, (syntax.last(call.func), places)])
         if not self.uncached:
             for stale, wrote in self.state.stale.items():
                 if any(overlap(p, stale) for p in places):
@@ -290,16 +293,17 @@ class Passes:
         """A run without gradients, or one with them of what ran without: its half copies have no history."""
         module, blind_before = at.frame.scope.module, self.state.blind
         trail = (*self.stack.values(), (module, call))
-        named, whole = self.running[0]
         if self.gradless:
             seeing: dict[Identity, list[Place]] = {}  # what ran with gradients, by the network that it is of
             for ran in self.state.ran.keys() - blind_before.keys() if places else ():
                 seeing.setdefault(ran[0], []).append(ran)
             for place in places:
                 if not any(covers(ran, place) for ran in seeing.get(place[0], ()) if ran not in blind_before):
+                    named, whole = self._running(place)
                     blind_before.setdefault(place, Blind(module, call, named, whole, trail))
             return
         for place in places:
+            named, whole = self._running(place)
             for blind, (where, first, earlier, of, led) in blind_before.items():
                 if covers(blind, place) or (not followed and overlap(blind, place)):
                     if chosen_apart(where, first, module, call) or switched_apart(led, trail):
@@ -308,6 +312,12 @@ class Passes:
                         continue
                     if named == earlier or not self._of_factory(place):
                         self.blind = self.blind or Stale(module, call, (where, first), blind=True)
+
+    def _running(self, place: Place) -> tuple[str, frozenset[Place]]:
+        """The outermost network that a run of a place is a part of, and how that is called: one that is run, or is handed to
+        what is."""
+        *handed, run = self.running[0]
+        return next((h for h in handed if any(overlap(p, place) for p in h[1])), run)
 
     def _of_factory(self, place: Place) -> bool:
         """Whether a function that several places call makes a network: it may be another one of each call."""
