@@ -15,7 +15,44 @@ STEPPING = (
     "tests/audit/test_stepping_faults.py",
 )
 
+# Checks of the audit with a test file of their name.
+OWN = (
+    *("apex_copies", "class_tests", "clipped_beyond", "escapes", "exports", "first_gpu", "float_copies", "given_again"),
+    *(
+        "half_averages",
+        "half_copies",
+        "half_inputs",
+        "half_steps",
+        "held_steps",
+        "instances",
+        "left_behind",
+        "level_tests",
+    ),
+    *(
+        "native_side",
+        "needs_apex",
+        "never_updated",
+        "none_given",
+        "none_met",
+        "out_of_sight",
+        "own_entries",
+        "precision",
+    ),
+    *(
+        "products",
+        "scaled_at_o0",
+        "settings_gone",
+        "shared_layers",
+        "sometimes",
+        "static_scales",
+        "unbound",
+        "weight_cache",
+    ),
+    "without_apex",
+)
+
 TARGETS: dict[str, tuple[str, ...]] = {
+    **{f"{AUDIT}checks/{name}.py": (f"tests/audit/test_{name}.py",) for name in OWN},
     f"{AUDIT}checks/absent.py": ("tests/audit/test_absent.py", "tests/audit/test_processes.py"),
     f"{AUDIT}checks/assigned.py": (
         "tests/audit/test_assigned.py",
