@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit.halves.asked import not_half
-from amp_migrate.audit.halves.calls import Calls
 from amp_migrate.audit.halves.given import comes_out
+from amp_migrate.audit.halves.implied import Implied
 from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import (
     INTEGER,
@@ -25,7 +25,7 @@ from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
 
 
-class Expressions(Calls):
+class Expressions(Implied):
     """What the expressions of one body give."""
 
     def bind(self, target: ast.expr, value: Value) -> None:
@@ -91,6 +91,10 @@ class Expressions(Calls):
             return value
         if isinstance(expr, (ast.Starred, ast.Await)):
             return self.of(expr.value)
+        if isinstance(expr, (ast.Yield, ast.YieldFrom)):  # one of what a loop over the call gets
+            value = self.of(expr.value)
+            self.returned.append(Value("?", "?", (value,)) if isinstance(expr, ast.Yield) else value)
+            return UNKNOWN
         if isinstance(expr, (ast.JoinedStr, ast.FormattedValue)):
             for child in syntax.children(expr):
                 if isinstance(child, ast.expr):
@@ -139,6 +143,8 @@ class Expressions(Calls):
         if text in self.env:
             return self.env[text]
         value = self.of(expr.value)
+        if value == UNKNOWN and (given := self.implied(expr.value, expr.attr)) != UNKNOWN:
+            return given
         if expr.attr in ("shape", "device", "dtype", "loss", "grad", "is_cuda", "requires_grad"):
             return UNKNOWN
         if value.keys:
@@ -168,6 +174,7 @@ class Expressions(Calls):
             if not value.followed and not value.items and self.named(expr.value.id).items:
                 return value  # another entry
         value = self.of(expr.value)
+        value = self.implied(expr.value, "__getitem__") if value == UNKNOWN else value
         self.of(expr.slice)
         index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
         if isinstance(index, str) and value.dictionary is not None:
@@ -270,6 +277,7 @@ class Expressions(Calls):
     def turn(self, iterated: ast.expr) -> Value:
         """What a turn of a loop over something has: of a dictionary, a key."""
         value = self.of(iterated)
+        value = self.implied(iterated, "__iter__") if value == UNKNOWN else value
         known = value.keys or value.followed or value.double
         double = UNKNOWN if known else self.halves.loaders.turn(self.module.scope_of(iterated), iterated)
         return double if double != UNKNOWN else UNKNOWN if value.keys else value.entry()
@@ -278,6 +286,7 @@ class Expressions(Calls):
         saved = dict(self.env)
         each = expr.value if isinstance(expr, ast.DictComp) else expr.elt
         first = self.of(expr.generators[0].iter)
+        first = self.implied(expr.generators[0].iter, "__iter__") if first == UNKNOWN else first
         first = UNKNOWN if first.keys else first
         if len(expr.generators) == 1 and first.items and not expr.generators[0].ifs:
             items = []
