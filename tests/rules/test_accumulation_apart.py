@@ -147,3 +147,36 @@ def test_the_backwards_of_all_the_optimizers_come_before_one_update(between: str
     assert all(pace in m for m in told)
     shared = ", and one update after the steps of several optimizers: the scale grows per update now" in told[0]
     assert shared is (pace == PER_UPDATE)
+
+
+RUNS = """
+import torch
+from apex import amp
+
+
+def run(fp16):
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for _ in range(2):
+        loss = model(torch.ones(1, 4)).float().sum()
+        optimizer.zero_grad()
+        if fp16:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+run(False)
+run(True)
+run(True)
+"""
+
+
+def test_runs_that_each_step_in_turn_are_no_backwards_before_one_step() -> None:
+    result = rewrite(RUNS)
+    assert result.after is not None
+    assert "AMP207" not in {f.code for f in result.findings}

@@ -99,3 +99,96 @@ def test_what_leaves_below_is_no_reason() -> None:
     after = rewrite(text, device="cpu").after
     assert after is not None
     assert after.count("GradScaler(") == 1
+
+
+WRAPPED = """
+import torch
+from apex import amp
+
+
+class Model:
+    def __init__(self, train):
+        self.train = train
+        self.net = torch.nn.Linear(4, 2)
+        if not self.train:
+            return
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.net, self.optimizer = amp.initialize(self.net, self.optimizer, opt_level="O1")
+
+    def forward(self, x):
+        self.output = self.net(x)
+
+    def optimize(self, x):
+        self.forward(x)
+        loss = self.output.float().sum()
+        self.optimizer.zero_grad()
+        with amp.scale_loss(loss, self.optimizer) as scaled:
+            scaled.backward()
+        self.optimizer.step()
+
+    def test(self, x):
+        with torch.no_grad():
+            self.forward(x)
+        return self.output.dtype
+
+
+m = Model(TRAIN)
+if m.train:
+    m.optimize(torch.ones(1, 4))
+dtype = m.test(torch.ones(1, 4))
+"""
+
+
+@pytest.mark.parametrize("train", ["True", "False"])
+def test_the_object_of_a_method_is_asked_not_a_variable_of_the_file(train: str) -> None:
+    result = rewrite(WRAPPED.replace("TRAIN", "bool(input())"), device="cpu")
+    assert "enabled=self.scaler.is_enabled()" in (result.after or "")
+    assert not [f for f in result.findings if f.status == "manual"]
+    text = (result.after or "").replace("bool(input())", train)
+    assert names_of(text)["dtype"] == (torch.float16 if train == "True" else torch.float32)
+
+
+LATER = """
+import torch
+from apex import amp
+
+
+class Learner:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 2)
+        self.ready = False
+
+    def set_up(self):
+        if self.ready:
+            return
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.net, self.optimizer = amp.initialize(self.net, self.optimizer, opt_level="O1")
+        self.ready = True
+
+    def fit(self):
+        self.set_up()
+        loss = self.net(torch.ones(1, 4)).float().sum()
+        self.optimizer.zero_grad()
+        with amp.scale_loss(loss, self.optimizer) as scaled:
+            scaled.backward()
+        self.optimizer.step()
+
+    def predict(self):
+        with torch.no_grad():
+            return self.net(torch.ones(1, 4)).dtype
+
+
+def main(times):
+    print(Learner().predict())
+    learner = Learner()
+    for _ in range(times):
+        learner.fit()
+    return learner.predict()
+"""
+
+
+@pytest.mark.parametrize(("times", "dtype"), [(0, torch.float32), (1, torch.float16), (2, torch.float16)])
+def test_what_is_set_up_once_stays_so_where_it_is_asked_for_again(times: int, dtype: torch.dtype) -> None:
+    result = rewrite(LATER, device="cpu")
+    assert not [f for f in result.findings if f.status == "manual"]
+    assert names_of(result.after)["main"](times) == dtype

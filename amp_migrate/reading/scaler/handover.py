@@ -241,6 +241,8 @@ class ScalerPlan(Keepers):
         call is given a field of."""
         if self.optional or not self.keepers:
             return None
+        if self._on_own(scope, node):
+            return f"{scope.self_name}.{self.base_name}"
         slots = {Slot(s, name): name for s in scope.chain() if not s.is_class for name in s.bindings}
         if (cls := self.project.class_of(scope)) is not None:
             kept = self.project.once(_fields_of_objects).get(cls.family, ())

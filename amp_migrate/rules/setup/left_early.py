@@ -21,16 +21,16 @@ def apply(m: Migration) -> None:
     for plan in m.scalers if m.scales else ():
         for home in plan.created:
             asked = f".{plan.target(home).rpartition('.')[2]}.is_enabled()"
-            if home.scope.name == "__init__" and any(asked in header for header in asking):
+            if any(asked in header for header in asking):
                 module = home.scope.module
                 before_leaving(m, home, f"{plan.target(home)} = {m.scaler_off(module, home.scope)}")
 
 
 def before_leaving(m: Migration, home: Home, line: str) -> None:
-    """Put a line above the first test under which what stands above a home in its method leaves it: `if mode == "test": return`."""
+    """Put a line above the first test under which a constructor is left before the place of a home: `if mode == "test": return`."""
     module, first = home.scope.module, home.above or home.anchor
     block = module.block(first)
-    if home.kind != "self" or block is not getattr(home.scope.node, "body", None):
+    if home.kind != "self" or home.scope.name != "__init__" or block is not getattr(home.scope.node, "body", None):
         return
     above = block[: block.index(first)]
     left = next((s for s in above if any(isinstance(n, ast.Return) for n in own_nodes([s]))), None)

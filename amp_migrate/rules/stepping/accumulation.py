@@ -197,7 +197,7 @@ def pace(m: Migration, loss: Loss) -> Pace | None:
             for stepped in steps
             for one in starts
             for other in stepped.get(scope, ())
-            if m.live(scope.module, other) and not {one, other} <= {*starts} & {*stepped[scope]}
+            if m.live(scope.module, other) and one not in stepped[scope]  # else the function that it runs tells
         ]
         found = [
             (_pace_below(m, scope, (one, scaled), (other, stepped)) or p) if p.alone else p
