@@ -13,14 +13,14 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.by_hand import ByHand
-from amp_migrate.audit.sites.disabled import casts_disabled
+from amp_migrate.audit.sites.disabled import casts_off
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
 from amp_migrate.audit.ways.chains import Chain, comes_after
-from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
 from amp_migrate.audit.ways.options import refused
 
@@ -51,9 +51,9 @@ class Mixed(Prepared):
         parts, reached, usually = list[_Way](), list[_Way](), list[_Way]()
         anew = ""
         near, sure = self._to_compare(chain, model)
-        uncast = any(casts_disabled(self.review.before, s.module, s.node) for s in chain.steps if not s.value)
+        cast = negation(casts_off(self.before, chain))
         for setup in near:
-            if uncast and setup.usually_patches:
+            if cast is False and setup.usually_patches:
                 continue
             ways = self.before.chains.to(setup.module, setup.call)
             given = self._given(setup, ways, model, chain)
@@ -93,7 +93,7 @@ class Mixed(Prepared):
 
         def any_of(came: list[_Way], stops: bool) -> Formula:
             levels = (self._is_o1(setup, way) if only_o1 else True for setup, way, only_o1 in came)
-            on = [self.on(setup, way, stops) for setup, way, _ in came]
+            on = [conjunction([self.on(s, w, stops), cast if s.usually_patches else True]) for s, w, _ in came]
             return disjunction([*(conjunction(both) for both in zip(on, levels, strict=True)), own])
 
         usual_half = any_of([*parts, *usually], False) if usually else None

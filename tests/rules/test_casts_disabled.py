@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.audit.helpers import doubts
 from tests.rules.helpers import check_manual, names_of, rewrite
 from tests.rules.programs import found
 
@@ -219,3 +220,93 @@ def test_what_is_entered_instead_is_a_region(body: str) -> None:
 )
 def test_what_is_decided_elsewhere_is_reported(body: str) -> None:
     check_manual(entered(body), "AMP516")
+
+
+HELPED = """
+import contextlib
+
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, fp16):
+        self.fp16 = fp16
+        self.net = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        if fp16:
+            self.net, self.optimizer = amp.initialize(self.net, self.optimizer, opt_level="O1")
+
+    HELPER
+
+    def forward(self, x, on=True):
+        with self.casts(on):
+            return self.net(x)
+
+    def train(self):
+        seen = [self.forward(torch.ones(1, 4), False).dtype]
+        loss = self.net(torch.ones(1, 4)).float().sum()
+        self.optimizer.zero_grad()
+        if self.fp16:
+            with amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+        return seen
+
+
+def main(fp16):
+    return Trainer(fp16).train()
+"""
+BY_SWITCH = [
+    "def casts(self, on):\n        if self.fp16:\n            return amp.disable_casts()\n"
+    "        return contextlib.nullcontext()",
+    "def casts(self, on):\n        if not self.fp16:\n            return contextlib.nullcontext()\n"
+    "        return amp.disable_casts()",
+    "@contextlib.contextmanager\n    def casts(self, on):\n        if self.fp16:\n            with amp.disable_casts():\n"
+    "                yield\n        else:\n            yield",
+]
+NATIVE = [
+    ("from apex import amp\n", ""),
+    (
+        "        loss = self.net",
+        '        with torch.autocast("cuda", dtype=torch.float16, enabled=self.fp16):\n            loss = self.net',
+    ),
+    (
+        '        if fp16:\n            self.net, self.optimizer = amp.initialize(self.net, self.optimizer, opt_level="O1")\n',
+        '        self.scaler = torch.amp.GradScaler("cuda", enabled=fp16)\n',
+    ),
+    (
+        "        if self.fp16:\n            with amp.scale_loss(loss, self.optimizer) as scaled:\n"
+        "                scaled.backward()\n        else:\n            loss.backward()\n        self.optimizer.step()\n",
+        "        self.scaler.scale(loss).backward()\n        self.scaler.step(self.optimizer)\n"
+        "        self.scaler.update()\n",
+    ),
+]
+BY_CHOICE = [text.replace("self.fp16", "(not on)") for text in BY_SWITCH]
+
+
+@pytest.mark.parametrize("helper", BY_SWITCH)
+def test_a_function_that_gives_it_where_mixed_precision_is_on(helper: str) -> None:
+    result = rewrite(HELPED.replace("HELPER", helper), device="cpu")
+    assert not [f for f in result.findings if f.status == "manual" or f.code == "AMP531"]
+    for fp16 in (True, False):
+        assert names_of(result.after)["main"](fp16) == [torch.float32]
+
+
+@pytest.mark.parametrize("helper", BY_CHOICE)
+def test_a_function_that_gives_it_or_not_is_reported(helper: str) -> None:
+    (told,) = found(check_manual(HELPED.replace("HELPER", helper), "AMP516"), "AMP516")
+    assert "decided at run time" in told.message
+
+
+@pytest.mark.parametrize("helper", BY_CHOICE)
+def test_the_audit_tells_of_what_ran_with_casts_where_a_function_gave_something_else(helper: str) -> None:
+    before = HELPED.replace("HELPER", helper).replace("torch.ones(1, 4), False", "torch.ones(1, 4)")
+    after = before.replace("amp.disable_casts()", 'torch.autocast("cuda", enabled=False)')
+    for old, new in NATIVE:
+        assert old in after
+        after = after.replace(old, new)
+    told = [d.message for d in doubts(before, after) if d.code == "AMP531"]
+    assert any("self.net ran in half precision under Apex where" in m and "on" in m for m in told)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.ways.formulas import Formula, disjunction
+from amp_migrate.audit.ways.trails import Place
 
 if TYPE_CHECKING:
     from amp_migrate.audit.review import Review
+    from amp_migrate.audit.side import Side
     from amp_migrate.audit.ways.chains import Chain
 
 DEEPEST = 4  # names and functions that hand it on
@@ -23,6 +27,44 @@ def was_float32(review: Review, chain: Chain) -> str:
     steps = (review.statement_before(s.module, s.node) for s in chain.steps if not s.value)
     disabled = any(s is not None and casts_disabled(review.before, *s) for s in steps)
     return DISABLED if disabled else "Apex had not been set up for it before"
+
+
+def casts_off(side: Side, chain: Chain) -> Formula:
+    """Under which condition the casts of O1 were off on a way."""
+    found: list[Formula] = []
+    for step in chain.steps:
+        if step.value or not casts_disabled(side.program, step.module, step.node):
+            continue
+        given = [g for opened in _opened(step.module, step.node) for g in _given(side.program, step.module, opened)]
+        where = [(m, m.statement(node)) for m, node, disables in given if disables]
+        decided = where and not all(disables for *_, disables in given)
+        places = ((side.chains.tests(m, stmt), Place(m.scope_of(stmt), chain=chain)) for m, stmt in where)
+        found.append(disjunction(side.predicates.under(*place) for place in places) if decided else True)
+    return disjunction(found)
+
+
+def _opened(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+    """The context managers around a node in its function, and what decorates that."""
+    for around in module.ancestors(node):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from around.decorator_list
+            return
+        if isinstance(around, (ast.With, ast.AsyncWith)):
+            yield from (item.context_expr for item in around.items)
+
+
+def _given(program: Program, module: Module, opened: ast.expr) -> Iterator[tuple[Module, ast.AST, bool]]:
+    """What the functions of the program give that open one, and whether that is it."""
+    called = (
+        program.definitions(module.scope_of(opened), opened.func, guess=False) if isinstance(opened, ast.Call) else ()
+    )
+    for function in (d for d in called if isinstance(d, Function)) if _disables(program, module, opened) else ():
+        home = function.module
+        for gives in syntax.own(function.node, ast.Return):
+            if gives.value is not None:
+                yield home, gives, _disables(program, home, gives.value)
+        for at in syntax.own(function.node, ast.Yield):
+            yield home, at, any(_disables(program, home, e) for e in _opened(home, at))
 
 
 @kept

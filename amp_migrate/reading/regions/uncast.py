@@ -4,6 +4,7 @@ enters, on an `ExitStack`, as a decorator, or by a context manager or a function
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module
@@ -16,11 +17,13 @@ DEEPEST = 5  # names and functions that hand it on
 @dataclass
 class Uncast:
     """`roots`: the nodes in which casts are disabled. `choices`: what enters that or something else. `guards`: the tests under
-    which only it is entered, of nodes that also run without it."""
+    which only it is entered, of nodes that also run without it. `decided`: the tests, and how they come out, under which only
+    a function of the program hands it on."""
 
     roots: list[ast.AST] = field(default_factory=list)
     choices: list[tuple[Module, ast.IfExp]] = field(default_factory=list)
     guards: list[tuple[Module, ast.If]] = field(default_factory=list)
+    decided: list[tuple[Module, ast.If, bool]] = field(default_factory=list)
 
 
 def uncast(project: Project, module: Module, call: ast.Call) -> Uncast | None:
@@ -50,13 +53,32 @@ def _follow(project: Project, module: Module, node: ast.expr, found: Uncast, dep
         return bool(reads) and all(_follow(project, module, read, found, depth + 1) for read in reads)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context":
         return _on_stack(module, parent, parent.func.value, found)
+    if isinstance(parent, ast.Return):
+        found.decided += _deciding(module, parent, ast.Return)
     return isinstance(parent, ast.Return) and _by_callers(project, module, parent, found, depth)
 
 
 def _handed_on(project: Project, module: Module, holder: ast.With | ast.AsyncWith, found: Uncast, depth: int) -> bool:
     """What a context manager of the program yields to, if the region is in one."""
     yields = any(isinstance(n, ast.Yield) for n in own_nodes(holder.body))
+    if yields:
+        found.decided += _deciding(module, holder, ast.Yield)
     return not yields or _by_callers(project, module, holder, found, depth)
+
+
+def _deciding(
+    module: Module, node: ast.stmt, gives: type[ast.Return | ast.Yield]
+) -> Iterator[tuple[Module, ast.If, bool]]:
+    """The tests by which a function gives something else than at a node: those around it, and those above that give it."""
+    at: ast.AST = node
+    while isinstance(at, ast.stmt) and not isinstance(at, FUNCTION_NODES):
+        block = module.block(at)
+        for above in block[: block.index(at)]:
+            if isinstance(above, ast.If) and any(isinstance(n, gives) for n in own_nodes([above])):
+                yield module, above, False
+        at, below = module.parents[at], at
+        if isinstance(at, ast.If):
+            yield module, at, below in at.body
 
 
 def _by_callers(project: Project, module: Module, node: ast.AST, found: Uncast, depth: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from amp_migrate.reading.conditions.conjunctions import conjunction
+from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import WITH_NODES, Module
 from amp_migrate.reading.program.tree import reached, walk
@@ -67,6 +69,15 @@ def _otherwise(m: Migration, site: Site, found: Uncast) -> None:
         header = _switched(m, module, guard.test)
         if header is not None and not header.endswith(f" enabled={module.source(guard.test)})"):
             raise _decided(site)
+    if not all(_asked_anyway(m, *test) for test in found.decided):
+        raise _decided(site)
+
+
+def _asked_anyway(m: Migration, module: Module, guard: ast.If, came: bool) -> bool:
+    """Whether a test only asks whether mixed precision is on: where it is not, there are no casts to be disabled."""
+    parts = conjunction(module, availability(m.project, module), guard.test, negate=not came)
+    seen = m.switch.read_in(module.scope_of(guard.test))
+    return parts is not None and {*parts} <= {*(seen or "").split(" and ")}
 
 
 def _switched(m: Migration, module: Module, node: ast.AST) -> str | None:
