@@ -23,7 +23,7 @@ from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.audit.ways.trails import Place
 from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code

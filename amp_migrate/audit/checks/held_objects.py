@@ -18,7 +18,7 @@ from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways.chains import Chain, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, flags_told, minimal, negation
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP131: see `assigned.py`

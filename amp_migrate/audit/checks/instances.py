@@ -18,7 +18,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.ways.chains import Chain, Step
 from amp_migrate.audit.ways.latest import latest
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.audit.ways.within import may_follow
 from amp_migrate.findings import Code
 

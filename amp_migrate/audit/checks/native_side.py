@@ -14,7 +14,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.setups import INITIALIZE
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP133: see `without_apex.py`

@@ -12,7 +12,7 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.setups import INITIALIZE, argument
 from amp_migrate.audit.ways import installed
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 
 
 def passed_by(review: Review, change: Change) -> Iterator[Doubt]:

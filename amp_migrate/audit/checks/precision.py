@@ -42,7 +42,7 @@ from amp_migrate.audit.ways.formulas import (
     negation,
     spelled,
 )
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (

@@ -29,7 +29,7 @@ from amp_migrate.audit.ways.formulas import (
     minimal,
     negation,
 )
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP532: see `switch.py`

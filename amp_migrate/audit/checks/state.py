@@ -24,7 +24,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, calls_of, mentions
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import MOST, comes_after
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (

@@ -21,7 +21,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, INITIALIZE, SCALE, argument
 from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (

@@ -20,7 +20,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.regions import AUTOCAST, Region
 from amp_migrate.audit.sites.setups import argument
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (

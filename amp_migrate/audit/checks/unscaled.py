@@ -33,7 +33,7 @@ from amp_migrate.audit.ways.formulas import (
     minimal,
     plain,
 )
-from amp_migrate.audit.ways.predicates import GRAD_SCALER
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.audit.ways.trails import Place
 from amp_migrate.findings import Code
 

@@ -20,12 +20,11 @@ from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, tells
+from amp_migrate.audit.ways.off_instead import GRAD_SCALER, given_or_off
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.texts import in_format
 from amp_migrate.audit.ways.trails import DEPTH, Place, Trails
 from amp_migrate.audit.ways.within import Tests, raises_else, turns
-
-GRAD_SCALER = {"torch.amp.GradScaler": 5, "torch.cuda.amp.GradScaler": 4, "torch.amp.grad_scaler.GradScaler": 5}
 
 
 class Predicates:
@@ -229,8 +228,11 @@ class Predicates:
 
     def scaler_on(self, scaler: ast.expr, place: Place, depth: int = 0) -> Formula:
         """Whether a loss scaler is enabled: as it was made; of several, by which of the ways one of them was made before."""
-        chain = place.chain
-        scaler, place = self.trails.end(scaler, place)
+        chain, (scaler, place) = place.chain, self.trails.end(scaler, place)
+        if (given := given_or_off(self.program, scaler, place)) is not None:
+            return self.scaler_on(*given, depth)
+        if isinstance(scaler, ast.Constant):
+            return False
         unknown = f"{syntax.text(scaler).split('.')[-1]}.is_enabled()"
         origins = [
             o for o in in_order(self.values.origins(place.scope, scaler)) if not isinstance(o.node, ast.Constant)

@@ -27,6 +27,7 @@ class Flows(Partials):
         super().__init__(modules)
         self.calls: dict[Function, list[tuple[Module, ast.Call]]] = defaultdict(list)
         self.flows: dict[Slot, set[Slot]] = defaultdict(set)
+        self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self.read_by: dict[tuple[Slot, Slot], set[ClassInfo | None]] = defaultdict(set)  # whose methods hand a field on
         self._made: dict[tuple[Any, ...], Any] = {}
         self._settled = False  # whether it is known where values flow
@@ -34,6 +35,25 @@ class Flows(Partials):
         self._kept = 0  # slots in these
         self._searches: tuple[Reach, Reach] | None = None
         self._alike_then = 0
+
+    def pass_on(self, slot: Slot, other: Slot) -> None:
+        """Let what lives in a place, the very object, live in another one, too."""
+        self.flows[slot].add(other)
+        self._same[slot].add(other)
+
+    def same_objects(self, slot: Slot) -> Iterable[Slot]:
+        """Where the very object goes that lives in a place."""
+        return self._same.get(slot, ())
+
+    def _spread_instances(self) -> None:
+        """What is made in one place is an instance of the same class wherever it goes, in whatever order files are read."""
+        queue = list(self.instances)
+        while queue:
+            source = queue.pop()
+            classes = self.instances[source]
+            for target in self._same.get(source, ()):
+                if self._found(target, classes):
+                    queue.append(target)
 
     def once(self, make: Callable[..., T], *about: Module) -> T:
         """What `make` finds out about the program, or some modules of it, which does not change once it is read: made when

@@ -17,6 +17,7 @@ from amp_migrate.reading.program.definitions import (
     given,
     lambdas,
 )
+from amp_migrate.reading.program.given_anew import is_given_anew
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.imports import Imports
@@ -302,9 +303,7 @@ class Lookup(Imports):
             scope = module.scope_of(node)
             owner = scope.lookup(node.id)
             if owner is not None:
-                target = owner.imports.get(node.id)
-                found = self.exported(target) if target is not None else None
-                return found or Slot(owner, node.id)
+                return self.bound_slot(owner, node.id)
             return Slot(module.root, node.id)
         if isinstance(node, ast.Attribute):
             base = self.slot(module, node.value)
@@ -330,6 +329,13 @@ class Lookup(Imports):
                 return base
             return Slot(base, node.attr)
         return None
+
+    def bound_slot(self, owner: Scope, name: str) -> Slot:
+        """Where the value of a name lives that a scope binds: for one that it imports and leaves at that, in the module of the
+        program that it comes from."""
+        target = owner.imports.get(name)
+        found = self.exported(target) if target is not None and not is_given_anew(owner, name) else None
+        return found or Slot(owner, name)
 
     def exported(self, name: str) -> Slot | None:
         """Where a module of the program keeps what a dotted name stands for."""

@@ -7,10 +7,9 @@ value that a seed holds. A variable is a `Slot`.
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from amp_migrate.reading.program import computed_keys
+from amp_migrate.reading.program import computed_keys, given_anew
 from amp_migrate.reading.program.definitions import (
     ClassInfo,
     Function,
@@ -57,7 +56,6 @@ class Project(Flows):
         self.targets: frozenset[Module] = frozenset(self.modules)  # those that may be written
         self.unparsed: Sequence[str] = ()  # the texts of files that could not be understood
         self.resolved: dict[ast.Call, list[Function]] = {}
-        self._same: dict[Slot, set[Slot]] = defaultdict(set)  # where the very object goes that lives in a place
         self._options: dict[ast.Attribute, bool] = {}  # attributes that are named as one that holds an Apex module
         self._statements = {m: [n for n in walk(m.tree) if isinstance(n, FLOWING)] for m in self.modules if follow}
         self._back = HandedBack()
@@ -68,6 +66,7 @@ class Project(Flows):
         self.find_partials(self._statements)
         for _ in range(2 if follow else 0):  # the second round sees the classes that the first one found instances of
             self._flow()
+            given_anew.link(self)
             self._spread_instances()
         computed_keys.link(self)
         self._settled = True
@@ -193,20 +192,6 @@ class Project(Flows):
             for source in sources:
                 self._same[source].add(slot)
 
-    def same_objects(self, slot: Slot) -> Iterable[Slot]:
-        """Where the very object goes that lives in a place."""
-        return self._same.get(slot, ())
-
-    def _spread_instances(self) -> None:
-        """What is made in one place is an instance of the same class wherever it goes, in whatever order files are read."""
-        queue = list(self.instances)
-        while queue:
-            source = queue.pop()
-            classes = self.instances[source]
-            for target in self._same.get(source, ()):
-                if self._found(target, classes):
-                    queue.append(target)
-
     def _iterate(self, module: Module, target: ast.expr, iterable: ast.expr) -> None:
         if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and isinstance(target, ast.Tuple):
             if iterable.func.id == "zip":
@@ -290,8 +275,7 @@ class Project(Flows):
                 self._into(Slot(slot, keyword.arg), self.sources(module, keyword.value))
 
     def _made_of(self, module: Module, call: ast.Call) -> Iterator[ast.keyword]:
-        """What an object from outside of the program is made with by name, also by a function that makes one of its
-        `**kwargs`."""
+        """What an object from outside is made with by name, also by a function that makes one of its `**kwargs`."""
         if self._is_foreign(module, call):
             yield from call.keywords
         for function in self.callees(module, call):

@@ -11,7 +11,7 @@ from functools import cached_property
 from amp_migrate.reading.conditions.chains import parting
 from amp_migrate.reading.conditions.tests import opposite
 from amp_migrate.reading.gradients.walked import leaves
-from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
@@ -22,6 +22,7 @@ from amp_migrate.reading.units.set_ups import set_ups
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.sources import Sources
 
+KIND_ASKED = frozenset(["super", "isinstance", "issubclass"])
 Place = Function | Scope
 Call = tuple[Module, ast.Call]
 
@@ -50,8 +51,12 @@ class SetUp:
         scope = module.scope_of(node).outermost
         leads = self._leads.get(scope, [])
         if not leads:
-            return self.never(scope)
+            return self.in_demo(module, node) or self.never(scope)
         return all(self._either(module, node, lead) for lead in leads) and not self._led_to(scope)
+
+    def in_demo(self, module: Module, node: ast.AST) -> bool:
+        """Whether a place is come to only as a file is run that others import, and that run sets nothing up."""
+        return module.scope_of(node).is_module and when_run(module, node) and not self.comes_by(module)
 
     def runs_at_load(self, module: Module) -> bool:
         """Whether what a file runs as it is loaded, or started, leads to `initialize`."""
@@ -238,7 +243,16 @@ class SetUp:
             for node in _named(module, cls.name)
             if self.project.functions.get(module.scope_of(node).outermost.node) not in self._leading
             and (run or not when_run(module, node))
+            and not _says_kind(module, node)
         )
+
+
+def _says_kind(module: Module, node: ast.AST) -> bool:
+    """Whether a class is named as what another derives from, or is asked to be: that makes no object of it."""
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.ClassDef):
+        return node in parent.bases
+    return isinstance(parent, ast.Call) and node in parent.args and called_name(parent) in KIND_ASKED
 
 
 def _named(module: Module, name: str) -> list[ast.AST]:

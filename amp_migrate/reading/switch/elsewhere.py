@@ -6,7 +6,6 @@ import ast
 
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import given_once
-from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, walk
@@ -34,7 +33,7 @@ def through_field(project: Project, text: str, home: Scope, there: Scope) -> str
     owner = home.lookup(names[0].id) if len({n.id for n in names}) == 1 else None
     if made is None or owner is None or there.self_name is None:
         return None
-    given = _slot(project, owner, names[0].id)
+    given = project.bound_slot(owner, names[0].id)
     for node in made.inside:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             own = isinstance(node.value, ast.Name) and node.value.id == made.scope.self_name
@@ -68,7 +67,7 @@ def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[st
         return True
     if other.is_module and there.is_function and not owner.is_module and _only_in_main(other, name):
         return False  # whoever imports the function has no such name
-    mine_slot, other_slot = _slot(project, owner, name), _slot(project, other, name)
+    mine_slot, other_slot = project.bound_slot(owner, name), project.bound_slot(other, name)
     origins = project.origins([mine_slot])
     if origins & project.origins([other_slot]):
         return True
@@ -97,13 +96,6 @@ def _only_in_main(scope: Scope, name: str) -> bool:
         any(isinstance(a, ast.If) and "__name__" in ast.unparse(a.test) for a in module.ancestors(binding))
         for binding in scope.bindings[name]
     )
-
-
-def _slot(project: Project, owner: Scope, name: str) -> Slot:
-    """Where the value of a name lives that a scope binds: for an imported one, in the module it comes from."""
-    target = owner.imports.get(name)
-    found = project.exported(target) if target is not None else None
-    return found or Slot(owner, name)
 
 
 def expanded(scope: Scope, text: str) -> str:

@@ -110,7 +110,7 @@ def apply(m: Migration) -> None:
                 if not without[function]:
                     m.float32.add(region.first)
                 continue
-            early = asks and function in m.unit.early
+            early = (asks and function in m.unit.early) or m.set_up.in_demo(module, region.first)
             if early or m.switch.off_at(module, region.first):
                 m.float32.add(region.first)
                 continue
