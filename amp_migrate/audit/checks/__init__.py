@@ -68,6 +68,7 @@ from amp_migrate.audit.checks import (
     weight_cache,
     whole,
     without_apex,
+    wrapper_states,
 )
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.review import Review
@@ -147,6 +148,7 @@ CHECKS: tuple[Check, ...] = (
         untouched,
         whole,
         without_apex,
+        wrapper_states,
         clipped,
     ),
     *TELLING,

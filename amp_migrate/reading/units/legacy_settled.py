@@ -1,4 +1,5 @@
-"""Several FP16_Optimizers of one unit that ask for different loss scales: each says so as a call of `initialize` would."""
+"""Several FP16_Optimizers of one unit that ask for different loss scales: each says so as a call of `initialize` would. Those
+of programs that never run in one process, and share what steps for them, have scalers of their own anyway."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.units.unit import Blocked
 
 if TYPE_CHECKING:
@@ -18,6 +20,22 @@ def settle_scales(inits: Sequence[LegacyInit]) -> None:
 
     Raises Blocked where they differ in more than which static scale it is, if any.
     """
+    for together in _meeting(inits):
+        _settle(together)
+
+
+def _meeting(inits: Sequence[LegacyInit]) -> list[list[LegacyInit]]:
+    """The calls that may run in one process."""
+    found: list[list[LegacyInit]] = []
+    for init in inits:
+        near = in_process(init.project, [init.module])
+        met = [group for group in found if any(other.module in near for other in group)]
+        found = [group for group in found if group not in met]
+        found.append([*(i for group in met for i in group), init])
+    return found
+
+
+def _settle(inits: Sequence[LegacyInit]) -> None:
     told = {(i.scale.start, i.scale.interval, i.scale.fixed, i.scale.off) for i in inits if i.wraps}
     if len(told) < 2:
         return

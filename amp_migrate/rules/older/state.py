@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.older import asked_states
 from amp_migrate.rules.state.save import may_be_empty
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html#apex.fp16_utils.FP16_Optimizer.state_dict"
@@ -46,6 +47,7 @@ def save(m: Migration, site: Site, call: ast.Call) -> None:
     module = site.module
     assert isinstance(site.node, ast.Attribute)
     optimizer = site.node.value
+    asked_states.refuse(m, site, call)
     if not _kept(m, module, optimizer):
         return
     name = m.scaler_of(module, optimizer).base_name
