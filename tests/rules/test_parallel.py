@@ -799,6 +799,8 @@ def test_a_part_without_gradients_is_only_told_where_activations_are_recomputed(
     )
     assert "DDP(model)" in (result.after or "")
     assert [f.review for f in result.findings if f.code == "AMP651"] == ["review"]
+    (general,) = [f.message for f in result.findings if f.code == "AMP601"]
+    assert "gets no gradient" not in general  # which AMP651 says of this model
 
 
 def test_what_is_needed_is_written_wherever_the_file_lies() -> None:

@@ -388,4 +388,6 @@ def test_a_comment_of_another_model(read: str, comment: str, told: bool) -> None
         "model = DDP(model)", f"# {comment}\n        model = DDP(model)".replace(", ", "\n        # ")
     )
     source = source.replace("Encoder.from_pretrained(2)", "Encoder(2)")
-    assert ("AMP651" in {f.code for f in rewrite(source).findings}) is told
+    result = rewrite(source)
+    assert ("DDP(model, find_unused_parameters=True)" in (result.after or "")) is told
+    assert "AMP651" not in {f.code for f in result.findings}

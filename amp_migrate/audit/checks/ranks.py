@@ -4,6 +4,7 @@ Says where the program itself shows that there are such parameters and the call 
 sibling call or a comment that passes `find_unused_parameters`, a list of parameters that leaves a part out because it gets
 no gradient, a module that is made in `__init__` and used nowhere in training, in the model or in what it is made of, a list
 of which some parts alone are run, by their places, a part that the model's own `train()` or forward freezes, once it is wrapped,
+a part that a loop carries a value through whose last value nothing reads (`h, s = block(h)`),
 a head whose outputs no caller reads, nor the network that has it in a part of its own, a part that one of the calls which
 train the model leaves out (`model(x, mode="d")`), a collection of which a forward runs what its caller picks
 (`self.heads[task](x)`). Of a network that is chosen by name, those in sight with such a module are named. A model that is seen
@@ -29,6 +30,7 @@ from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.sites.built import built
 from amp_migrate.audit.sites.heads import heads_within, unread, unread_within
 from amp_migrate.audit.sites.kept_wrappers import APEX_DDP
+from amp_migrate.audit.sites.last_turn import unread_in_last
 from amp_migrate.audit.sites.left_out import left_out
 from amp_migrate.audit.sites.picked import in_turn, picked
 from amp_migrate.audit.sites.setups import argument
@@ -66,6 +68,10 @@ TORCH_DDP = (
 )
 MOST = 4  # networks that are named
 OPTION = "find_unused_parameters"
+DIFFERS = (
+    "Apex's DistributedDataParallel let a parameter go without a gradient, torch's raises in the second iteration, of a "
+    "single process, too"
+)
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -90,21 +96,19 @@ def check(review: Review) -> Iterable[Doubt]:
             shown, found = part
             if not found:
                 message = (
-                    f"{shown}, and one backward follows several forwards: Apex's DistributedDataParallel let a parameter go without "
-                    f"a gradient, torch's raises in the second iteration. {OPTION}=True helps if the last forward of each backward "
-                    "uses all that the others do, static_graph=True if all steps are alike"
+                    f"{shown}, and one backward follows several forwards: {DIFFERS}. {OPTION}=True helps if the last forward "
+                    "of each backward uses all that the others do, static_graph=True if all steps are alike"
                 )
-                yield review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
+                yield _answered(review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review"))
                 continue
-        evidence = shown or _told(review, module, call)
+        said = None if shown is not None else _said(review, module, call)
+        evidence = shown or said or _asked(review, module)
         if evidence is not None:
-            message = (
-                f"{evidence}: Apex's DistributedDataParallel let a parameter go without a gradient, torch's raises in the "
-                f"second iteration; pass {OPTION}=True"
-            )
+            message = f"{evidence}: {DIFFERS}; pass {OPTION}=True"
             doubt = review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
             checkpoints = any("torch.utils.checkpoint" in m.text for m in review.after.modules.values())
-            yield _answered(replace(doubt, because=evidence)) if shown is not None and not checkpoints else doubt
+            written = not checkpoints and (shown or (said and not any(several(g) for g in seen.groups)))
+            yield _answered(replace(doubt, because=evidence) if written else doubt)
         elif (named := _chosen_by_name(review, module, call)) is not None:
             message = (
                 f"the network is chosen by name, and some in sight may make parts that nothing uses in training: {named}. Where "
@@ -128,7 +132,8 @@ def was_apexs(review: Review, module: Module, call: ast.Call) -> bool:
 
 
 def _answered(doubt: Doubt) -> Doubt:
-    """A doubt about a call that an argument of it answers."""
+    """A doubt about a call that a rule is to write otherwise: with the argument that answers it, if there is a reason to be
+    said of that, else without the general sentence about what the doubt says of this model."""
     return replace(doubt, remedy=(doubt.path, doubt.line))
 
 
@@ -239,17 +244,28 @@ def _was_apex(review: Review, before: Module, stmt: ast.stmt) -> bool:
     return not names_called(review.before, before, stmt).isdisjoint(APEX_DDP)
 
 
-def _told(review: Review, module: Module, call: ast.Call) -> str | None:
-    """What a file says of parameters that get no gradient, unless that is of another model: the parts that it names are seen to
-    be read in what the call wraps."""
+def _asked(review: Review, module: Module) -> str | None:
+    """Where a file passes the option itself, whatever it is there."""
     lines = review.before.modules.get(module.path, module).lines  # as the reader has them
-    comments = [line.partition("#")[2].lower() for line in lines]
-    if any(OPTION in c and re.search(r"\b(not|never|don't|cannot|can't)\b", c) for c in comments):
-        return None  # the program says why it is not asked for
-    for number, line in enumerate(lines, 1):
+    for number, line in () if _refused(lines) else enumerate(lines, 1):
         line = line.partition("#")[0]
         if re.search(rf"{OPTION}\s*=\s*(True|args|self|cfg|config)", line) and "=False" not in line:
             return f"line {number} passes {OPTION}"
+    return None
+
+
+def _refused(lines: Sequence[str]) -> bool:
+    """Whether a file says why the option is not asked for."""
+    comments = [line.partition("#")[2].lower() for line in lines]
+    return any(OPTION in c and re.search(r"\b(not|never|don't|cannot|can't)\b", c) for c in comments)
+
+
+def _said(review: Review, module: Module, call: ast.Call) -> str | None:
+    """What a file says of parameters that get no gradient, unless that is of another model: the parts that it names are seen to
+    be read in what the call wraps."""
+    lines = review.before.modules.get(module.path, module).lines
+    if _refused(lines):
+        return None
     for number, line in enumerate(lines, 1):
         comment = line.partition("#")[2].lower()
         if comment and re.search(r"(none|no|without( a)?) grad|not used|unused param", comment):
@@ -294,6 +310,9 @@ def _shown(review: Review, module: Module, call: ast.Call) -> str | None:
     for network in networks:
         for field, part in past_forward(review.after, network):
             return f"{network.name} runs parts of self.{field} past its own forward, and nothing runs its {part}"
+        for field, layer in unread_in_last(review.values_after, network):
+            part = f"what self.{layer} of the last of self.{field}" if layer else f"what the last of self.{field}"
+            return f"{network.name} reads nothing of {part} gives"
         for field, kind, dropped in unread_within(review.after, network):
             return f"{network.name} reads nothing of what self.{dropped} of its self.{field}, a {kind}, gives"
     for network in networks:

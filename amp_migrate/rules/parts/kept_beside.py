@@ -12,7 +12,7 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.output import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native
 from amp_migrate.rules.parts.devices import of_first
-from amp_migrate.rules.parts.parallel import ASKED_FOR, DROPPED
+from amp_migrate.rules.parts.parallel import ASKED_FOR, DROPPED, only_said
 from amp_migrate.rules.parts.parallel_differs import UNUSED, differs, native_calls, waits_in_vain
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 
@@ -56,10 +56,11 @@ def _as_torchs(
     if not dropped and not (vain and _decided(project, site) is not None):
         given.append(UNUSED)  # which the program has run so
     for code in sorted(ASKED_FOR.keys() & set(codes)):
-        name, value, why = ASKED_FOR[code]
-        arguments += (Argument(None, f"{name}={value}"),)
+        name, value, why, costs = ASKED_FOR[code]
         given.append(name)
-        without += f", with {name}={value}, since {codes[code] or why}"
+        if not only_said(code, codes):
+            arguments += (Argument(None, f"{name}={value}"),)
+            without += f", with {name}={value}, since {codes[code] or why}{costs}"
     unpacks = any(k.arg is None for k in call.keywords)
     return (without if unpacks else without + differs(project, module, given)), arguments
 

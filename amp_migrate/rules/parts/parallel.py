@@ -243,27 +243,42 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
 
 
-# What the audit finds out about the model that a call wraps, the argument that answers it, and why it is there.
+# What the audit finds out about the model that a call wraps, the argument that answers it, why it is there, what it costs.
 ASKED_FOR = {
-    "AMP651": ("find_unused_parameters", "True", "a part of the model gets no gradient"),
-    "AMP652": ("broadcast_buffers", "False", "one rank runs the model by itself"),
+    "AMP651": (
+        UNUSED,
+        "True",
+        "a part of the model gets no gradient",
+        " (torch looks through the graph of each forward then, which costs time)",
+    ),
+    "AMP652": ("broadcast_buffers", "False", "one rank runs the model by itself", ""),
 }
 
 
 def answered(decision: Native | Manual | None, codes: Mapping[str, str]) -> Native | Manual | None:
-    """A call of torch's class with the arguments that answer the doubts about it, by their codes, with what is seen."""
+    """A call of torch's class with the arguments that answer the doubts about it, by their codes, with what is seen; what is
+    said of this model beside it, without the argument, is not said of models in general."""
     if not isinstance(decision, Native) or decision.code != "AMP601" or decision.arguments is None:
         return decision
     for code in sorted(ASKED_FOR.keys() & set(codes)):
-        name, value, why = ASKED_FOR[code]
+        name, value, why, costs = ASKED_FOR[code]
         told, *differences = [d for d in decision.message.split("; ") if f"{name}={value}" not in d]
+        arguments = decision.arguments
+        if not only_said(code, codes):
+            arguments = (*arguments, Argument(None, f"{name}={value}"))
+            told += f", with {name}={value}, since {codes[code] or why}{costs}"
         decision = replace(
             decision,
-            arguments=(*decision.arguments, Argument(None, f"{name}={value}")),
-            message="; ".join([f"{told}, with {name}={value}, since {codes[code] or why}", *differences]),
+            arguments=arguments,
+            message="; ".join([told, *differences]),
             review=decision.review if decision.review == "review" else "look",
         )
     return decision
+
+
+def only_said(code: str, codes: Mapping[str, str]) -> bool:
+    """Whether a doubt is told by itself, and no argument answers it for sure."""
+    return code == "AMP651" and not codes[code]
 
 
 def _frozen(site: Site, call: ast.Call) -> int | None:

@@ -1,0 +1,88 @@
+"""A model of whose blocks, run in turn, the last hands on what nothing reads: under torch's DistributedDataParallel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from tests.rules.helpers import rewrite
+
+BLOCKS = """
+    import torch
+    from torch import nn
+    from apex.parallel import DistributedDataParallel as DDP
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.on = nn.Linear(width, width)
+            self.out = nn.Linear(width, 1)
+
+        def forward(self, x):
+            return x + self.on(x), self.out(x)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList([Block(2) for _ in range(3)])
+
+        def forward(self, x):
+            total = 0
+            for block in self.blocks:
+                x, out = block(x)
+                total += out
+            return total.sum()
+
+    def train(loader):
+        model = Net()
+        # 1 of the last block is not used, so that parameter gets no grad
+        model = DDP(model, delay_allreduce=True)
+        for x in loader:
+            model(x).backward()
+        return model
+    """
+RUN = """
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+train([torch.ones(1, 2)] * 3)
+print("trained")
+torch.distributed.destroy_process_group()
+"""
+COMMENT = "        # 1 of the last block is not used, so that parameter gets no grad\n"
+
+
+def output(folder: Path, text: str) -> str:
+    script = folder / "train.py"
+    script.write_text(text)
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    return run.stdout.strip()
+
+
+def test_a_model_whose_last_block_hands_on_for_nothing_trains(tmp_path: Path) -> None:
+    source = BLOCKS.replace(COMMENT, "")
+    result = rewrite(source)
+    assert "DDP(model, find_unused_parameters=True)" in (result.after or "")
+    (told,) = [f.message for f in result.findings if f.code == "AMP601"]
+    assert "since Net reads nothing of what self.on of the last of self.blocks gives (" in told
+    assert "costs time" in told
+    assert output(tmp_path, (result.after or "") + RUN) == "trained"
+    plain = textwrap.dedent(source).replace("apex.parallel", "torch.nn.parallel").replace("delay_allreduce=True", "")
+    assert output(tmp_path, plain + RUN) == ""  # a single process raises, too
+
+
+def test_what_the_program_says_of_its_model_is_written_too(tmp_path: Path) -> None:
+    source = BLOCKS.replace("[Block(2) for _ in range(3)]", "list(map(Block, [2, 2, 2]))")
+    result = rewrite(source)
+    assert "DDP(model, find_unused_parameters=True)" in (result.after or "")
+    assert any("says that a parameter gets no gradient (" in f.message for f in result.findings)
+    assert not [f for f in result.findings if f.code == "AMP651"]
+    assert output(tmp_path, (result.after or "") + RUN) == "trained"
+
+
+def test_where_several_forwards_come_before_a_backward_it_is_told_alone() -> None:
+    source = BLOCKS.replace("[Block(2) for _ in range(3)]", "list(map(Block, [2, 2, 2]))")
+    result = rewrite(source.replace("model(x).backward()", "(model(x) + model(-x)).backward()"))
+    assert "DDP(model)" in (result.after or "")
+    assert [f.review for f in result.findings if f.code == "AMP651"] == ["review"]
+    assert not [f for f in result.findings if f.code == "AMP601" and "gets no gradient" in f.message]
