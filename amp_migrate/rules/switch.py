@@ -4,7 +4,8 @@ scaler, or of a variable that is handed along like one."""
 from __future__ import annotations
 
 import ast
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.conditions.tests import excludes
@@ -42,7 +43,7 @@ class Switch:
         self.m, self.unit, self.project = m, m.unit, m.project
         self._plan: ScalerPlan | None = None
         self._used = False
-        self._again: dict[tuple[str, Scope], bool] = {}
+        self._again: dict[tuple[str, Scope, tuple[Init, ...]], bool] = {}
 
     @property
     def plans(self) -> list[ScalerPlan]:
@@ -64,6 +65,8 @@ class Switch:
             left_out(self.project, h) for h in self.m.scaler.governing(scope) if h.scope is not scope
         ):
             return (self._without if self._runs_without(scope) else self._asked)(module, node)
+        if self._is_on(module, node):
+            return None
         way = self._on_the_way(scope)
         if not flags or all(f.always for f in flags):
             given_some = self._given_sometimes(scope) if self.m.scales else False
@@ -126,9 +129,9 @@ class Switch:
         asked = [part for part in around if "__name__" not in part]
         return home.flag.joined(asked) if asked else home.flag
 
-    def _asked_around(self, flag: Flag, module: Module, node: ast.AST) -> Flag:
+    def _asked_around(self, flag: Flag, module: Module, node: ast.AST, since: Sequence[Init] = ()) -> Flag:
         """The switch without what the conditions around a node ask already, off where they exclude it; not those that go,
-        as both branches are one."""
+        as both branches are one, nor what may be another thing since a set-up (some: all of the unit)."""
         if flag.parts is None or flag.scope is not module.scope_of(node):
             return flag
         asked, known = set[str](), set[str]()  # of which what was asked once for the set-up and a node below it is
@@ -144,7 +147,9 @@ class Switch:
                 names = identifiers(ast.parse(part))
                 if not any(b in inside for name in names for b in flag.scope.bindings.get(name, ())):
                     asked.add(ast.unparse(ast.parse(part)))
-        asked = known | (asked - {ast.unparse(ast.parse(p)) for p in flag.parts if self._given_again(p, flag.scope)})
+        asked = known | (
+            asked - {ast.unparse(ast.parse(p)) for p in flag.parts if self._given_again(p, flag.scope, since)}
+        )
         if any(excludes(part, other) for part in flag.parts for other in asked):
             return Flag(flag.scope, None)
         return Flag(flag.scope, tuple(p for p in flag.parts if ast.unparse(ast.parse(p)) not in asked))
@@ -166,6 +171,21 @@ class Switch:
         asked = left.pop() if len(left) == 1 else flag
         gone = [p for p in flag.parts if p not in (asked.parts or ())]
         return flag if asked.never or asked.always or not all(self._bound_once(p, flag.scope) for p in gone) else asked
+
+    def _is_on(self, module: Module, node: ast.AST, depth: int = 0) -> bool:
+        """Whether one set-up comes before a place, or before each call of the function that it is in, and switches mixed precision
+        on there, whatever others ask: a flag of it could have one value only."""
+        scope = module.scope_of(node)
+        function = self.project.functions.get(scope.node)
+        if self._runs_without(scope):
+            return False
+        for init in self._above(module, node):
+            if self._asked_around(flag_around(self.project, init), module, node, (init,)).always:
+                return True
+        calls = self.project.calls.get(function, ()) if function is not None and depth < DEPTH else ()
+        if function is None or self.project.once(Sources).is_value(function):
+            return False
+        return bool(calls) and all(self._is_on(where, call, depth + 1) for where, call in calls)
 
     def _bound_once(self, part: str, scope: Scope) -> bool:
         """Whether a condition is the same wherever it is asked: nothing that it names is bound again, no field of it set."""
@@ -278,37 +298,39 @@ class Switch:
             texts.append(longer)
         return " and ".join(without_implied(distinct(texts)))
 
-    def _given_again(self, part: str, scope: Scope) -> bool:
+    def _given_again(self, part: str, scope: Scope, since: Sequence[Init] = ()) -> bool:
         """Whether what a condition names may be another thing once it has been asked for at the set-up."""
-        if (part, scope) not in self._again:
-            self._again[part, scope] = given_again(self.project, part, scope, self._is_before)
-        return self._again[part, scope]
+        inits = tuple(since or self.unit.inits)
+        if (part, scope, inits) not in self._again:
+            before = partial(self._is_before, inits=inits)
+            self._again[part, scope, inits] = given_again(self.project, part, scope, before)
+        return self._again[part, scope, inits]
 
-    def _is_before(self, module: Module, node: ast.AST, holder: ast.expr | None) -> bool:
+    def _is_before(self, module: Module, node: ast.AST, holder: ast.expr | None, inits: Sequence[Init]) -> bool:
         """Whether no set-up comes before a place. An object is made before its methods run, and a file is loaded before its
         functions are."""
         scope = module.scope_of(node)
         function = self.project.functions.get(scope.node)
         fresh = isinstance(holder, ast.Name) and holder.id == scope.self_name
         if fresh and function is not None and function.name == "__init__":
-            own = [i.stmt for i in self.unit.inits if i.site.scope is scope]
+            own = [i.stmt for i in inits if i.site.scope is scope]
             return all(module.statement(node).lineno < stmt.lineno for stmt in own)
         if scope.is_module and not self.m.set_up.runs_at_load(module):
-            return all(module in (i.module, *imported(self.project, i.module)) for i in self.unit.inits)
-        return self._is_above(module, node, 0) or self.m.set_up.never_at(module, node)
+            return all(module in (i.module, *imported(self.project, i.module)) for i in inits)
+        return self._is_above(module, node, inits, 0) or self.m.set_up.never_at(module, node)
 
-    def _is_above(self, module: Module, node: ast.AST, depth: int) -> bool:
+    def _is_above(self, module: Module, node: ast.AST, inits: Sequence[Init], depth: int) -> bool:
         """Whether a place is come by on the way to a set-up alone, which asks after it whenever it has been come by."""
         scope, stmt = module.scope_of(node), module.statement(node)
         loops = {a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)}
-        for init in self.unit.inits:
+        for init in inits:
             if init.site.scope is scope and stmt.lineno < init.stmt.lineno:
                 return loops.issubset(module.ancestors(init.stmt))
         function = self.project.functions.get(scope.node)
         calls = self.project.calls.get(function, ()) if function is not None and depth < DEPTH else ()
         if function is None or self.project.once(Sources).is_value(function):
             return False
-        return bool(calls) and all(self._is_above(where, call, depth + 1) for where, call in calls)
+        return bool(calls) and all(self._is_above(where, call, inits, depth + 1) for where, call in calls)
 
     def _on_the_way(self, scope: Scope) -> list[str]:
         """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no

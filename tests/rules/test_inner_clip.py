@@ -30,10 +30,12 @@ def after(
     limit: str = "1.0", condition: str = "", scaler: str = SCALER, between: str = "", value: str = "", **parts: str
 ) -> str:
     clip = f'for group in optimizer.param_groups:\n    torch.nn.utils.clip_grad_norm_(group["params"], {limit})\n'
-    clip = f"if {condition}:\n{textwrap.indent(clip, '    ')}" if condition else clip
+    unscaled = between or "scaler.unscale_(optimizer)\n"
+    if condition:  # nothing else reads gradients
+        clip, unscaled = f"if {condition}:\n{textwrap.indent(unscaled + clip, '    ')}", ""
     loop = (
         'with torch.autocast("cuda", dtype=torch.float16):\n    loss = criterion(model(x), y)\n'
-        f"scaler.scale(loss).backward()\n{between or 'scaler.unscale_(optimizer)' + chr(10)}{clip}"
+        f"scaler.scale(loss).backward()\n{unscaled}{clip}"
         f"scaler.step(optimizer)\nscaler.update({value})\noptimizer.zero_grad()\n"
     )
     return native(loop, scaler, **{"model": f"model = build()\n{ADAM}", **parts})
@@ -88,6 +90,13 @@ def test_gradients_that_are_read_above_are_unscaled_once() -> None:
     check_rewrite(before(loop=loop), after(between=between))
 
 
+def test_what_is_read_above_is_unscaled_whether_or_not_there_is_a_limit() -> None:
+    loop = LOOP.replace("optimizer.step()", "log(model.fc.weight.grad.norm())\noptimizer.step()")
+    text = rewrite("import limits\n" + before("limits.norm", loop=loop)).after or ""
+    assert "    scaler.unscale_(optimizer)\n    log(" in text
+    assert "    if limits.norm > 0:\n        for group in" in text
+
+
 def test_only_runs_with_mixed_precision_clip() -> None:
     texts = check_files(
         {
@@ -128,10 +137,10 @@ def test_only_runs_with_mixed_precision_clip() -> None:
         }
     )
     lines = [line.strip() for line in texts["train.py"].splitlines()]
-    start = lines.index("scaler.unscale_(optimizer)")
+    start = lines.index("scaler.unscale_(optimizer)") - 1
     assert lines[start : start + 6] == [
-        "scaler.unscale_(optimizer)",
         "if args.fp16:",
+        "scaler.unscale_(optimizer)",
         "for param_group in optimizer.param_groups:",
         'torch.nn.utils.clip_grad_norm_(param_group["params"], 1.0)',
         "scaler.step(optimizer)",

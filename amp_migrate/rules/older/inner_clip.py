@@ -82,6 +82,7 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
     switch = m.switch.at(module, step.stmt)
     asked = ([] if switch is None else [_tested(switch)]) + ([] if clip.certain else [f"{text} > 0"])
     if condition := " and ".join(asked):
+        lines = [*_unscaling(m, step), *lines]  # which serves the clipping alone: scaler.step does so by itself
         lines = [f"if {condition}:", *(indent + line for line in lines)]
     m.edit(module).insert_before(step.stmt, "\n".join(lines))
     m.output.note(
@@ -91,6 +92,16 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
         CONSTRUCT,
         "each parameter group is clipped before the step, as Apex did inside of it",
     )
+
+
+def _unscaling(m: Migration, step: Step) -> list[str]:
+    """What unscales the gradients of a step right before it, taken out of there."""
+    before = m.edit(step.module).before
+    found = [c for c in before.get(step.stmt, ()) if isinstance(c, str) and c.endswith(f".unscale_({step.name})")]
+    found = found[:1] if found and "\n" not in found[0] else []
+    if found:
+        before[step.stmt] = [c for c in before[step.stmt] if c not in found]
+    return [str(c) for c in found]
 
 
 def _tested(switch: str) -> str:

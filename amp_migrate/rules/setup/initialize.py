@@ -10,10 +10,12 @@ import ast
 from collections.abc import Sequence
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import LOOP_NODES
 from amp_migrate.reading.program.processes import framework_of
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home, covers
+from amp_migrate.reading.switch.sure_above import not_sure
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init
@@ -225,11 +227,24 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
         cls = m.project.class_of(home.scope)
         if home.kind == "self" and cls is not None and cls.family not in plan.named:
             continue
+        if _read_above(plan, home):
+            continue
         plan.created.append(home)
         target = plan.target(home)
         value = as_bool(m.project, home.scope, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
         before_leaving(m, home, f"{target} = False")
+
+
+def _read_above(plan: ScalerPlan, home: Home) -> bool:
+    """Whether all that reads the variable in the scope of a home stands above it, so that nothing reads what it is given there."""
+    module, reads = home.scope.module, plan.reads.get(home.scope, [])
+    if home.kind != "local" or home.carrier or not reads:
+        return False
+    if any(isinstance(a, LOOP_NODES) for a in module.ancestors(home.anchor)):
+        return False
+    here = all(where is module and module.scope_of(node) is home.scope for where, node in reads)
+    return here and all(module.statement(node).lineno < home.anchor.lineno for _, node in reads)
 
 
 def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
@@ -240,7 +255,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     arguments = [f"{quote}{m.options.device}{quote}"]
     before: list[str] = []
     scale = static_scale(init)
-    flag = (home.own or home.flag).of_scaler
+    flag = not_sure(m.project, (home.own or home.flag).of_scaler, home.anchor)
     enabled = None if flag.always else as_bool(m.project, flag.scope, flag.text())
     if isinstance(scale, float):
         if scale == 1.0:

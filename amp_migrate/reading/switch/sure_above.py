@@ -1,0 +1,52 @@
+"""What is sure of a condition where a statement stands: a run that does not have it was ended above."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.reading.conditions.assertions import asserted
+from amp_migrate.reading.conditions.conjunctions import conjunction
+from amp_migrate.reading.conditions.tests import availability
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import identifiers
+from amp_migrate.reading.switch.flag import Flag
+from amp_migrate.reading.switch.given_again import stored_fields
+
+
+def not_sure(project: Project, flag: Flag, stmt: ast.stmt) -> Flag:
+    """A switch without what is sure above a statement of its scope: `if not args.train: raise ValueError` on the way there."""
+    module = flag.scope.module
+    if not flag.parts or module.scope_of(stmt) is not flag.scope:
+        return flag
+    sure = {part for part in _sure(project, module, stmt) if _settled(project, flag, part)}
+    return Flag(flag.scope, tuple(p for p in flag.parts if _plain(p) not in sure))
+
+
+def _sure(project: Project, module: Module, stmt: ast.stmt) -> Iterator[str]:
+    blocks = [
+        stmt,
+        *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt) and module.scope_of(a) is module.scope_of(stmt)),
+    ]
+    for inner in blocks:
+        block = module.block(inner)
+        for above in block[: block.index(inner)]:
+            test, negate = asserted(project, above), False
+            if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], (ast.Raise, ast.Return)):
+                test, negate = above.test, True
+            if test is not None:
+                parts = conjunction(module, availability(project, module), test, negate=negate)
+                yield from (_plain(part) for part in parts or ())
+
+
+def _settled(project: Project, flag: Flag, part: str) -> bool:
+    """Whether a condition is the same wherever it is asked: what it names is bound once, no field of it is set."""
+    tree = ast.parse(part)
+    owners = ((flag.scope.lookup(name), name) for name in identifiers(tree))
+    once = all(owner is not None and len(owner.bindings.get(name, ())) < 2 for owner, name in owners)
+    return once and not any(place for module in project.modules for place in stored_fields(project, module, tree))
+
+
+def _plain(part: str) -> str:
+    return ast.unparse(ast.parse(part, mode="eval"))
