@@ -30,6 +30,12 @@ HALF_NATIVE = frozenset("einsum tensordot multi_dot vecdot scaled_dot_product_at
 # Raise on half and float32 together, where nothing casts: outside of a region, the second in one as well.
 ALIKE = HALF_BOTH | HALF_NATIVE | frozenset("dot vdot inner tensordot cdist cross bilinear grid_sample".split())
 ALIKE_NATIVE = frozenset("lerp allclose isclose tensordot".split())
+# With `out=`, these write into a float32 tensor what they compute in half.
+INTO_ANY = frozenset(
+    "add addcdiv addcmul bernoulli cat concat cumprod cumsum div exp hstack lerp log log10 log1p log2 logsumexp max maximum "
+    "mean min minimum mul multiply outer pow prod reciprocal rsqrt sigmoid sin cos sqrt square stack std sub sum tanh true_divide "
+    "vstack".split()
+)
 # O1 cast what these were given to one dtype.
 ALIKE_APEX = HALF_BOTH | frozenset("dot cross bilinear".split())
 # Packages whose functions are never given a half tensor: they take arrays, or run on a TPU, where Apex never did.
@@ -94,12 +100,21 @@ _BY_INDEX = "scatter scatter_ scatter_add_ scatter_reduce scatter_reduce_ index_
 WRITES = {
     **dict.fromkeys([*_BY_INDEX.split(), "index_reduce", "index_reduce_"], 2),
     **dict.fromkeys("index_put_ masked_scatter masked_scatter_ put_".split(), 1),
+    "lerp_": 0,
 }
-WRITTEN = frozenset("src source tensor values".split())
+WRITTEN = frozenset("src source tensor values end".split())
 INTEGERS = frozenset(
     "argmax argmin argsort nonzero long int short byte char eq ne gt lt ge le isnan isinf isfinite size dim numel bincount "
     "searchsorted randint arange logical_and logical_or logical_not bool any all count_nonzero multinomial".split()
 )
+# What makes such along a dimension, and what leaves them so.
+INDICES = frozenset("nonzero argsort randperm arange".split())
+RESHAPING = frozenset(
+    "view reshape squeeze unsqueeze flatten ravel contiguous detach clone to cuda cpu expand t transpose permute repeat flip "
+    "roll data requires_grad_ pin_memory".split()
+)
+# Methods that make a tensor of the dtype of the one they are called on.
+NEW = frozenset("new_zeros new_ones new_empty new_full new_tensor new".split())
 MASKS = frozenset("bool eq ne gt lt ge le isnan isinf isfinite logical_and logical_or logical_not".split())  # of these
 PAIRS = frozenset("topk sort max min median kthvalue mode cummax cummin".split())  # values and indices
 SHAPES = frozenset("shape ndim size broadcast_shapes allclose array_equal isclose iinfo finfo".split())  # no arithmetic

@@ -8,6 +8,7 @@ from amp_migrate.audit.halves.asked import not_half
 from amp_migrate.audit.halves.expressions import Expressions
 from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import (
+    INDEXED,
     MASKED,
     NOTHING,
     NUMBER,
@@ -64,13 +65,19 @@ class Body(Expressions):
         if type(stmt) is ast.Assign:
             value = self.of(stmt.value)
             for target in stmt.targets:
-                if isinstance(target, ast.Subscript) and self.of(target.slice).mask and not _one_number(stmt.value):
-                    self.write(target, MASKED, self.of(target.value), value)
+                if isinstance(target, ast.Subscript) and self.indexes(target.slice):
+                    self.assigned(target, stmt.value, value)
                 self.bind(target, value)
         elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
             self.bind(stmt.target, self.of(stmt.value))
         elif isinstance(stmt, ast.AugAssign):
             value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
+            if isinstance(stmt.target, ast.Subscript) and self.indexes(stmt.target.slice):
+                whole = self.of(stmt.target.value)
+                if (
+                    whole.half and value.now == "float" and not _one_number(stmt.value)
+                ):  # the sum is float32, and is written into half
+                    self.assigned(stmt.target, stmt.value, value)
             if isinstance(stmt.value, (ast.List, ast.ListComp)) and isinstance(stmt.op, ast.Add):
                 self.put(syntax.text(stmt.target), value)
             elif old.half or old.now == "float":
@@ -127,6 +134,12 @@ class Body(Expressions):
             self.block(stmt.finalbody)
         elif isinstance(stmt, ast.Assert):
             self.of(stmt.test)
+
+    def assigned(self, target: ast.Subscript, expr: ast.expr, value: Value) -> None:
+        """`x[mask] = y`, `x[rows, columns] = y`: one number fills what a mask shows, in whichever dtype."""
+        by_mask = self.of(target.slice).mask
+        if not (by_mask and _one_number(expr)):
+            self.write(target, MASKED if by_mask else INDEXED, self.of(target.value), value)
 
     def branches(self, yes: list[ast.stmt], no: list[ast.stmt], asked: tuple[list[str], list[str]] = ([], [])) -> None:
         """Either; `asked`: what is no half tensor in the one, and in the other."""

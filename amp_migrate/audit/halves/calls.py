@@ -85,6 +85,11 @@ class Calls(Containers):
             if func.attr in known.IN_PLACE:
                 self.product_in_place(expr, receiver, every)
                 return receiver
+            if receiver == UNKNOWN and func.attr in ("parameters", "named_parameters"):
+                weight = self.halves.parameter(self.module)
+                return Value(
+                    "?", "?", (weight,) if func.attr == "parameters" else (Value("?", "?", (UNKNOWN, weight)),)
+                )
             if func.attr in known.WRITES and every:
                 self.write(expr, func.attr, receiver, written(func.attr, given, named))
                 return receiver

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.asked import not_half
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.implied import Implied
-from amp_migrate.audit.halves.operations import has_axis
 from amp_migrate.audit.halves.tensors import (
     INTEGER,
     NOTHING,
@@ -23,6 +23,8 @@ from amp_migrate.audit.halves.tensors import (
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Function
 from amp_migrate.audit.values.names import OPTIONS
+
+COMPARING = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq, ast.NotEq)  # what tensors answer one by one
 
 
 class Expressions(Implied):
@@ -62,8 +64,9 @@ class Expressions(Implied):
             return UNKNOWN if isinstance(expr.op, ast.Not) else value
         if isinstance(expr, ast.Compare):
             parts = [self.of(part) for part in (expr.left, *expr.comparators)]
-            along = any(isinstance(p, ast.Call) and has_axis(p) for p in (expr.left, *expr.comparators))
-            return INTEGER._replace(mask=along or any(p.half or p.now == "float" for p in parts))
+            texts = any(isinstance(p, ast.Constant) and isinstance(p.value, str) for p in expr.comparators)
+            compares = isinstance(expr.ops[0], COMPARING) and not texts
+            return INTEGER._replace(mask=compares and any(p != NUMBER for p in parts))
         if isinstance(expr, ast.BoolOp):
             return join([self.of(v) for v in expr.values])
         if isinstance(expr, ast.IfExp):
@@ -145,8 +148,15 @@ class Expressions(Implied):
         value = self.of(expr.value)
         if value == UNKNOWN and (given := self.implied(expr.value, expr.attr)) != UNKNOWN:
             return given
-        if expr.attr in ("shape", "device", "dtype", "loss", "grad", "is_cuda", "requires_grad"):
+        if expr.attr == "dtype":
+            entry = value.entry()
+            return Value("?", "?", names=entry.holding(None)) if entry.half or entry.now == "float" else UNKNOWN
+        if expr.attr in ("shape", "device", "loss", "grad", "is_cuda", "requires_grad"):
             return UNKNOWN
+        if value == UNKNOWN and expr.attr in ("weight", "bias") and isinstance(expr.value, (ast.Name, ast.Attribute)):
+            layers = self.halves.layers.all(self.module.scope_of(expr), expr.value)
+            if layers and all(layer in known.HALF_LAYERS | known.WEIGHTED for layer in layers):
+                return self.halves.parameter(self.module)
         if value.keys:
             return value.under(expr.attr)
         if expr.attr in ("values", "indices") and value.items is not None and len(value.items) == 2:
@@ -175,7 +185,8 @@ class Expressions(Implied):
                 return value  # another entry
         value = self.of(expr.value)
         value = self.implied(expr.value, "__getitem__") if value == UNKNOWN else value
-        self.of(expr.slice)
+        if not self.indexes(expr.slice) and not isinstance(expr.slice, (ast.Slice, ast.Tuple)) and value.places:
+            value = value.turn()
         index = expr.slice.value if isinstance(expr.slice, ast.Constant) else None
         if isinstance(index, str) and value.dictionary is not None:
             value = value.dictionary
@@ -202,6 +213,14 @@ class Expressions(Implied):
         if isinstance(index, str) and "loss" in index:
             return UNKNOWN
         return value
+
+    def indexes(self, places: ast.expr) -> bool:
+        """Whether an item is taken by a mask, or by indices in a tensor or a list: torch writes there what is of one dtype alone."""
+        parts = places.elts if isinstance(places, ast.Tuple) else [places]
+        found = [self.of(part) for part in parts]
+        return any(v.mask or v.places for v in found) or any(
+            isinstance(part, (ast.List, ast.ListComp)) for part in parts
+        )
 
     @staticmethod
     def dictionary(found: list[tuple[ast.expr | None, Value]]) -> Value:
@@ -280,7 +299,7 @@ class Expressions(Implied):
         value = self.implied(iterated, "__iter__") if value == UNKNOWN else value
         known = value.keys or value.followed or value.double
         double = UNKNOWN if known else self.halves.loaders.turn(self.module.scope_of(iterated), iterated)
-        return double if double != UNKNOWN else UNKNOWN if value.keys else value.entry()
+        return double if double != UNKNOWN else UNKNOWN if value.keys else value.turn()
 
     def comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         saved = dict(self.env)
@@ -296,7 +315,7 @@ class Expressions(Implied):
             self.env = saved
             whole = Value("?", "?", tuple(items))
             return whole.entry().holding(whole.items)
-        self.bind(expr.generators[0].target, first.entry())
+        self.bind(expr.generators[0].target, first.turn())
         for generator in expr.generators[1:]:
             self.bind(generator.target, self.turn(generator.iter))
         for test in (t for g in expr.generators for t in g.ifs):

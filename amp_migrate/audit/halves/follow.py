@@ -285,8 +285,12 @@ class Halves:
     def weight(self, scope: Scope, expr: ast.Attribute, owner: Class) -> Value:
         """A parameter or buffer that a network makes itself, with dimensions: float32 now, half under O2. Without, it promotes
         nothing."""
-        was: Dtype = "half" if self.floats(owner.module) and not self.patches(owner.module) else "float"
-        return Value(was, "float") if self._weights.made(scope, expr, owner) else UNKNOWN
+        return self.parameter(owner.module) if self._weights.made(scope, expr, owner) else UNKNOWN
+
+    def parameter(self, module: Module) -> Value:
+        """A parameter of a network, in code that runs it."""
+        was: Dtype = "half" if self.floats(module) and not self.patches(module) else "float"
+        return Value(was, "float")
 
     def is_stack(self, module: Module, expr: ast.expr) -> bool:
         """Whether an expression holds layers in a row: a loop over them runs."""

@@ -35,6 +35,8 @@ class Library(Operations):
             if receiver.now == "int":
                 self.tell("integer", expr, receiver, syntax.text(func.value))
             return FLOAT._replace(kept=receiver.now != "int", double=attr == "double")
+        if attr in known.NEW and (made := self.made_alike(expr, attr, receiver.entry())) is not None:
+            return made
         if attr == "half" and not expr.args:
             return Value("half", "half", origin=CAST, narrowed=True)
         if (
@@ -46,25 +48,42 @@ class Library(Operations):
         if attr in ("to", "type", "astype"):
             asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
             for arg in asked:
+                if (like := self.of(arg).names) is not None:
+                    return self.as_one(like, receiver)
                 if (typed := self.of_type(arg)) is not None:
                     return typed
             if attr in ("type", "astype"):
                 return UNKNOWN
-            other = next((a.value for a in asked if isinstance(a, ast.Attribute) and a.attr == "dtype"), None)
-            if other is not None:
-                return FLOAT if self.of(other).now == "float" else UNKNOWN
+            if any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in asked):
+                return UNKNOWN
         if attr in ("to", "type_as") and len(expr.args) == 1 and not expr.keywords:
             like = self.of(expr.args[0])
             if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
                 self.tell("dtype", expr, like, syntax.text(func.value))
             if (like.half or like.now == "float") and not like.items:
-                return like._replace(narrowed=like.half and receiver.now == "float")
+                return self.as_one(like, receiver)
             to_device = attr == "to" and DEVICES.search(syntax.text(expr.args[0]))
             return UNKNOWN if receiver.kept and not to_device else None
         return None
 
+    @staticmethod
+    def as_one(like: Value, receiver: Value) -> Value:
+        """A tensor that is cast to the dtype of another: what was float32 under Apex as well is not made half by the program."""
+        return like._replace(narrowed=like.half and receiver.now == "float" and like.was != "float")
+
+    def made_alike(self, expr: ast.Call, attr: str, like: Value) -> Value | None:
+        """What `x.new_zeros(4)` makes, of the dtype of `x`; None where that is not known."""
+        dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
+        if dtype is not None:
+            return self.of_type(dtype) or UNKNOWN
+        if like.half and like.was == "float" and self.fractions(expr):
+            self.tell("like", expr, like, attr)
+        return like.holding(None) if like.half or like.now in ("float", "int") else None
+
     def of_type(self, asked: ast.expr) -> Value | None:
         """A tensor of the dtype that is asked for; None where that is no dtype in sight."""
+        if (like := self.of(asked).names) is not None:
+            return like
         name = self.halves.program.dotted(self.module.scope_of(asked), asked) or ""
         if isinstance(asked, ast.Constant) and isinstance(asked.value, str):
             name = "torch." + asked.value.replace("np.", "").removeprefix("torch.")
@@ -102,7 +121,10 @@ class Library(Operations):
             if dtype is None:
                 return FLOAT._replace(kept=True) if name.startswith("torch.") else UNKNOWN
             asked = self.of_type(dtype) or UNKNOWN
-            return asked._replace(origin=CAST, narrowed=False) if asked.half else asked
+            own = asked.half and self.of(dtype).names is None
+            return asked._replace(origin=CAST, narrowed=False) if own else asked
+        if last == "arange" and (dtype is not None or any(map(_fraction, expr.args))):
+            return (self.of_type(dtype) or UNKNOWN) if dtype is not None else FLOAT._replace(kept=True)
         if last in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
             if dtype is not None:
                 return self.of_type(dtype) or UNKNOWN
@@ -144,7 +166,7 @@ class Library(Operations):
                 self.array(expr, halves[0])
                 return UNKNOWN
             return given[0].entry() if given and last in known.STACKING else UNKNOWN
-        if "out" in named and given:
+        if "out" in named and given and last not in known.INTO_ANY:
             self.alike(expr, f"{last} with out=", last, [*given, named["out"]])
         given = [*given, named["grid"]] if last in known.PROMOTED and "grid" in named else given
         return self.operation(expr, last, given or every, name.startswith("torch.nn.functional."))
@@ -163,7 +185,7 @@ class Library(Operations):
 
     def fractions(self, made: ast.Call) -> bool:
         """Whether a tensor that is made like another is filled with what may be no whole number: smoothed labels."""
-        filled = made.args[1:2] if syntax.last(made.func) == "full_like" else []
+        filled = made.args[1:2] if syntax.last(made.func) in ("full_like", "new_full") else []
         stmt = self.module.parents.get(made)
         if isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
             function = self.module.function_around(made)
@@ -180,6 +202,12 @@ class Library(Operations):
             return value
         self.tell("numpy", expr, value, "an array")
         return UNKNOWN
+
+
+def _fraction(expr: ast.expr) -> bool:
+    """Whether a number is written with a point: `-1.0`."""
+    expr = expr.operand if isinstance(expr, ast.UnaryOp) else expr
+    return isinstance(expr, ast.Constant) and isinstance(expr.value, float)
 
 
 def written(name: str, given: list[Value], named: Mapping[str | None, Value]) -> Value:

@@ -81,7 +81,7 @@ class Operations:
                     self.halves.report("perhaps below", self.module, node, value, detail, self.halves.at)
                 return
         if self.halves.below:  # certain halves alone: nothing is said there of what may be half
-            certain = kind == "below" or (kind in RAISING and value.now == "half")
+            certain = kind in ("below", "write") or (kind in RAISING and value.now == "half")
             told = kind in OF_THE_REGION or certain
         else:
             told = value.now == "half" or bool(value.origin) or kind in ("integer", *OF_THE_REGION)
@@ -98,10 +98,12 @@ class Operations:
         name = name[:-1] if in_place else name
         first = given[0].entry() if given[0].items else given[0]
         if name in known.INTEGERS:
-            return INTEGER._replace(mask=name in known.MASKS)
+            return INTEGER._replace(mask=name in known.MASKS, places=name in known.INDICES)
+        if (first.mask or first.places) and name in known.RESHAPING:
+            return first
         if name in known.PAIRS and (len(given) > 1 or name in ("topk", "sort") or has_axis(expr)):
             values = first.holding(None)
-            return values.holding((values, INTEGER))
+            return values.holding((values, INTEGER._replace(places=True)))
         if name in ("numpy", "tolist", "item"):
             return self.out(expr, name, first)
         if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):
@@ -221,7 +223,8 @@ class Operations:
         half = next((v for v in entries if v.half), None)
         if half is None or not any(v.now == "float" for v in entries):
             return
-        alike = {v.was for v in entries} <= {"float", "number"} or all(v.was in HALVES for v in entries)
+        were = {v.was for v in entries} - {"number", "int"}
+        alike = were <= {"float"} or were <= {*HALVES}
         if alike or (self.patches and name in known.ALIKE_APEX and not half.host):
             self.tell("apart", expr, half, what)
 
@@ -238,6 +241,10 @@ class Operations:
         apart = apart or (value.either and into.now in sure) or (into.either and value.now in sure)
         if apart and into.was == value.was and (value.host or (self.inside and self.halves.floats(self.module))):
             self.tell("write", expr, value._replace(now="half"), name)
+        elif {into.now, value.now} in ({"partly", "float"}, {"partly", "half"}):  # on some way; all was half
+            known_one = into if value.now == "partly" else value
+            if known_one.was == "half" and self.inside and not self.patches:
+                self.tell("write", expr, value._replace(now="partly"), name)
 
     def plain(self, given: list[Dtype]) -> Dtype:
         result: Dtype = given[0]

@@ -151,10 +151,11 @@ class Said:
                 "dtype alone, and raises. Give it .float() arguments"
             ), "refuse" if value.now == "half" else "review"
         if kind == "write":
+            are = "are" if value.now == "half" else "may be"
             return (
-                f"{text}: what is written and what it is written into are float16 and float32 under autocast, where both were of "
-                f"one dtype: {detail} takes no part in autocast, and raises. Cast one with .to(other.dtype)"
-            ), "refuse"
+                f"{text}: what is written and what it is written into {are} float16 and float32 under autocast, where both were "
+                f"of one dtype: {detail} takes no part in autocast, and raises then. Cast one with .to(other.dtype)"
+            ), "refuse" if value.now == "half" else "review"
         if kind == "module":
             if value.origin == CAST and not self.weights_were_half(module, node):
                 return "", "look"

@@ -37,6 +37,7 @@ class Value(NamedTuple):
     origin: str = ""  # the forward it comes from
     kept: bool = False  # made float32 by the program itself, or computed from what was
     mask: bool = False  # what a comparison of tensors gives
+    places: bool = False  # integers along some dimension, as places in another tensor: what `nonzero` gives
     single: bool = False  # one number, in a tensor without dimensions: it widens no other tensor
     narrowed: bool = False  # made half by the program itself, as under Apex: its gradient was half there, too
     double: bool = False  # float64, which autocast leaves alone
@@ -44,6 +45,7 @@ class Value(NamedTuple):
     keys: tuple[str, ...] = ()  # of a dictionary: what its items are called; under any other key is what is not known
     beside: bool = False  # of a dictionary: it may hold the program's data, too
     dictionary: Value | None = None  # what it is on some ways, where others give something else: what has keys is that
+    names: Value | None = None  # of a dtype: a tensor that has it
 
     @property
     def half(self) -> bool:
@@ -70,6 +72,10 @@ class Value(NamedTuple):
             return join(self.items)
         return self
 
+    def turn(self) -> Value:
+        """What a turn of a loop has of it: of indices, one number."""
+        return self._replace(places=False) if self.places else self.entry()
+
     @property
     def followed(self) -> bool:
         """Whether it is half, or holds something that is."""
@@ -88,6 +94,7 @@ PRODUCTS: Final = 1
 ALL_TOLD: Final = 2
 ENCODED = Value("?", "?", (FLOAT, HALF), keys=("last_hidden_state", "pooler_output"))  # and what else it is asked for
 MASKED = "a masked assignment"  # what writes so
+INDEXED = "an assignment by indices"
 CAST = ".half()"  # the origin of a value that the program makes half itself
 
 Place = tuple[Module, ast.AST]

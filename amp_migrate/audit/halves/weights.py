@@ -9,6 +9,7 @@ from amp_migrate.audit.program.module import Class, Module, Scope
 from amp_migrate.audit.values.values import Values
 
 MAKING = frozenset(f"torch.{name}" for name in known.MAKING)
+MADE = MAKING | {"torch.Tensor", "torch.FloatTensor"}
 PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
@@ -40,11 +41,16 @@ class Weights:
         return None
 
     def _sized(self, module: Module, node: ast.AST) -> bool:
-        """Whether a call makes numbers along some dimension: `nn.Parameter(torch.ones(size))`."""
+        """Whether a call makes numbers along some dimension: `nn.Parameter(torch.ones(size))`, `torch.Tensor(size).normal_()`,
+        `0.02 * torch.randn(size)`."""
+        if isinstance(node, ast.BinOp):
+            return self._sized(module, node.left) or self._sized(module, node.right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+            return self._sized(module, node.func.value)
         if not isinstance(node, ast.Call) or not node.args:
             return False
         name, first = self.program.dotted(module.scope_of(node), node.func), node.args[0]
         if name in PARAMETERS:
             return self._sized(module, first)
         empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
-        return name in MAKING and not empty and not any(k.arg == "dtype" for k in node.keywords)
+        return name in MADE and not empty and not any(k.arg == "dtype" for k in node.keywords)

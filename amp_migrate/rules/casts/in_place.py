@@ -18,7 +18,10 @@ _BY_INDEX = "scatter scatter_ scatter_add_ scatter_reduce scatter_reduce_ index_
 WRITES = {
     **dict.fromkeys([*_BY_INDEX.split(), "index_reduce", "index_reduce_"], 2),
     **dict.fromkeys("index_put_ masked_scatter masked_scatter_ put_".split(), 1),
+    "lerp_": 0,
 }
+
+WRITTEN = ("src", "source", "tensor", "values", "end")
 
 CODES = (
     Code(
@@ -36,7 +39,7 @@ CODES = (
 
 
 def apply(m: Migration) -> None:
-    """Cast what such products are given, and what a masked assignment writes, where the audit saw float16 beside float32."""
+    """Cast what such products are given, and what is assigned by a mask or by indices, where the audit saw float16 beside float32."""
     for module in m.project.modules:
         lines = m.mended_lines(module, "AMP542")
         for call, _ in module.calls if lines else ():
@@ -44,14 +47,20 @@ def apply(m: Migration) -> None:
                 if call.func.attr in WRITES:
                     _write_call(m, module, call, call.func)
                 _cast(m, module, call, call.func)
-        for stmt in module.of(ast.Assign) if lines else ():
-            if stmt.lineno in lines and isinstance(stmt.targets[0], ast.Subscript):
-                _write(m, module, stmt, stmt.targets[0].value)
+        assignments: list[ast.Assign | ast.AugAssign] = (
+            [*module.of(ast.Assign), *module.of(ast.AugAssign)] if lines else []
+        )
+        for stmt in assignments:
+            target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+            if stmt.lineno in lines and isinstance(target, ast.Subscript):
+                _write(m, module, stmt, target.value)
 
 
-def _write(m: Migration, module: Module, stmt: ast.Assign, into: ast.expr) -> None:
+def _write(m: Migration, module: Module, stmt: ast.Assign | ast.AugAssign, into: ast.expr) -> None:
     if _as_taken(m, module, into, stmt.value):
-        message = f"what a masked assignment writes is of the dtype of {module.source(into)}: no other is taken"
+        message = (
+            f"what is assigned by a mask or by indices is of the dtype of {module.source(into)}: no other is taken"
+        )
         m.output.done(module, stmt, "AMP542", "tensor.__setitem__", message)
 
 
@@ -59,7 +68,7 @@ def _write_call(m: Migration, module: Module, call: ast.Call, func: ast.Attribut
     """`cosine.scatter_(1, label, margin)`, `torch.scatter(cosine, 1, label, margin)`."""
     given = list(call.args)
     into = given.pop(0) if (module.qualify(func) or "").startswith("torch.") and given else func.value
-    named = [k.value for k in call.keywords if k.arg in ("src", "source", "tensor", "values")]
+    named = [k.value for k in call.keywords if k.arg in WRITTEN]
     values = given[WRITES[func.attr] :][:1] or named
     if values and not any(isinstance(a, ast.Starred) for a in given) and _as_taken(m, module, into, values[0]):
         message = (
