@@ -229,3 +229,58 @@ def test_an_object_is_made_before_the_method_that_sets_apex_up(made: str, later:
         "            self.scaler.update()",
     )
     assert len([d for d in doubts(before, after) if d.code == "AMP541"]) == expected
+
+
+MASTERS = """
+import copy
+import torch
+import torch.nn.functional as F
+IMPORT
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.body(x)
+
+def restore(net, saved):
+    own = net.state_dict()
+    for name, value in saved.items():
+        own[name].copy_(value)
+
+model = Net().cuda()HALF
+FIRST
+optimizer = MADE
+LAST
+for x, y in loader:
+    REGIONloss = F.cross_entropy(model(x).float(), y)
+    BACKWARD
+"""
+RESTORE = 'restore(model, torch.load("last.pt"))'
+
+
+def restored(first: str, last: str, made: str = "FP16_Optimizer(make(model))") -> list[str]:
+    before = MASTERS.replace("IMPORT", "from apex.fp16_utils import FP16_Optimizer").replace("HALF", ".half()")
+    before = before.replace("MADE", made).replace("BACKWARD", "optimizer.backward(loss)\n    optimizer.step()")
+    after = MASTERS.replace("IMPORT\n", "").replace("HALF", "")
+    after = after.replace("MADE", 'make(model)\nscaler = torch.amp.GradScaler("cuda")')
+    after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16):\n        ')
+    after = after.replace("BACKWARD", "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()")
+    before, after = (t.replace("FIRST", first).replace("LAST", last).replace("REGION", "") for t in (before, after))
+    return [d.message for d in doubts(before, after) if d.code == "AMP541"]
+
+
+def test_what_is_written_to_half_weights_behind_their_masters_was_lost_with_the_first_step() -> None:
+    """No set-up of `amp.initialize` casts what state_dict() gives here: the masters of FP16_Optimizer decide."""
+    (message,) = restored("", RESTORE)
+    assert "FP16_Optimizer had made its float32 masters" in message
+    assert "float32 copies" not in message
+    assert not restored(RESTORE, "")
+    assert not restored("", RESTORE, made="make(model)")  # which keeps none
+
+
+def test_a_copy_of_what_the_program_made_half_names_no_initialize() -> None:
+    (message,) = restored("", "shadow = copy.deepcopy(model)\nfor p in shadow.parameters():\n    p.data.mul_(0.9)")
+    assert "after it was made half" in message

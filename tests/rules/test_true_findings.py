@@ -560,8 +560,11 @@ def test_half_inputs_and_half_networks_are_told_apart() -> None:
     refused = rewrite(source.format(half=""))
     assert refused.after is None
     assert any(f.code == "AMP720" and "GradScaler refuses their gradients" in f.message for f in refused.findings)
-    inputs = rewrite(source.replace("        network.half()\n", "").format(half=".half()"))
-    assert any(f.code == "AMP720" and f.message.startswith("inputs may stay float32") for f in inputs.findings)
+    without = source.replace("        network.half()\n", "").replace("from apex", "import torch\n    from apex")
+    for half in (".half()", ".to(torch.float16)", ".to(x.device, dtype=torch.half)", ".type(torch.cuda.HalfTensor)"):
+        inputs = rewrite(without.format(half=half))
+        assert any(f.code == "AMP720" and f.message.startswith("inputs may stay float32") for f in inputs.findings)
+    assert not any(f.code == "AMP720" for f in rewrite(without.format(half=".to(torch.float32)")).findings)
 
 
 def test_what_only_evaluates_in_half_is_no_danger_to_the_scaler() -> None:

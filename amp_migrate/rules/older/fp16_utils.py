@@ -145,18 +145,21 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
                     f"makes {module.source(func.value)} float16, and whether its weights are the ones stepped here cannot be "
                     "told: a GradScaler refuses their gradients; leave it float32 where it is trained",
                 )
-        elif module in m.unit.modules and m.live(module, call):
-            m.output.note(
-                module,
-                call,
-                "AMP720",
-                "half",
-                "inputs may stay float32: autocast casts what needs it, outside of it half can clash",
-            )
+        else:
+            _input(m, module, call, func)
         return
     if cast_to_half(module, call) and is_model(m, module, func.value):
         _same_switch(m, module, call, func.attr)
         keep_float32(m, module, call, func)
+    elif cast_to_half(module, call) and not _is_network(m, module, call, func.value):
+        _input(m, module, call, func)
+
+
+def _input(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
+    """Tell of a tensor that the program makes half itself."""
+    if module in m.unit.modules and m.live(module, call):
+        message = "inputs may stay float32: autocast casts what needs it, outside of it half can clash"
+        m.output.note(module, call, "AMP720", func.attr, message)
 
 
 def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> bool:
