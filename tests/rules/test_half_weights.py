@@ -290,3 +290,51 @@ def test_a_loop_that_comes_back_to_the_training(parts: dict[str, str], again: bo
     assert [f.review for f in told] == ["review"]
     line = source.splitlines().index("    train()") + 1
     assert (f"comes to line {line}, which trains it" in told[0].message) is again
+
+
+BATCHES = """
+import torch
+from wrapper import Wrapper
+
+
+def to_half(batch):
+    for key in batch:
+        if isinstance(batch[key], torch.FloatTensor):
+            batch[key] = CAST
+
+
+wrapper = Wrapper(torch.nn.Linear(4, 2))
+for batch in wrapper.batches():
+    to_half(batch)
+    wrapper.step(batch)
+"""
+WRAPPER = """
+import torch
+from apex.fp16_utils import FP16_Optimizer
+
+
+class Wrapper:
+    def __init__(self, model):
+        self.model = model.half()
+        self.optimizer = FP16_Optimizer(torch.optim.SGD(self.model.parameters(), lr=0.1), dynamic_loss_scale=True)
+
+    def step(self, batch):
+        loss = self.model(batch["x"]).float().sum()
+        self.optimizer.zero_grad()
+        self.optimizer.backward(loss)
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cast", "told"),
+    [
+        ("batch[key].to(dtype=torch.float16)", True),
+        ("batch[key].half()", True),
+        ("batch[key].to(torch.float32)", False),
+    ],
+)
+def test_items_of_a_batch_that_another_file_makes_half_may_stay_float32(cast: str, told: bool) -> None:
+    results = rewrite_files({"main.py": BATCHES.replace("CAST", cast), "wrapper.py": WRAPPER})
+    assert results["wrapper.py"].after is not None
+    assert any("inputs may stay float32" in f.message for f in results["main.py"].findings) is told

@@ -156,8 +156,9 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
 
 
 def _input(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
-    """Tell of a tensor that the program makes half itself."""
-    if module in m.unit.modules and m.live(module, call):
+    """Tell of a tensor that the program makes half itself; in other files of the programs that train, of an item for sure."""
+    known = module in m.unit.modules or (isinstance(func.value, ast.Subscript) and not never_on(m, module, call))
+    if known and m.live(module, call):
         message = "inputs may stay float32: autocast casts what needs it, outside of it half can clash"
         m.output.note(module, call, "AMP720", func.attr, message)
 
