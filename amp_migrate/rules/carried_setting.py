@@ -13,6 +13,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.process_wide import ProcessWide
+from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
@@ -40,7 +41,8 @@ class CarriedSetting(ScalerPlan):
         for home, text in self.values:
             if found.setdefault(home.scope.node, text) != text:
                 raise Conflict
-            own = home.above is None or name == "loss_scale"  # it has a variable above the branch, too
+            # What `amp.initialize` was given has a variable above the branch, too.
+            own = home.above is None or (name == "loss_scale" and not isinstance(home.init, LegacyInit))
             if self.wide is None and home.kind != "self" and not home.carrier and own and _is_variable(text):
                 self.names[home.scope] = text
 

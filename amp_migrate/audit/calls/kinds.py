@@ -9,6 +9,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.unset.given import Given
+from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 
 Kinds = frozenset[str]
@@ -62,6 +63,39 @@ class KindsOf:
         """The same without constants that are false: a loss scale of 0 worked nowhere."""
         kinds = self._of(scope, expr, 0)
         return frozenset(k.rstrip(TRUE) for k in kinds if not k.endswith(FALSE)) if kinds is not None else None
+
+    def loaded(self, scope: Scope, expr: ast.expr, depth: int = 0) -> ast.expr | None:
+        """What a value may come down to that is an entry of what nothing in sight makes, a configuration or a namespace: a
+        number of any kind."""
+        if depth > 6:
+            return None
+        if isinstance(expr, ast.IfExp):
+            return self.loaded(scope, expr.body, depth + 1) or self.loaded(scope, expr.orelse, depth + 1)
+        if isinstance(expr, ast.BoolOp):
+            return next((found for v in expr.values if (found := self.loaded(scope, v, depth + 1)) is not None), None)
+        if isinstance(expr, ast.Call):
+            taken = isinstance(expr.func, ast.Attribute) and expr.func.attr == "get" and bool(expr.args)
+            return expr if taken and self.useful(scope, expr) is None else None
+        if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or self.useful(scope, expr) is not None:
+            return None
+        entry = isinstance(expr, (ast.Attribute, ast.Subscript)) and self.program.is_self(scope, expr.value) is None
+        made = [(o.module.scope_of(o.node), o.node, o.path) for o in in_order(self.values.origins(scope, expr))]
+        inner = [(where, n, path) for where, n, path in made if isinstance(n, ast.expr) and n is not expr]
+        if not inner:
+            return expr if entry else None
+        floats = [(where, arg) for where, node, _ in inner for arg in _made_float(node)]
+        cast = {(o.node, o.path) for where, arg in floats for o in self.values.origins(where, arg)}
+        for (
+            where,
+            node,
+            path,
+        ) in inner:  # `scale = args.scale`, then `scale = float(scale)`: what it was before is no more
+            if (node, path) in cast:
+                continue
+            entry = any(isinstance(key, str) for key in path)
+            if (found := expr if entry else None if path else self.loaded(where, node, depth + 1)) is not None:
+                return found
+        return None
 
     def _of(self, scope: Scope, expr: ast.expr, depth: int) -> Kinds | None:
         if depth > 6:
@@ -237,6 +271,12 @@ def _compared_with_text(value: ast.expr) -> list[ast.expr]:
         return []
     sides = [value.left, *value.comparators]
     return sides if any(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in sides) else []
+
+
+def _made_float(node: ast.expr) -> list[ast.expr]:
+    """What an expression makes a float of."""
+    calls = (n for n in syntax.every(node, ast.Call) if isinstance(n.func, ast.Name) and n.func.id == "float")
+    return [arg for call in calls for arg in call.args]
 
 
 def _positional(call: ast.Call) -> bool:

@@ -203,6 +203,9 @@ class TorchCalls:
             kinds = self.kinds.useful(scope, value)
             if kinds is not None and not kinds <= FLOAT | NONE:
                 return f"{shown} may be {_named(kinds - FLOAT - NONE)}: update() takes a float", "refuse"
+            if kinds is None and (entry := self.kinds.loaded(scope, value)) is not None:
+                text = syntax.text(entry)
+                return f"{text} may be an int, and update() takes a float: nothing in sight says what it is", "refuse"
         elif name in SCALER and parameter in NUMBERS:
             kinds = (self.kinds.of(scope, value) or BOOL) & (STR | NONE)
             if kinds:

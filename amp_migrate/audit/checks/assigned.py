@@ -3,7 +3,8 @@
 Proved, for each such read: no path of the body that assigns it, of another mode of `main`, of another function, script
 or notebook cell that calls there, comes to the read before an assignment; names that went with an import are read nowhere,
 here or in files that import them; an attribute of `self` is assigned by some class of its object (`fields.py`), and is
-not read any more where none does (`no_longer.py`). Tests are remembered along a path (`facts.py`), also into calls.
+not read any more where none does (`no_longer.py`); an option or item that was read under a test alone still is, unless
+every run is seen to have it (`untested.py`). Tests are remembered along a path (`facts.py`), also into calls.
 
 Not claimed: paths that failed before the migration too, paths through a loop that never turns or a handler that catches
 everything, and what cannot be followed: objects made out of sight, attributes set by name, functions kept in containers.
@@ -30,6 +31,7 @@ from amp_migrate.audit.unset.no_longer import no_longer_given
 from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
+from amp_migrate.audit.unset.untested import read_untested
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (
@@ -52,6 +54,7 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from of_settings(review)
     yield from of_containers(review)
     yield from no_longer_given(review)
+    yield from read_untested(review)
     after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}

@@ -279,8 +279,10 @@ class Machine:
         return now.held if now.held in (STALE, LEFT, PLAIN, MIXED) else "ok"
 
     def switched(self, scaler: Ident) -> bool:
-        """Whether a scaler may be off in some runs."""
-        return any(e is not None and not isinstance(e, ast.Constant) for _, e in self.objects.enabled(scaler))
+        """Whether a scaler may be off in some runs, as where one that is off stands for it until another is made."""
+        asked = [e for _, e in self.objects.enabled(scaler)]
+        off = [e for e in asked if isinstance(e, ast.Constant) and not e.value]
+        return 0 < len(off) < len(asked) or any(e is not None and not isinstance(e, ast.Constant) for e in asked)
 
     def update(self, state: State, module: Module, node: ast.AST, scaler: Ident, given: bool = False) -> State:
         """`given`: a new scale is set, which asks for no inf checks."""

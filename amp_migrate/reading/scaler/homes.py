@@ -30,8 +30,10 @@ from amp_migrate.reading.scaler.prepared import of_self, set_anew, stored_on_sel
 from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.switch.flags import flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
+from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
+from amp_migrate.reading.values.there import may_be_none, may_lack
 
 BOUNDS = ("min_loss_scale", "max_loss_scale")
 
@@ -282,6 +284,12 @@ class Homes:
         settings = [init.arguments[name] for name in BOUNDS if name in init.arguments]
         if isinstance(scale := static_scale(init), ast.expr):
             settings.append(scale)
+        if isinstance(init, LegacyInit):
+            settings += init.settings
+            if any(may_be_none(self.project, init.module, node) for node in settings):
+                return True  # which is made a float where it is read
+        if any(may_lack(self.project, init.module, node, branches) for node in settings):
+            return True
         asked = [ast.parse(part) for part in init_flag(self.project, init).parts or ()]
         return any(only_inside(init, branches, node) for node in asked) or any(
             only_inside(init, branches, node) or changed_inside(init, branches, node) for node in settings

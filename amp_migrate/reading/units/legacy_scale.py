@@ -13,6 +13,7 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import Value
+from amp_migrate.reading.values.there import certainly_parsed
 from amp_migrate.reading.values.unpacked import literal_dict
 
 START = "2.0**16"
@@ -69,10 +70,11 @@ def read_scale(project: Project, group: list[Site], choice: ast.If | None) -> Sc
     fixed = static.fixed or "1.0"
     begins = dynamic.begins
     if dynamic_first and _is_zero(choice.test, group[1]):
+        asked = _made_float(fixed)
         return Scale(
-            f"{fixed} or {dynamic.start or START}",
+            f"{fixed} if {asked} else {dynamic.start or START}" if asked else f"{fixed} or {dynamic.start or START}",
             dynamic.interval,
-            f"{fixed} or None",
+            f"{fixed} if {asked} else None" if asked else f"{fixed} or None",
             limits=dynamic.limits,
             begins=begins,
         )
@@ -107,6 +109,13 @@ def _is_zero(test: ast.expr, site: Site) -> bool:
         and test.comparators[0].value == 0
         and ast.dump(test.left) == ast.dump(static)
     )
+
+
+def _made_float(fixed: str) -> str:
+    """What a static scale is that becomes a float, where it may be asked first whether it is set: `float(None)` raises."""
+    node = ast.parse(fixed, mode="eval").body
+    given = node.args[0] if isinstance(node, ast.Call) and fixed.startswith("float(") and len(node.args) == 1 else None
+    return ast.unparse(given) if isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)) else ""
 
 
 def _single(project: Project, site: Site) -> Scale:
@@ -170,7 +179,9 @@ def _number(project: Project, module: Module, node: ast.expr | None) -> str:
 
 def _is_float(project: Project, module: Module, node: ast.expr) -> bool:
     """Whether an expression is a float by its form, whatever way it comes, or a command-line option declared as one."""
-    return all(_makes_float(value) for value in project.once(Values).may_be(module, node))
+    values = project.once(Values).may_be(module, node)
+    parsed = all(value.kind != "option" for value in values) or certainly_parsed(project, module, node)
+    return parsed and all(_makes_float(value) for value in values)
 
 
 def _makes_float(value: Value) -> bool:

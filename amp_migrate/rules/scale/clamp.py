@@ -14,8 +14,10 @@ from amp_migrate.reading.scaler.home import Home, only_inside
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.units.static_scale import number, pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
+from amp_migrate.reading.values.there import may_lack
 from amp_migrate.rules.carried_setting import Conflict, handed
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.guarded import asked_first, guarded
 
 APEX = "https://nvidia.github.io/apex/amp.html#apex.amp.initialize"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
@@ -77,7 +79,7 @@ def _clamp(
     unset = False
     alike = len(bounds) == len(inits) and len({_text(i, b) for i, b in bounds.items()}) == 1
     homes = m.scaler_of(module, step.optimizer).homes
-    branch = any(h.init in bounds and only_inside(h.init, h.inside, bounds[h.init]) for h in homes)
+    branch = any(h.init in bounds and _only_there(m, h, bounds[h.init]) for h in homes)
     maybe = len(bounds) < len(inits) or any(number(b) is None for b in bounds.values())
     if not alike or branch or not visible(m.project, text, init.site.scope, module.scope_of(stmt)):
         handed = _handed(m, bounds, name, module, stmt, step)
@@ -94,6 +96,12 @@ def _clamp(
     asked += [text] if maybe and (name == "min_loss_scale" or not alike or unset) else []
     condition = " and ".join([*asked, f"{scaler}.get_scale() {sign} {text}"])
     return f"if {condition}:\n{m.style(module).indent}{scaler}.update({f'float({text})' if maybe else text})"
+
+
+def _only_there(m: Migration, home: Home, bound: ast.expr) -> bool:
+    """Whether a bound is to be read where the scaler is created, and nowhere else."""
+    inside = home.above is not None and may_lack(m.project, home.init.module, bound, home.inside) is not None
+    return inside or only_inside(home.init, home.inside, bound) or bool(asked_first(m, home, [bound]))
 
 
 def _handed(
@@ -116,7 +124,9 @@ def _text_at(m: Migration, home: Home, bounds: dict[Init, ast.expr]) -> str | No
     if bound is None:
         return "None"
     text = _text(home.init, bound)
-    return text if visible(m.project, text, home.init.site.scope, home.scope) else None
+    if not visible(m.project, text, home.init.site.scope, home.scope):
+        return None
+    return guarded(text, asked_first(m, home, [bound]), "None")
 
 
 def first_scale(m: Migration, home: Home) -> str | None:
@@ -132,7 +142,7 @@ def first_scale(m: Migration, home: Home) -> str | None:
         message = f"max_loss_scale={text} does not bound the first scale: pass init_scale=min(2.0**16, {text})"
         m.output.note(init.module, init.call, "AMP117", "amp.initialize", message, "review")
         return None
-    return f"min(2.0**16, {text})"
+    return guarded(f"min(2.0**16, {text})", asked_first(m, home, [bound]), "2.0**16")
 
 
 def _bound(init: Init, name: str) -> ast.expr | None:

@@ -22,6 +22,7 @@ from amp_migrate.reading.units.static_scale import pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
 from amp_migrate.rules.carried_setting import Conflict, handed
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.guarded import asked_first, guarded
 from amp_migrate.rules.scale.legacy import fixed_scale
 from amp_migrate.rules.scale.run_time_scale import numeric, reaches, variable
 
@@ -53,14 +54,19 @@ def held_scale(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> Held
 def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.stmt) -> Held | None:
     """The setting of one `initialize` call as it reads at a step; None where it cannot be seen there."""
     there = module.scope_of(stmt)
+    scale = static_scale(init)
+    settings = [scale] if isinstance(scale, ast.expr) else init.settings if isinstance(init, LegacyInit) else []
+    own = [home for home in plan.homes if home.init is init]  # where it is read under the switch alone:
+    inside = any(home.above is not None or asked_first(m, home, settings) for home in own)
     if isinstance(init, LegacyInit):
+        if inside and init.scale.fixed is not None and not init.scale.off:
+            return None
         try:
             fixed = fixed_scale(m, init, there)
         except Blocked:
             return None
         if fixed:
             return Held(fixed, None)
-    scale = static_scale(init)
     if not isinstance(scale, ast.expr):
         return Held() if scale is None else Held(repr(scale), None)
     held = pinned(init) is not None
@@ -69,6 +75,8 @@ def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.
             name = variable(m, home, scale)
             if reaches(m, home, name, scale, there):
                 return Held(name, None if held or numeric(scale, None) else f"{name} is None")
+    if inside:
+        return None
     seen = plan.as_seen(init.module.source(scale), init.site.scope, there)
     if seen is None or held or not isinstance(scale, (ast.Name, ast.Attribute, ast.Subscript)):
         return None
@@ -96,7 +104,7 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
 def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
     if isinstance(home.init, LegacyInit) and (fixed := fixed_scale(m, home.init, home.scope)):
-        return fixed
+        return guarded(fixed, asked_first(m, home, home.init.settings), "None")
     scale = static_scale(home.init)
     if isinstance(scale, ast.expr):
         return variable(m, home, scale)

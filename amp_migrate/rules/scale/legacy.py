@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from amp_migrate.reading.program.definitions import unpacks
 from amp_migrate.reading.program.module import Scope
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.elsewhere import in_call, through_field, visible
 from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.legacy_scale import START
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.guarded import asked_first, guarded
+
+DEFAULTS = {"init_scale": START, "growth_interval": "2000"}
 
 
-def scaler_arguments(m: Migration, init: LegacyInit, there: Scope) -> list[str]:
+def scaler_arguments(m: Migration, init: LegacyInit, home: Home) -> list[str]:
     """Arguments for the scaler's constructor, where it is created.
 
     Raises Blocked where a setting cannot be evaluated there.
     """
     arguments: list[str] = []
+    asked = asked_first(m, home, init.settings)
     start = None if init.scale.settled else init.scale.start
     for name, text in (("init_scale", start), ("growth_interval", init.scale.interval)):
         if text is not None:
-            arguments.append(f"{name}={_read(m, init, text, there)}")
+            arguments.append(f"{name}={guarded(_read(m, init, text, home.scope), asked, DEFAULTS[name])}")
     return arguments
 
 

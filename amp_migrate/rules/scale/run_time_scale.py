@@ -25,6 +25,7 @@ from amp_migrate.reading.units.static_scale import copied, number, pinned
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import first_scale
+from amp_migrate.rules.scale.guarded import asked_first, guarded
 
 NAMESPACES = frozenset("args opt opts options hparams hps flags FLAGS".split())  # what argparse and absl hand out
 SAVING = frozenset("save dump dumps safe_dump".split())
@@ -43,6 +44,10 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
     held = pinned(init)
     none = "None" if held is None else repr(held)
     start = f"{name} or {first_scale(m, home) or '2.0**16'}" if held is None else name
+    if asked := asked_first(m, home, [scale]):
+        text = guarded(text, asked, "None")
+        lines = [f"{name} = {text}"]
+        return [*lines, f"{name} = {none} if {name} in (None, {quote}dynamic{quote}) else float({name})"], start
     if isinstance(scale, ast.IfExp) and home.scope is init.site.scope:
         source, test = init.module.source, bracketed(scale.test, init.module.source(scale.test))
         if _dynamic(scale.body) and numeric(scale.orelse, scale.test):
@@ -52,7 +57,7 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
         text = source(scale)
     lines = [] if text == name else [f"{name} = {text}"]
     if numeric(scale, None) or number(ast.parse(text, mode="eval").body) is not None:
-        return [f"{name} = {text}"], name
+        return [f"{name} = {_as_float(text)}"], name
     return [*lines, f"{name} = {none} if {name} in (None, {quote}dynamic{quote}) else float({name})"], start
 
 
@@ -62,7 +67,7 @@ def variable(m: Migration, home: Home, scale: ast.expr) -> str:
     own = isinstance(scale, ast.Attribute) and isinstance(scale.value, ast.Name) and scale.value.id == scope.self_name
     # Above the branch that it is read in, None stands for it: what has a value by then keeps it.
     kept = home.above is not None and not (isinstance(scale, ast.Name) and only_inside(home.init, home.inside, scale))
-    kept = kept or _read_elsewhere(m, home, scale)
+    kept = kept or _read_elsewhere(m, home, scale) or bool(asked_first(m, home, [scale]))
     if scope is home.init.site.scope and (own or home.kind != "self") and not kept:
         if isinstance(scale, ast.Name) and scope.lookup(scale.id) is scope and scale.id not in scope.imports:
             return scale.id
@@ -177,6 +182,13 @@ def numeric(node: ast.expr, test: ast.expr | None) -> bool:
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and number(test.comparators[0]) is not None:
         return ast.dump(test.left) == ast.dump(node)
     return test is not None and ast.dump(test) == ast.dump(node)
+
+
+def _as_float(text: str) -> str:
+    """A number as `update` takes it: `int(...)` is none."""
+    called = ast.parse(text, mode="eval").body
+    whole = isinstance(called, ast.Call) and called_name(called) == "int"
+    return f"float({text})" if whole else text
 
 
 def _float(module: Module, node: ast.expr) -> str:

@@ -273,7 +273,7 @@ def _create(m: Migration, plan: ScalerPlan, home: Home) -> None:
     if window is not None:
         arguments.append(f"growth_interval={init.module.source(window.value)}")
     if isinstance(init, LegacyInit):
-        arguments += scaler_arguments(m, init, home.scope)
+        arguments += scaler_arguments(m, init, home)
         enabled = "False" if init.scale.off else enabled
     if enabled is not None:
         arguments.append(f"enabled={enabled}")

@@ -1,0 +1,186 @@
+"""Options and items that were read under a test alone, and that the migration reads whatever that test says.
+
+What a configuration file, a dict or a namespace out of sight holds differs from run to run: a run that never came to such a
+read may have no such entry, and stops at it now.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.changes import Change, statements
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset.options import declared
+from amp_migrate.audit.values.origins import Origin
+from amp_migrate.audit.values.values import Values
+
+PARSING = frozenset(
+    "parse_args parse_known_args parse_intermixed_args parse_known_intermixed_args parse_args_into_dataclasses".split()
+)
+_DEEPEST = 3
+
+Read = ast.Attribute | ast.Subscript
+
+
+def read_untested(review: Review) -> Iterator[Doubt]:
+    told: set[tuple[str, str]] = set()
+    for change in review.changes.values():
+        for stmt in statements(change.after.tree):
+            if not change.moved(stmt):
+                continue
+            for node in syntax.own_line(stmt):
+                if (name := _read(change.after, node)) is None or (change.path, syntax.text(node)) in told:
+                    continue
+                assert isinstance(node, (ast.Attribute, ast.Subscript))
+                tests = _only_under(review, change, node, name)
+                if tests is None or _asks(review, change, node, tests) or _has(review, change.after, node, name):
+                    continue
+                told.add((change.path, syntax.text(node)))
+                message = (
+                    f"{syntax.text(node)} was read only where {syntax.text(tests[0])}, and is read in every run now: one "
+                    "that has no such entry stops here"
+                )
+                yield review.doubt(change.after, node, "AMP131", syntax.text(node), message)
+
+
+def _read(module: Module, node: ast.AST) -> str | None:
+    """The name of the attribute or the key of the item that a node reads, where that is data."""
+    if isinstance(node, ast.Attribute):
+        name: object = node.attr
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        name = node.slice.value
+    else:
+        return None
+    above = module.parents.get(node)
+    called = isinstance(above, ast.Call) and above.func is node
+    return name if isinstance(node.ctx, ast.Load) and isinstance(name, str) and not called else None
+
+
+def _entries(module: Module) -> list[Read]:
+    return [*syntax.every(module.tree, ast.Attribute), *syntax.every(module.tree, ast.Subscript)]
+
+
+@kept
+def _reads(module: Module) -> dict[tuple[type, str], list[Read]]:
+    found: dict[tuple[type, str], list[Read]] = {}
+    for node in _entries(module):
+        if (name := _read(module, node)) is not None:
+            found.setdefault((type(node), name), []).append(node)
+    return found
+
+
+@kept
+def _stores(module: Module) -> dict[str, list[Read]]:
+    found: dict[str, list[Read]] = {}
+    for node in _entries(module):
+        if isinstance(node.ctx, ast.Store):
+            around = module.statement(node)
+            if any(syntax.text(n) == syntax.text(node) for n in syntax.own_line(around) if _read(module, n)):
+                continue  # it is made of what it holds
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
+            if isinstance(name, str):
+                found.setdefault(name, []).append(node)
+    return found
+
+
+def _tests(module: Module, node: ast.AST) -> list[ast.expr]:
+    """What a node of a function stands under, innermost first."""
+    found: list[ast.expr] = []
+    child: ast.AST = node
+    for at in module.ancestors(node):
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+            break
+        if isinstance(at, (ast.If, ast.While, ast.IfExp)) and child is not at.test:
+            found.append(at.test)
+        elif isinstance(at, ast.BoolOp) and child is not at.values[0]:
+            found.append(at.values[0])
+        child = at
+    return found
+
+
+def _around(program: Program, module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr] | None:
+    """The tests that a node stands under, or all calls of its function; None where it is reached whatever they say."""
+    tests = _tests(module, node)
+    function = module.function_around(node)
+    if tests or function is None or depth >= _DEEPEST:
+        return tests or None
+    for caller, call in program.callers(function):
+        outer = _around(program, caller, call, depth + 1)
+        if outer is None:
+            return None
+        tests += outer
+    return tests or None
+
+
+def _only_under(review: Review, change: Change, node: Read, name: str) -> list[ast.expr] | None:
+    """The tests under which the program read a thing, if it did so under tests alone."""
+    key = (type(node), name)
+    files = [change.before] if _reads(change.before).get(key) else review.before.having(name)
+    found: list[ast.expr] = []
+    for module in files:
+        for read in _reads(module).get(key, ()):
+            tests = _around(review.before, module, read)
+            if tests is None:
+                return None
+            found += tests
+    return found or None
+
+
+def _asks(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> bool:
+    """Whether a read stands under a test that asks for the same as one before, or for what the migration put in its place."""
+    now = _around(review.after, change.after, node) or []
+    known = {word for test in tests for word in _words(test)} | {"is_enabled"}
+    known |= {name for s in change.added if isinstance(s, ast.Assign) for t in s.targets for name in _words(t)}
+    return any(word in known for test in now for word in _words(test))
+
+
+def _words(expr: ast.expr) -> set[str]:
+    found = {n.id for n in syntax.every(expr, ast.Name)} | {n.attr for n in syntax.every(expr, ast.Attribute)}
+    found |= {n.value for n in syntax.every(expr, ast.Constant) if isinstance(n.value, str)}
+    holders = {n.value.id for n in syntax.every(expr, ast.Attribute) if isinstance(n.value, ast.Name)}
+    return found - holders
+
+
+def _has(review: Review, module: Module, node: Read, name: str) -> bool:
+    """Whether what a thing is read of is seen to have it in every run."""
+    scope, values, program = module.scope_of(node), review.values_after, review.after
+    if program.is_self(scope, node.value) is not None or program.dotted(scope, node.value) is not None:
+        return True
+    for other in program.having(name):
+        stores = (s for s in _stores(other).get(name, ()) if program.is_self(other.scope_of(s), s.value) is None)
+        if any(not _tests(other, store) for store in stores):
+            return True
+    origins = values.origins(scope, node.value)
+    return bool(origins) and all(_one_has(review, values, origin, node, name) for origin in origins)
+
+
+def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: str) -> bool:
+    made = origin.node
+    if isinstance(node, ast.Subscript):
+        return isinstance(made, ast.Dict) and any(isinstance(k, ast.Constant) and k.value == name for k in made.keys)
+    if origin.kind in ("class", "function", "constant"):
+        return True
+    given = [review.after.is_self(m.scope_of(at), at.value) for m, at, _, _ in values.fields(name)]
+    for cls in values.made(origin):
+        family = review.after.family(cls)
+        return any(name in c.scope.bindings or name in c.methods or c in given for c in family)
+    if origin.kind == "parameter" and any(given):
+        return True
+    parsed = isinstance(made, ast.Call) and syntax.last(made.func) in PARSING
+    return (parsed or origin.kind == "parameter") and (name in declared(review.after) or _is_field(review.after, name))
+
+
+@kept
+def _fields(module: Module) -> set[str]:
+    """The names that classes of a file give a value, or a type, in their bodies."""
+    return {name for cls in module.classes for name in cls.scope.bindings}
+
+
+def _is_field(program: Program, name: str) -> bool:
+    return any(name in _fields(module) for module in program.having(name))
