@@ -206,7 +206,7 @@ class Body(Expressions):
                     if value.followed or value.now in ("int", "float") or entries:
                         self.store(text, keyed({**entries, target.slice.value: value}))
                     return
-            if value.half and self.of(_whole(target)).now in ("float", "int"):
+            if value.half and self.of(syntax.whole(target)).now in ("float", "int"):
                 return  # float32[...] = half: stays float32
             if value in (UNKNOWN, NUMBER) and self.env.get(text, UNKNOWN).followed:
                 return  # half[...] = -inf: stays half
@@ -215,11 +215,6 @@ class Body(Expressions):
             if value.followed and not isinstance(target.slice, ast.Slice):
                 value = self.appended(value)
             self.store(text, join([self.env[text], value]) if self.env.get(text, UNKNOWN) != UNKNOWN else value)
-
-
-def _whole(expr: ast.expr) -> ast.expr:
-    """What an entry of an entry belongs to: `rows` of `rows[0][i]`."""
-    return _whole(expr.value) if isinstance(expr, ast.Subscript) else expr
 
 
 def _one_number(expr: ast.expr) -> bool:

@@ -199,6 +199,11 @@ def last(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
+def whole(expr: ast.expr) -> ast.expr:
+    """What an entry, or an entry of an entry, belongs to: `rows` of `rows[0][i]`."""
+    return whole(expr.value) if isinstance(expr, ast.Subscript) else expr
+
+
 def is_none(expr: ast.AST | None) -> bool:
     """Whether an expression is None as it is written."""
     return isinstance(expr, ast.Constant) and expr.value is None

@@ -279,7 +279,7 @@ class Forwards:
         turns = in_turn(function.node, self.values.fields)
         for node in syntax.walk(function.node):
             if isinstance(node, ast.Call):
-                text = syntax.text(node.func)
+                text = syntax.text(syntax.whole(node.func))  # `self.members[i](x)`
                 if text in ("self", "self.forward") or text in turns:
                     return True, through
                 if isinstance(node.func, ast.Attribute) and syntax.text(node.func.value) in turns:
