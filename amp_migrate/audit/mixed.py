@@ -254,9 +254,8 @@ class Mixed(Prepared):
         owner = chain.start.function.owner if chain.start.function is not None else None
         if owner is not None:
             on = self.before.chains.called_on(chain)[0]
-            program = (
-                self.before.program
-            )  # of what class the object is decides what else runs on it, where that is known
+            program = self.before.program
+            # Of what class the object is decides what else runs on it, where that is known.
             family = {u for c in on.classes for u in program.family_up(c)} if on and on.own else program.family(owner)
             for step in setup.steps:
                 if step.function is not None and step.function.owner in family:
@@ -264,6 +263,7 @@ class Mixed(Prepared):
                     if made and step.function.name != "__init__":
                         return False  # an object is made before any of its methods runs
                     return True if step.function.name in ("__init__", "setup", "build") or direct else None
+            return any(self.follows(setup, w, direct) for w in self.before.chains.made_for_libraries(owner)) or None
         return None
 
     def _of_one_class(self, setup: Chain, chain: Chain) -> bool:

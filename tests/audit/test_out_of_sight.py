@@ -202,3 +202,79 @@ def test_what_an_extension_gets_in_the_region() -> None:
     told = [d for d in doubts(before.replace("LEVEL", "O2"), after) if d.code == "AMP535"]
     assert [(d.verdict, "criterion is out of sight" in d.message) for d in told] == [("look", True)]
     assert not [d for d in doubts(before.replace("LEVEL", "O1"), after) if d.code == "AMP535"]
+
+
+HOOKED = """
+import argparse
+import torch
+from apex import amp
+from engines import Engine, Hook, create_supervised_evaluator
+
+args = argparse.ArgumentParser().parse_args()
+
+class Validate(Hook):
+    def __init__(self, model):
+        self.model = model
+
+    def on_epoch(self):
+        create_supervised_evaluator(self.model)
+
+def run(loader):
+    model = torch.nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    EARLY
+    INIT
+    trainer = Engine()
+
+    DECORATOR
+    def validate(engine):
+        EVALUATE
+
+    LATE
+    for x in loader:
+        REGIONloss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+
+run(loader)
+"""
+INIT = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+
+
+def hooked(early: str = "", late: str = "", decorator: str = "", evaluate: str = "pass") -> list[Doubt]:
+    text = HOOKED.replace("EARLY", early).replace("DECORATOR", decorator).replace("EVALUATE", evaluate)
+    before = text.replace("LATE", late).replace("INIT", INIT).replace("REGION", "")
+    after = text.replace("LATE", late).replace("from apex import amp\n", "").replace("INIT", "scaler = None")
+    found = doubts(before, after.replace("REGION", 'with torch.autocast("cuda"):\n            '))
+    return [d for d in found if d.code == "AMP531"]
+
+
+@pytest.mark.parametrize("decorator", ['@trainer.on("epoch")', "@trainer.on_epoch", "@trainer.hooks[0]"])
+def test_a_function_that_a_decorator_hands_on(decorator: str) -> None:
+    (doubt,) = hooked(decorator=decorator, evaluate="create_supervised_evaluator(model)")
+    assert (doubt.line, "out of sight" in doubt.message) == (24, True)
+    (doubt,) = hooked(decorator=decorator, evaluate="print(model(x))")  # no code out of sight, but the model itself
+    assert (doubt.line, "ran in half precision" in doubt.message) == (24, True)
+    assert not hooked(evaluate="create_supervised_evaluator(model)")  # nobody has it
+
+
+@pytest.mark.parametrize("assigned", ["trainer = Engine()", "import trainer"])
+def test_a_function_of_a_file_that_an_object_takes(assigned: str) -> None:
+    """Only an object of the file is seen to take it there and then: what is imported may be a wrapper of any kind."""
+    text = (
+        HEAD + f"from engines import Engine, create_supervised_evaluator\nmodel = torch.nn.Linear(4, 1).cuda()\n{TAIL}"
+    )
+    hook = f"{assigned}\n\n@trainer.on('epoch')\ndef validate(engine):\n    create_supervised_evaluator(model)\n"
+    before = text.replace("INIT", INIT).replace("REGION", "").replace("REST", "pass") + hook
+    after = text.replace("from apex import amp\n", "").replace("INIT", "scaler = None").replace("REST", "pass") + hook
+    found = [d for d in doubts(before, after.replace("REGION", REGION)) if d.code == "AMP531"]
+    assert len(found) == (assigned != "import trainer")
+
+
+def test_an_object_whose_methods_a_library_runs() -> None:
+    (doubt,) = hooked(late="trainer.add(Validate(model))")
+    assert doubt.line == 13
+    local = "class Local(Hook):\n        def on_epoch(self):\n            create_supervised_evaluator(model)\n    "
+    assert [d.line for d in hooked(late=local + "trainer.add(Local())")] == [28]
+    assert not hooked(late=local)  # none is made
+    assert not hooked(early="Engine().add(Validate(model)).run()")  # before the set-up: it may have run by then

@@ -139,8 +139,26 @@ class Chains:
             for caller, expr in mentions[:3]:
                 runs = run_there(self.program, caller, expr)
                 self._up(caller, runs or expr, steps, found, runs is None, None)
-            if not mentions:
+            taken = self._taken_by(function) if not mentions else None
+            if taken is not None:
+                self._up(module, taken, steps, found, True, None)
+            elif not mentions:
                 found.append(Chain(steps))
+
+    def _taken_by(self, function: Function) -> ast.expr | None:
+        """The decorator that hands a function on which nothing else names: `@trainer.on(event)`. One within another function
+        is run by what decorators make of it, or never; of the others, only what an object of the file takes."""
+        scope = function.scope.parent
+        if scope is None or function.owner is not None or is_command(function):
+            return None
+        for decorator in function.node.decorator_list:
+            if scope.function is not None:
+                return decorator
+            func = decorator.func if isinstance(decorator, ast.Call) else decorator
+            on = func.value if isinstance(func, ast.Attribute) else None
+            if isinstance(on, ast.Name) and any(isinstance(b, ast.Assign) for b in scope.bindings.get(on.id, ())):
+                return decorator
+        return None
 
     @kept
     def _calling(self, module: Module, held: ast.Lambda) -> list[tuple[Module, ast.Call]]:
@@ -260,6 +278,21 @@ class Chains:
             (c, start)
             for c, start in starts
             if start is not None and (f := cls.module.function_around(c)) is not None and f.owner is cls
+        ]
+
+    @kept
+    def made_for_libraries(self, owner: Class) -> list[Chain]:
+        """The ways to where objects of a class are made whose methods a library may run, for the base that it has of it: it
+        has such an object only from there on."""
+        if all(base.partition(".")[0] in ("torch", "object") for base in self.program.external_bases(owner)):
+            return []
+        return [
+            way
+            for cls in (owner, *self.program.below(owner))
+            for module in self.program.having(cls.name)
+            for call in module.calls_named.get(cls.name, ())
+            if cls in self.program.definitions(module.scope_of(call), call.func, guess=False)
+            for way in self.to(module, call)
         ]
 
     @kept
