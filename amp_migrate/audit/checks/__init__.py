@@ -41,6 +41,7 @@ from amp_migrate.audit.checks import (
     keys,
     left_behind,
     level_tests,
+    made_float,
     native_side,
     needs_apex,
     never_updated,
@@ -54,6 +55,7 @@ from amp_migrate.audit.checks import (
     ranks,
     renewed,
     scaled_at_o0,
+    sequential_keys,
     set_up,
     shared_layers,
     sometimes,
@@ -110,6 +112,7 @@ TELLING: tuple[Check, ...] = (
         keys,
         left_behind,
         level_tests,
+        made_float,
         never_updated,
         out_of_sight,
         own_entries,
@@ -117,7 +120,7 @@ TELLING: tuple[Check, ...] = (
         products,
         ranks,
     ),
-    *(renewed, scaled_at_o0, shared_layers, turned_off, unscaled, weight_cache),
+    *(renewed, scaled_at_o0, sequential_keys, shared_layers, turned_off, unscaled, weight_cache),
 )
 
 CHECKS: tuple[Check, ...] = (

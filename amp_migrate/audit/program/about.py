@@ -103,8 +103,8 @@ class About:
         read = [n for n in syntax.walk(stmt) if isinstance(n, (ast.Name, ast.Attribute))]
         if any(self.of_apex(n) or (isinstance(n, ast.Name) and n.id in self.renamed) for n in read):
             return True
-        calls = syntax.every(stmt, ast.Call)
-        if any(hands_to_apex(self.program, f) for c in calls for f in self.program.callees(self.module, c)):
+        called = [f for c in syntax.every(stmt, ast.Call) for f in self.program.callees(self.module, c)]
+        if any(ABOUT.search(f.name) or hands_to_apex(self.program, f) for f in called):  # under whatever name here
             return True
         inner: ast.AST = stmt
         for around in self.module.ancestors(stmt):

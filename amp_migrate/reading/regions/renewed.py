@@ -101,7 +101,9 @@ def _constructs(unit: Unit, module: Module, call: ast.Call) -> bool:
 
 
 def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.Name) -> bool:
-    """Whether something below a line, where a network is made or taken, and above its use makes it half or may do so."""
+    """Whether something below a line, where a network is made or taken, and above its use makes it half or may do so, and nothing
+    below that makes it float32 again."""
+    cast = back = 0
     for node in walk(scope.node):
         if not isinstance(node, ast.Call) or not line < node.lineno < use.lineno:
             continue
@@ -109,8 +111,23 @@ def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.Name) -> bool:
         if not any(isinstance(n, ast.Name) and n.id == use.id for value in given for n in _roots(value)):
             continue
         if _casts(scope.module, node) or any(_makes_half(unit, f) for f in unit.project.resolved.get(node, ())):
-            return True
-    return False
+            cast = max(cast, node.lineno)
+        elif made_float(scope.module, node, use.id) and scope.module.statement(node) in scope.body:
+            back = max(back, node.lineno)
+    return cast > back
+
+
+def made_float(module: Module, call: ast.Call, name: str) -> bool:
+    """Whether a statement makes a network of a variable float32, and keeps it there: `net = net.float().eval()`."""
+    stmt, root = module.parents.get(call), call.func
+    methods = list[str]()
+    while isinstance(root, (ast.Attribute, ast.Call)):
+        methods += [root.attr] if isinstance(root, ast.Attribute) else []
+        root = root.value if isinstance(root, ast.Attribute) else root.func
+    if not isinstance(root, ast.Name) or root.id != name or "float" not in methods or not PLACING.issuperset(methods):
+        return False
+    kept = isinstance(stmt, ast.Assign) and [getattr(t, "id", None) for t in stmt.targets] == [name]
+    return kept or isinstance(stmt, ast.Expr)
 
 
 def _roots(value: ast.expr) -> Iterator[ast.expr]:

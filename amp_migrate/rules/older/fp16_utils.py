@@ -10,23 +10,20 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.program.definitions import called_name
-from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.companions import NETWORK_METHODS, STATE_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.half_casts import cast_to_half, half_arguments
-from amp_migrate.reading.switch.elsewhere import expanded
-from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.run_apart import run_apart
-from amp_migrate.reading.units.unit import Blocked, Init
+from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration, Output
-from amp_migrate.rules.older import sequential_keys
-from amp_migrate.rules.setup.when_on import asked_at, never_on, ways_to
+from amp_migrate.rules.older import other_sequentials, sequential_keys
+from amp_migrate.rules.older.half_switch import same_switch
+from amp_migrate.rules.setup.when_on import never_on
 from amp_migrate.writing.style import Style
 
 APEX = "https://nvidia.github.io/apex/fp16_utils.html"
@@ -113,16 +110,20 @@ def unit(m: Migration) -> None:
         for node in walk(module.tree):
             if not isinstance(node, ast.Call):
                 continue
-            name = called_name(node)
-            named = name in HALVERS and bool(node.args) and not _defined_here(m, module, node)
+            name = other_sequentials.halver(m, node)
+            named = bool(name) and bool(node.args) and not _defined_here(m, module, node)
             if node.func in halvers or (named and (near or is_model(m, module, node.args[0]))):
                 _keep(m, module, node, name)
-                if name == "network_to_half":
+                if sequential_keys.place(m, node) is not None:
                     in_sequential.append((module, node))
             elif isinstance(node.func, ast.Attribute) and node.func.attr in ("half", "type", "to"):
                 if not _defined_here(m, module, node):  # others may call it, who train nothing
                     _cast(m, module, node, node.func)
-    sequential_keys.note(m, in_sequential)
+    states = sequential_keys.note(m, in_sequential)
+    going = other_sequentials.tell(m, in_sequential, states)
+    for module, call in going:
+        _keep(m, module, call, "network_to_half")
+    sequential_keys.note(m, going)
 
 
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
@@ -149,7 +150,7 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
             _input(m, module, call, func)
         return
     if cast_to_half(module, call) and is_model(m, module, func.value):
-        _same_switch(m, module, call, func.attr)
+        same_switch(m, module, call, func.attr)
         keep_float32(m, module, call, func)
     elif cast_to_half(module, call) and not _is_network(m, module, call, func.value):
         _input(m, module, call, func)
@@ -232,7 +233,9 @@ def _assigned(stmt: ast.Assign, node: ast.expr) -> list[ast.expr]:
 
 def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:
     """Put the model in place of what made it half."""
-    _same_switch(m, module, call, name)
+    back = other_sequentials.float_after(module, call)  # it computes in float32, whoever trains
+    if not back:
+        same_switch(m, module, call, name)
     edits = m.edit(module)
     stmt = module.statement(call)
     value: ast.expr | None = call.func.value if isinstance(call.func, ast.Attribute) and name == "half" else None
@@ -254,7 +257,11 @@ def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:
     else:
         edits.replace(call, (value,))
         _self_assignment(m, module, stmt)
-    m.output.done(module, call, "AMP720", name, "the weights stay float32; autocast casts", "look")
+    if back:
+        message = "taken out, with what it puts around the model: it is made float32 below, before anything runs it"
+    else:
+        message = "the weights stay float32; autocast casts"
+    m.output.done(module, call, "AMP720", name, message, "look")
 
 
 def _self_assignment(m: Migration, module: Module, stmt: ast.stmt) -> None:
@@ -274,81 +281,6 @@ def _spelled(text: str) -> str:
         return ast.unparse(ast.parse(text, mode="eval"))
     except SyntaxError:
         return text
-
-
-def _same_switch(m: Migration, module: Module, call: ast.Call, name: str) -> None:
-    """The model is made half under the condition under which the optimizer is wrapped, under part of it, or under more.
-
-    Raises Blocked where it is made half in other cases as well: those would train in float16 without a scaler.
-    """
-    each = [asked_around(m.project, i.module, i.stmt) for i in m.unit.inits]
-    each += [_as_called(m, module, i, parts) for i, parts in zip(m.unit.inits, each, strict=True)]
-    copied = [[expanded(i.site.scope, p) for p in parts] for i, parts in zip(m.unit.inits, each, strict=False)]
-    copied += _besides(m, each)
-    asked = {part for parts in (*each, *copied) for part in parts}
-    apart: dict[str, None] = {}
-    for way in ways_to(m, module, call):
-        own = {_as_wrapped(m, module, call, next((p for p in read if p in asked), read[0]), asked) for read in way}
-        if own - asked and asked and not any(parts and own.issuperset(parts) for parts in (*each, *copied)):
-            apart[" and ".join(sorted(own))] = None
-    if apart:
-        wrapped = " or ".join(sorted({" and ".join(reversed(parts)) for parts in each}))
-        message = (
-            f"the model is made half where {', or where '.join(apart)}; the optimizer is wrapped where {wrapped}, which is not "
-            "seen to be so in each of these runs. Bring the two together first"
-        )
-        raise Blocked(module, call, "AMP720", name, message)
-
-
-def _besides(m: Migration, each: list[list[str]]) -> list[list[str]]:
-    """The conditions under which the optimizer is wrapped, less those that all training stands under, too: where they do not
-    hold nothing is trained, in whatever precision the weights are."""
-    around = [set(asked_at(m, s.module, s.call)) for s in m.unit.steps]
-    trained = set.intersection(*around) if around else set()
-    return [rest for parts in each if (rest := [p for p in parts if p not in trained]) and len(rest) < len(parts)]
-
-
-def _as_wrapped(m: Migration, module: Module, call: ast.Call, part: str, asked: set[str]) -> str:
-    """A condition as it is asked where the optimizer is wrapped: `args.fp16`, of an object that is `self.args` there."""
-    mine = ast.parse(part, mode="eval").body
-    for other in asked - {part}:
-        theirs = ast.parse(other, mode="eval").body
-        if not (isinstance(mine, ast.Attribute) and isinstance(theirs, ast.Attribute) and mine.attr == theirs.attr):
-            continue
-        for init in m.unit.inits:
-            kept = _asked_of(m, init.module, init.stmt, other)
-            here = _asked_of(m, module, module.statement(call), part)
-            if kept is not None and here is not None and m.project.origins([kept]) & m.project.origins([here]):
-                return other
-    return part
-
-
-def _asked_of(m: Migration, module: Module, stmt: ast.stmt, part: str) -> Slot | None:
-    """What an `if` around a statement reads a field of, where that is what it asks."""
-    for around in module.ancestors(stmt):
-        for node in walk(around.test) if isinstance(around, ast.If) else ():
-            if isinstance(node, ast.Attribute) and ast.unparse(node) == part:
-                return m.project.slot(module, node.value)
-    return None
-
-
-def _as_called(m: Migration, module: Module, init: Init, parts: list[str]) -> list[str]:
-    """Conditions in a function, as a file that calls it would write them: `fp16`, a parameter, is what every call there
-    gives it."""
-    function = m.project.functions.get(init.site.scope.node)
-    if function is None:
-        return parts
-    calls = [(where, call) for where, call in m.project.calls.get(function, []) if where is module]
-    found: list[str] = []
-    for part in parts:
-        given = {
-            where.source(value)
-            for where, call in calls
-            for name, value in m.project.arguments(function, call)
-            if name == part
-        }
-        found.append(given.pop() if part in function.scope.params and len(given) == 1 else part)
-    return found
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------

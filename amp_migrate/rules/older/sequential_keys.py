@@ -7,23 +7,44 @@ from __future__ import annotations
 
 import ast
 
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import identifiers
 from amp_migrate.rules.migration import Migration
 
 PLACES = (ast.Name, ast.Attribute)
 SAME = ("cpu", "cuda", "float", "half", "eval", "train")  # methods that give the model itself
 
 
-def note(m: Migration, halved: list[tuple[Module, ast.Call]]) -> None:
-    """Say where the state of a model is taken, or given, that was in such a Sequential."""
+State = tuple[Module, ast.Call]  # a call that takes or gives the state of a model
+
+
+def place(m: Migration, call: ast.Call) -> int | None:
+    """Which item of a Sequential a call makes of a model: of Apex's `network_to_half`, or of one of the program's that does so."""
+    own = m.project.resolved.get(call, ())
+    if not own:
+        return 1 if called_name(call) == "network_to_half" else None
+    for function in own:
+        made = (n for n in function.inside if isinstance(n, ast.Call) and called_name(n) == "Sequential")
+        for sequential in made if function.name == "network_to_half" else ():
+            given = set(function.scope.params)
+            items = (i for i, arg in enumerate(sequential.args) if not given.isdisjoint(identifiers(arg)))
+            return next(items, 1)
+    return None
+
+
+def note(m: Migration, halved: list[tuple[Module, ast.Call]]) -> list[State]:
+    """Say where the state of a model is taken, or given, that was in such a Sequential; all of these calls."""
+    found: list[State] = []
     seeds: set[Slot] = set()
     for module, call in halved:
         stmt = module.statement(call)
         values = [*call.args[:1], *(stmt.targets if isinstance(stmt, ast.Assign) else ())]
         seeds.update(slot for v in values for slot in m.project.sources(module, v))
     held = m.project.reaches(seeds)
-    for module in dict.fromkeys((*m.unit.modules, *m.unit.reach)) if held else ():
+    number = next((n for _, call in halved if (n := place(m, call)) is not None), 1)
+    for module in dict.fromkeys((*m.unit.modules, *m.unit.reach, *(h for h, _ in halved))) if held else ():
         for method in ("state_dict", "load_state_dict"):
             for call, func in module.method_calls.get(method, ()):
                 model = func.value
@@ -35,12 +56,14 @@ def note(m: Migration, halved: list[tuple[Module, ast.Call]]) -> None:
                 if slot not in held or slot in m.unit.optimizer_slots:
                     continue
                 message = (
-                    f"the keys of {module.source(model)} began with `1.`, for network_to_half had put it in a Sequential, and "
+                    f"the keys of {module.source(model)} began with `{number}.`, for network_to_half had put it in a Sequential, and "
                     "are its own now: take that off the keys of files saved before"
                 )
                 if method == "load_state_dict":
                     message += ", which raise here (Missing key(s), Unexpected key(s))"
                 m.output.note(module, call, "AMP720", method, message, "look" if method == "state_dict" else "review")
+                found.append((module, call))
+    return found
 
 
 def _before(module: Module, call: ast.Call, halved: list[tuple[Module, ast.Call]]) -> bool:
