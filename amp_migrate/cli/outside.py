@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from amp_migrate.cli.progress import progress
 from amp_migrate.cli.settings import Settings
@@ -29,11 +30,26 @@ def leftovers(
     files: Sequence[Found], project: Project, migrated: Sequence[FileResult], settings: Settings
 ) -> list[FileResult]:
     """The leftovers in files and in cells of notebooks, as they read beside what was decided of the code."""
+    from amp_migrate.recipes import outdated
+
     changed = [result.path for result in migrated if result.after is not None]
     with progress(settings, ticking=True) as tell:
         tell(f"looking for Apex in {len(files)} files that are no Python")
         found = [*_in_notebooks(project.targets), *_outside(files, project, changed)]
-    return _beside_kept(found, migrated)
+        recipes = outdated(files, migrated)
+    return _beside_kept(_merged([*found, *recipes]) if recipes else found, migrated)
+
+
+def _merged(results: Sequence[FileResult]) -> list[FileResult]:
+    """One result for each file, with all that was found in it."""
+    found: dict[str, FileResult] = {}
+    for result in results:
+        known = found.get(result.path)
+        both = (result,) if known is None else (known, result)
+        findings = sorted({f for each in both for f in each.findings})
+        status = "blocked" if any(each.status == "blocked" for each in both) else both[0].status
+        found[result.path] = replace(result, findings=findings, status=status)
+    return list(found.values())
 
 
 def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> list[FileResult]:

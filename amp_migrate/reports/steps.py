@@ -89,7 +89,10 @@ def after_rewrite(
         return lines
     pins = [(r.path, f) for r in leftovers for f in r.findings if f.code == "AMP856"]
     lines += [f"{quoting.path(path)}:{f.line}: {f.message}: raise it." for path, f in pins[:_PROGRAMS]]
-    naming = [r for r in leftovers if any(f.status == "manual" and f.code != "AMP856" for f in r.findings)]
+    recipes = [(r.path, f) for r in leftovers for f in r.findings if (f.code, f.status) == ("AMP854", "manual")]
+    lines += [f"{quoting.path(path)}:{f.line}: {f.message}." for path, f in recipes[:_PROGRAMS]]
+    said = ("AMP854", "AMP856")
+    naming = [r for r in leftovers if any(f.status == "manual" and f.code not in said for f in r.findings)]
     if naming:
         named = [quoting.path(result.path) for result in naming]
         rest = f" and {len(named) - _PROGRAMS} more" if len(named) > _PROGRAMS else ""

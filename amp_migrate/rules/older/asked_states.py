@@ -16,8 +16,8 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
-MASTERS = "the float32 masters of the weights: the weights are float32 themselves then, and are what is written to in their place"
-SCALER = "the loss scaler: ask the GradScaler"
+MASTERS = "the float32 masters of the weights (after the migration the weights are float32 themselves, and what is written to)"
+SCALER = "its loss scaler (ask the GradScaler)"
 KEYS = {
     **dict.fromkeys(("fp32_from_fp16", "fp32_groups_flat", "fp32_groups"), MASTERS),
     **dict.fromkeys(
@@ -36,7 +36,7 @@ def refuse(m: Migration, site: Site, call: ast.Call) -> None:
         for node, key, holder in _asking(where):
             if (holder is call or (held and m.project.slot(where, holder) in held)) and m.live(where, node):
                 message = f"{where.source(node)} asks for what only the state of an FP16_Optimizer has, {KEYS[key]}; write that anew"
-                raise Blocked(where, node, "AMP707", site.construct, message)
+                raise Blocked(where, call if holder is call else node, "AMP707", site.construct, message)
 
 
 def _held(m: Migration, module: Module, call: ast.Call) -> set[Slot]:
