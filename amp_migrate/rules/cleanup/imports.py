@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
-from amp_migrate.rules.cleanup import handles, stand_ins
+from amp_migrate.rules.cleanup import handles, stand_ins, torch_imports
 from amp_migrate.rules.cleanup.askers import apex_stays, never_read, not_given
 from amp_migrate.rules.cleanup.beside import speaks_of_more
 from amp_migrate.rules.cleanup.declarations import drop_declarations
@@ -372,6 +372,7 @@ def clean(project: Project, module: Module, output: Output) -> None:
     if output.edit(module) or project.may_name_apex(module):
         handles.drop(project, module, output)
         Cleaner(project, module, output).remove(_kept(output, module))
+        torch_imports.gather(module, output.edit(module))
 
 
 def _kept(output: Output, module: Module) -> bool:
