@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from amp_migrate.audit.checks.precision import way
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.prepared import Was
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.networks import is_given
-from amp_migrate.audit.sites.runners import IGNITE, KNOWN, MODELS, OF_TORCH, chosen, evaluates, handed_in, runs_beside
+from amp_migrate.audit.sites.runners import (
+    IGNITE,
+    KNOWN,
+    MODELS,
+    OF_TORCH,
+    chosen,
+    evaluates,
+    handed_in,
+    runs_beside,
+    runs_it,
+)
 from amp_migrate.audit.sites.setups import identities
 from amp_migrate.audit.sites.writers import gradients_off
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, Step
+from amp_migrate.audit.ways.formulas import Formula, conjunction, example, matter, minimal, negation, spelled
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531 and AMP232: see `precision.py`, `stepping.py`
@@ -54,7 +68,7 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
             region = both.after.regions.nearest(module, call)
             if region is None or region.off or not both.written(region):
                 continue
-            if gradients_off(both.review.after, module, call):
+            if gradients_off(both.review.after, module, call) or runs_it(name.rpartition(".")[2]):
                 continue  # no backward runs there
             model = next((v for v in given if is_given(both, module, v)), None)
             if model is not None:
@@ -107,6 +121,7 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
             place = both.now(module, call)
             if not given or place is None:
                 continue
+            told = False
             for chain in both.after.chains.to(*place):
                 old = both.chain_before(chain)
                 if old is None:
@@ -114,16 +129,57 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                 model = identities(both.review.values_before, scope, given[0])
                 was = both.under_apex(old, model if model & both.initialized else model | both.initialized)
                 ways = [one for f in inside if (one := _further(both, chain, f)) is not None] or [chain]
-                if was.half is not False and any(both.in_region(one) is False for one in ways):
+                if not told and was.half is not False and any(both.in_region(one) is False for one in ways):
+                    told = True
                     where = "runs it" if inside else "is out of sight"
                     own = "; amp_mode='amp' gives it one" if name in IGNITE else ""
                     message = (
-                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: a forward in it "
-                        f"ran in half precision under Apex, and runs in float32 now unless it has a region of its own{own}"
+                        f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: "
+                        f"a forward in it ran in half precision under Apex{_where(both, chain, old, was.half) or ''}, and runs in "
+                        f"float32 now unless it has a region of its own{own}"
                     )
-                    told = ("AMP502", "AMP518")
-                    yield both.review.doubt(*place, "AMP531", "a call of the model", message, "review", told)
+                    by = ("AMP502", "AMP518")
+                    doubt = both.review.doubt(*place, "AMP531", "a call of the model", message, "review", by)
+                    wanted = both.review.wish.eval != "fp32"
+                    if wanted and name is not None and not own and _only_evaluates(module, call, name):
+                        doubt = replace(doubt, lost=((call.lineno, call.col_offset),))
+                    yield doubt
+                elif not inside and (taken := _taken_in(both, chain, old, was)) is not None:
+                    yield taken
                     break
+
+
+def _taken_in(both: Mixed, chain: Chain, old: Chain, was: Was) -> Doubt | None:
+    """What is said of a call in a region that the migration wrote, of a way to it that had no mixed precision."""
+    now = both.in_region(chain)
+    region = both.after.regions.nearest(chain.place.module, chain.place.node)
+    if now is False or region is None or not both.written(region) or not was.sure:
+        return None
+    where = _where(both, chain, old, conjunction([now, negation(was.going)]))
+    if where is None or not both.after.chains.certain(chain) or chain.open:
+        return None
+    called = syntax.text(chain.place.node.func) if isinstance(chain.place.node, ast.Call) else "what is called"
+    message = (
+        f"{called} runs under autocast now{where}, where Apex had not been set up for it before ({way(both, chain)}): what it is "
+        "given ran in float32. Switch the region off there (enabled=) to keep that"
+    )
+    doubt = both.review.doubt(chain.place.module, chain.place.node, "AMP531", "a call of the model", message, "review")
+    return replace(doubt, remedy=(doubt.path, doubt.line))
+
+
+def _where(both: Mixed, chain: Chain, old: Chain, holding: Formula) -> str | None:
+    """The runs by a way in which something holds; None where there are none."""
+    came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
+    told = conjunction([*came, both.levels_asked, holding])
+    found = example(told)
+    return spelled(matter(minimal(told, found), holding, False)) if found is not None else None
+
+
+def _only_evaluates(module: Module, call: ast.Call, name: str) -> bool:
+    """Whether a statement is one call of a function that evaluates the model it is given, and trains none."""
+    stmt = module.statement(call)
+    alone = isinstance(stmt, (ast.Expr, ast.Assign, ast.Return)) and stmt.value is call
+    return alone and runs_it(name.rpartition(".")[2])
 
 
 def _kept_out_of_sight(both: Mixed, module: Module, value: ast.expr, patched: bool) -> bool:

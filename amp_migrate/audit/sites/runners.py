@@ -39,6 +39,11 @@ def evaluates(name: str) -> bool:
     return name in STATISTICS or words[-1] in RUNNERS or (bool(RUNS & set(words)) and words[0] not in MAKES)
 
 
+def runs_it(name: str) -> bool:
+    """Whether a function's name says that it runs the model itself, and evaluates: `inference_on_dataset`, no class."""
+    return name.islower() and evaluates(name) and bool(RUNS - {"export"} & set(name.split("_")))
+
+
 def chosen(both: Mixed, module: Module, call: ast.Call) -> list[Forward]:
     """The calls of models in what a call runs, where that was chosen elsewhere among the program's functions, one of which
     calls a parameter that is given a model here: `run_batch(args, model, batch)`, or is a method of an object."""
