@@ -338,3 +338,70 @@ def test_items_of_a_batch_that_another_file_makes_half_may_stay_float32(cast: st
     results = rewrite_files({"main.py": BATCHES.replace("CAST", cast), "wrapper.py": WRAPPER})
     assert results["wrapper.py"].after is not None
     assert any("inputs may stay float32" in f.message for f in results["main.py"].findings) is told
+
+
+RESTARTED = """
+import json
+import torch
+from apex.fp16_utils import FP16_Optimizer
+from nets import Net
+
+if RESTART:
+    model = torch.load("model.pt", weights_only=False)
+else:
+    model = Net()
+HALF
+optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), lr=0.1), static_loss_scale=128.0)
+seen = []
+for _ in range(2):
+    optimizer.zero_grad()
+    loss = model(torch.ones(4, 4)).float().pow(2).mean()
+    optimizer.backward(loss)
+    optimizer.step()
+    seen.append(loss.item())
+torch.save(model, "model.pt")
+print(json.dumps([str(next(model.parameters()).dtype), *seen]))
+"""
+NETS = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.body(x)
+"""
+OLD = 'import torch\nfrom nets import Net\n\ntorch.save(Net().half(), "model.pt")\nprint(0)\n'
+
+
+@pytest.mark.parametrize(
+    ("half", "written"),
+    [
+        ("model = model.half()", "model = model.float()"),
+        ("model.half()", "model.float()"),
+        ("model = network_to_half(model)", "model = model.float()"),
+    ],
+)
+def test_a_network_out_of_an_old_file_is_made_float32(tmp_path: Path, half: str, written: str) -> None:
+    train = RESTARTED.replace("HALF", half).replace("RESTART", "True")
+    if "network" in half:
+        train = train.replace("import FP16_Optimizer", "import FP16_Optimizer, network_to_half")
+    texts = texts_of(rewrite_files({"train.py": train, "nets.py": NETS}, device="cpu"))
+    assert f"\n{written}\n" in texts["train.py"]
+    files = {**texts, "old.py": OLD}
+    run_files(tmp_path, files, "old.py")
+    for _ in range(2):  # from a file with half weights, then from one that it wrote itself
+        dtype, *seen = run_files(tmp_path, files, "train.py")
+        assert dtype == "torch.float32"
+        assert len(seen) == 2
+
+
+def test_what_is_no_network_out_of_a_file_is_not_cast() -> None:
+    train = RESTARTED.replace("HALF", "model = model.half()").replace("if RESTART:", "if False:")
+    train = train.replace('model = torch.load("model.pt", weights_only=False)', "model = Net()")
+    texts = texts_of(rewrite_files({"train.py": train, "nets.py": NETS}))
+    assert "model.float()" not in texts["train.py"]
+    assert "half" not in texts["train.py"]

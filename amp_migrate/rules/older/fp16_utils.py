@@ -252,15 +252,17 @@ def _keep(m: Migration, module: Module, call: ast.Call, name: str) -> None:
         return
     if value is None:
         raise Blocked(module, call, "AMP724", f"fp16_utils.{name}", "the model that becomes half cannot be told")
-    if isinstance(stmt, ast.Expr) and stmt.value is call and not isinstance(value, ast.Call):
+    message = "the weights stay float32; autocast casts"
+    if call.lineno in m.mended_lines(module, "AMP534"):
+        edits.replace(call, (value, ".float()"))
+        message = "a network out of a file that was written before has float16 weights, which a GradScaler refuses: made float32"
+    elif isinstance(stmt, ast.Expr) and stmt.value is call and not isinstance(value, ast.Call):
         edits.delete(stmt)
     else:
         edits.replace(call, (value,))
         _self_assignment(m, module, stmt)
     if back:
         message = "taken out, with what it puts around the model: it is made float32 below, before anything runs it"
-    else:
-        message = "the weights stay float32; autocast casts"
     m.output.done(module, call, "AMP720", name, message, "look")
 
 
