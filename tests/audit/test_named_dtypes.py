@@ -115,6 +115,12 @@ def test_writes_of_another_dtype_are_told(write: str) -> None:
         "flat[:2] = half",
         "flat[seen] = half.mean()",
         "flat[places] += half",
+        "flat[int(y[0])] = half[0]",
+        "for row in range(4):\n                flat[row] = half[row]",
+        "row = 0\n            while row < 4:\n                flat[row] = half[row]\n                row += 1",
+        "for row, item in enumerate(half):\n                flat[row] = item",
+        "flat[x] = half.mean()",
+        "flat = {}\n            flat[x] = half",
         "half[places] += flat.mean()",
         "half[places] += 1",
         "flat[places] = 0.5",
@@ -185,3 +191,37 @@ def test_a_loss_that_takes_the_dtype_of_what_was_float32_is_scaled_as_half(loss:
     scaled = "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()"
     found = doubts(before.replace("BACKWARD", scaled), after.replace("BACKWARD", "scaler.scale(loss).backward()"))
     assert len([d for d in found if "32768" in d.message]) == count
+
+
+@pytest.mark.parametrize("index", ["x", "self.rows"])
+def test_what_may_be_a_tensor_of_indices_may_raise(index: str) -> None:
+    assert told("half", f"{FLAT}flat[{index}] = half") == [("AMP542", "review")]
+
+
+def test_networks_that_no_way_from_a_region_is_seen_to_are_asked_for_what_they_assign() -> None:
+    imports, made = SETUPS["half"]
+    before = PROGRAM.replace("IMPORT", imports).replace("SETUP", made).replace("BODY", FLAT + "flat[places] = half")
+    before = before.replace("model = Embed(8)", "model = build({'embed': Embed}, 'embed')")
+    after = AFTER.replace("    IMPORT\n", "").replace(
+        "SETUP", "optimizer = make(model)\n    scaler = torch.amp.GradScaler('cuda')"
+    )
+    after = after.replace("BODY", FLAT + "flat[places] = half").replace("BACKWARD", "scaler.scale(loss).backward()")
+    after = after.replace("model = Embed(8)", "model = build({'embed': Embed}, 'embed')")
+    found = doubts(before.replace("BACKWARD", "optimizer.backward(loss)"), after)
+    assert [d.verdict for d in found if d.code == "AMP542"] == ["refuse"]
+
+
+def test_a_level_that_is_asked_for_is_asked_about() -> None:
+    imports, made = SETUPS["O2"]
+    write = f"{FLAT}flat[places] = half"
+    before = PROGRAM.replace("IMPORT", imports).replace("SETUP", made.replace('"O2"', "level")).replace("BODY", write)
+    scaled = "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()"
+    after = AFTER.replace("    IMPORT\n", "").replace("BODY", write)
+    after = after.replace(
+        "SETUP", "optimizer = make(model)\n    scaler = torch.amp.GradScaler('cuda', enabled=level != 'O0')"
+    )
+    after = after.replace("torch.float16)", "torch.float16, enabled=level != 'O0')")
+    found = doubts(before.replace("BACKWARD", scaled), after.replace("BACKWARD", "scaler.scale(loss).backward()"))
+    told = [d for d in found if d.code == "AMP542"]
+    assert [d.verdict for d in told] == ["review"]
+    assert "where the opt level asked for is O2 or O3" in told[0].message

@@ -45,6 +45,10 @@ WRITES = {
     "index_copy_": (FLAT + "flat.index_copy_(0, places, part)", "flat.index_copy_(0, places, part.to(flat.dtype))"),
     "indices": (FLAT + "flat[places] = part", "flat[places] = part.to(flat.dtype)"),
     "a mask": (FLAT + "flat[x[:, 0] > 0] = part", "flat[x[:, 0] > 0] = part.to(flat.dtype)"),
+    "what may be indices": (
+        FLAT + "rows = torch.tensor([0, 1])\n        flat[rows] = found[rows]",
+        "flat[rows] = found[rows].to(flat.dtype)",
+    ),
     "added": (
         "flat = found * 1\n        flat[places] += self.norm(part) * self.layer.bias",
         "flat[places] += (self.norm(part) * self.layer.bias).to(flat.dtype)",

@@ -12,6 +12,7 @@ from amp_migrate.audit.halves.tensors import (
     MASKED,
     NOTHING,
     NUMBER,
+    PERHAPS_INDEXED,
     UNKNOWN,
     Env,
     Value,
@@ -65,14 +66,14 @@ class Body(Expressions):
         if type(stmt) is ast.Assign:
             value = self.of(stmt.value)
             for target in stmt.targets:
-                if isinstance(target, ast.Subscript) and self.indexes(target.slice):
+                if isinstance(target, ast.Subscript):
                     self.assigned(target, stmt.value, value)
                 self.bind(target, value)
         elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
             self.bind(stmt.target, self.of(stmt.value))
         elif isinstance(stmt, ast.AugAssign):
             value, old = self.of(stmt.value), self.env.get(syntax.text(stmt.target), UNKNOWN)
-            if isinstance(stmt.target, ast.Subscript) and self.indexes(stmt.target.slice):
+            if isinstance(stmt.target, ast.Subscript):
                 whole = self.of(stmt.target.value)
                 if (
                     whole.half and value.now == "float" and not _one_number(stmt.value)
@@ -137,9 +138,12 @@ class Body(Expressions):
 
     def assigned(self, target: ast.Subscript, expr: ast.expr, value: Value) -> None:
         """`x[mask] = y`, `x[rows, columns] = y`: one number fills what a mask shows, in whichever dtype."""
-        by_mask = self.of(target.slice).mask
-        if not (by_mask and _one_number(expr)):
-            self.write(target, MASKED if by_mask else INDEXED, self.of(target.value), value)
+        places = self.of(target.slice)
+        if self.indexes(target.slice):
+            if not (places.mask and _one_number(expr)):
+                self.write(target, MASKED if places.mask else INDEXED, self.of(target.value), value)
+        elif places == UNKNOWN and isinstance(target.slice, (ast.Name, ast.Attribute)) and not _one_number(expr):
+            self.write(target, PERHAPS_INDEXED, self.of(target.value), value)
 
     def branches(self, yes: list[ast.stmt], no: list[ast.stmt], asked: tuple[list[str], list[str]] = ([], [])) -> None:
         """Either; `asked`: what is no half tensor in the one, and in the other."""

@@ -22,6 +22,7 @@ from amp_migrate.audit.halves.tensors import (
     INTEGER,
     NOT_TOLD,
     NOTHING,
+    NUMBER,
     PRODUCTS,
     UNKNOWN,
     Env,
@@ -156,6 +157,8 @@ class Calls(Containers):
             if given and given[0].keys and not named:
                 return given[0]
             return keyed({k: v for k, v in named.items() if k is not None})
+        if name in ("int", "len", "float", "round", "range"):
+            return NUMBER if name != "range" else Value("?", "?", (NUMBER,))
         if not given:
             return NOTHING if name in ("list", "tuple", "set") else UNKNOWN
         if name in ("list", "tuple", "iter", "sorted", "reversed"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit.doubts import Verdict
-from amp_migrate.audit.halves.tensors import CAST, Value
+from amp_migrate.audit.halves.tensors import CAST, PERHAPS_INDEXED, Value
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
@@ -155,7 +155,7 @@ class Said:
             return (
                 f"{text}: what is written and what it is written into {are} float16 and float32 under autocast, where both were "
                 f"of one dtype: {detail} takes no part in autocast, and raises then. Cast one with .to(other.dtype)"
-            ), "refuse" if value.now == "half" else "review"
+            ), "refuse" if value.now == "half" and detail != PERHAPS_INDEXED else "review"
         if kind == "module":
             if value.origin == CAST and not self.weights_were_half(module, node):
                 return "", "look"

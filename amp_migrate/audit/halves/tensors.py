@@ -95,6 +95,7 @@ ALL_TOLD: Final = 2
 ENCODED = Value("?", "?", (FLOAT, HALF), keys=("last_hidden_state", "pooler_output"))  # and what else it is asked for
 MASKED = "a masked assignment"  # what writes so
 INDEXED = "an assignment by indices"
+PERHAPS_INDEXED = "an assignment by indices, if these are a tensor,"
 CAST = ".half()"  # the origin of a value that the program makes half itself
 
 Place = tuple[Module, ast.AST]

@@ -39,14 +39,14 @@ class Unseen:
 
     def networks(self, words: Set[str] | None = None) -> None:
         """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries, and
-        what a region runs of one by a method's name; with `words`, those of files that have one of them."""
+        what a region runs of one by a method's name; with `words`, those of files that have one of them, or assign by index."""
         after = self.after
         every = (f for m in after.modules if "autocast" in m.words for f in after.forwards.of(m))
         unseen = (f for f in every if after.regions.nearest(f.module, f.call) and not after.forwards.runs(f))
         run = {"forward", *(last_name(f.call.func) or "" for f in unseen)}
         self.halves.unseen = True
         for module in after.modules:
-            if words is not None and module.words.isdisjoint(words):
+            if words is not None and module.words.isdisjoint(words) and not _stores(module):
                 continue
             for cls in module.classes:
                 if not run.isdisjoint(cls.methods) and self.program.is_network(cls) and self.mentioned.cls(cls):
@@ -112,3 +112,12 @@ class Unseen:
         modules = (m for m in self.after.modules if "autocast" in m.words)
         calls = ((m, c) for m in modules for c in m.calls() if self.after.regions.nearest(m, c) is not None)
         return frozenset({"forward", "__call__", *(last_name(c.func) or "" for _, c in calls)})
+
+
+def _stores(module: Module) -> bool:
+    """Whether a file assigns to places that are not written out: `x[mask] = y`, `x[rows, 0] = y`."""
+    plain = (ast.Constant, ast.Slice, ast.JoinedStr)
+    return any(
+        isinstance(n.ctx, ast.Store) and not isinstance(n.slice, plain)
+        for n in syntax.every(module.tree, ast.Subscript)
+    )
