@@ -57,7 +57,7 @@ def _compared(both: Mixed, change: Change, call: ast.Call, scaler: ast.expr) -> 
     if len(asked) != 1 or None in asked:
         return
     scales = asked == {"dynamic"}
-    begun = _begun(both)
+    begun = at_o0(both)
     for chain in both.after.chains.to(module, call):
         old = [way for c in _scaled_before(change, call) if (way := _before(both, chain, c)) is not None]
         if not old:
@@ -99,7 +99,7 @@ def _asked(both: Mixed) -> set[str | None]:
 
 
 @kept
-def _begun(both: Mixed) -> Formula:
+def at_o0(both: Mixed) -> Formula:
     """When a run comes to one of the set-ups at O0."""
     return disjunction([_at_o0(both, s, way) for s in _near(both) for way in both.before.chains.to(s.module, s.call)])
 

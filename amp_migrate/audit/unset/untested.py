@@ -7,24 +7,36 @@ read may have no such entry, and stops at it now.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
+from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways import installed
 
 PARSING = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_known_intermixed_args parse_args_into_dataclasses".split()
 )
-_DEEPEST = 3
+# What people call what a run is told, and what makes one of a file.
+_SETTINGS = re.compile(
+    r"\b_?(arg|opt|option|cfg|conf|config|hparam|hp|flag|param|setting|configuration)s?\b", re.IGNORECASE
+)
+_LOADING = frozenset(
+    "load loads safe_load full_load fromfile AttrDict EasyDict edict Namespace SimpleNamespace create".split()
+)
+_DEEPEST = 3  # calls
+_MOST = 50  # ways through one function
 
+Test = tuple[ast.expr, bool]
 Read = ast.Attribute | ast.Subscript
 
 
@@ -32,8 +44,8 @@ def read_untested(review: Review) -> Iterator[Doubt]:
     told: set[tuple[str, str]] = set()
     for change in review.changes.values():
         for stmt in statements(change.after.tree):
-            if not change.moved(stmt):
-                continue
+            if stmt in change.same:
+                continue  # the program's own, of a branch that is the only one now
             for node in syntax.own_line(stmt):
                 if (name := _read(change.after, node)) is None or (change.path, syntax.text(node)) in told:
                     continue
@@ -89,29 +101,48 @@ def _stores(module: Module) -> dict[str, list[Read]]:
     return found
 
 
-def _tests(module: Module, node: ast.AST) -> list[ast.expr]:
-    """What a node of a function stands under, innermost first."""
-    found: list[ast.expr] = []
+def _tests(review: Review, module: Module, node: ast.AST) -> list[Test]:
+    """What a node of a function stands under, innermost first, but for whether Apex is there."""
+    flags = mixed(review).before.installed.flags(module) if review.before.modules.get(module.path) is module else {}
+    return [test for test in _every_test(module, node) if installed.asks(test[0], flags) is None]
+
+
+def _every_test(module: Module, node: ast.AST) -> list[Test]:
+    found: list[Test] = []
     child: ast.AST = node
     for at in module.ancestors(node):
         if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
             break
         if isinstance(at, (ast.If, ast.While, ast.IfExp)) and child is not at.test:
-            found.append(at.test)
-        elif isinstance(at, ast.BoolOp) and child is not at.values[0]:
-            found.append(at.values[0])
+            body = at.body if isinstance(at.body, list) else [at.body]
+            found.append((at.test, any(child is part for part in body)))
+        elif isinstance(at, ast.BoolOp):
+            earlier = at.values[: next((i for i, value in enumerate(at.values) if value is child), 0)]
+            found += [(value, isinstance(at.op, ast.And)) for value in earlier]
         child = at
     return found
 
 
-def _around(program: Program, module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr] | None:
+_OPPOSITES: dict[type[ast.cmpop], ast.cmpop] = {ast.NotEq: ast.Eq(), ast.IsNot: ast.Is(), ast.NotIn: ast.In()}
+
+
+def _literal(test: ast.expr, came_out: bool) -> tuple[str, bool]:
+    """How a test came out, in the words in which its opposite says the same."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _literal(test.operand, not came_out)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and (same := _OPPOSITES.get(type(test.ops[0]))):
+        return syntax.text(ast.Compare(test.left, [same], test.comparators)), not came_out
+    return syntax.text(test), came_out
+
+
+def _around(review: Review, program: Program, module: Module, node: ast.AST, depth: int = 0) -> list[Test] | None:
     """The tests that a node stands under, or all calls of its function; None where it is reached whatever they say."""
-    tests = _tests(module, node)
+    tests = _tests(review, module, node)
     function = module.function_around(node)
     if tests or function is None or depth >= _DEEPEST:
         return tests or None
     for caller, call in program.callers(function):
-        outer = _around(program, caller, call, depth + 1)
+        outer = _around(review, program, caller, call, depth + 1)
         if outer is None:
             return None
         tests += outer
@@ -123,21 +154,41 @@ def _only_under(review: Review, change: Change, node: Read, name: str) -> list[a
     key = (type(node), name)
     files = [change.before] if _reads(change.before).get(key) else review.before.having(name)
     found: list[ast.expr] = []
+    by_function: dict[Function | None, set[frozenset[tuple[str, bool]]]] = {}
     for module in files:
         for read in _reads(module).get(key, ()):
-            tests = _around(review.before, module, read)
+            tests = _around(review, review.before, module, read)
             if tests is None:
                 return None
-            found += tests
-    return found or None
+            found += [test for test, _ in tests]
+            by_function.setdefault(module.function_around(read), set()).add(frozenset(_literal(*t) for t in tests))
+    return None if any(_in_any_case(ways) for ways in by_function.values()) else found or None
+
+
+def _in_any_case(ways: set[frozenset[tuple[str, bool]]]) -> bool:
+    """Whether some of the ways that are gone under tests are gone however these come out: in both branches of one."""
+    known = set(ways)
+    new = known
+    while new and len(known) < _MOST:
+        joined = {a - {way} for a in known for way in a for b in known if b == (a - {way}) | {(way[0], not way[1])}}
+        new = joined - known
+        known |= new
+    return frozenset() in known
 
 
 def _asks(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> bool:
     """Whether a read stands under a test that asks for the same as one before, or for what the migration put in its place."""
-    now = _around(review.after, change.after, node) or []
+    now = _around(review, review.after, change.after, node) or []
     known = {word for test in tests for word in _words(test)} | {"is_enabled"}
+    for _ in range(2):  # a flag, and what it is computed from
+        known |= {w for s in statements(change.before.tree) if _given(s) & known for w in _words(s.value)}  # type: ignore[attr-defined]
     known |= {name for s in change.added if isinstance(s, ast.Assign) for t in s.targets for name in _words(t)}
-    return any(word in known for test in now for word in _words(test))
+    return any(word in known for test, _ in now for word in _words(test))
+
+
+def _given(stmt: ast.stmt) -> set[str]:
+    """What an assignment gives a value."""
+    return {syntax.last(target) for target in stmt.targets} if isinstance(stmt, ast.Assign) else set()
 
 
 def _words(expr: ast.expr) -> set[str]:
@@ -152,12 +203,18 @@ def _has(review: Review, module: Module, node: Read, name: str) -> bool:
     scope, values, program = module.scope_of(node), review.values_after, review.after
     if program.is_self(scope, node.value) is not None or program.dotted(scope, node.value) is not None:
         return True
+    origins = values.origins(scope, node.value)
+    if not _SETTINGS.search(syntax.text(node.value)) and not any(_is_loaded(origin) for origin in origins):
+        return True  # an object that is more than what somebody wrote down
     for other in program.having(name):
         stores = (s for s in _stores(other).get(name, ()) if program.is_self(other.scope_of(s), s.value) is None)
-        if any(not _tests(other, store) for store in stores):
+        if any(not _tests(review, other, store) for store in stores):
             return True
-    origins = values.origins(scope, node.value)
     return bool(origins) and all(_one_has(review, values, origin, node, name) for origin in origins)
+
+
+def _is_loaded(origin: Origin) -> bool:
+    return isinstance(origin.node, ast.Call) and syntax.last(origin.node.func) in _LOADING
 
 
 def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: str) -> bool:
@@ -172,8 +229,21 @@ def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: s
         return any(name in c.scope.bindings or name in c.methods or c in given for c in family)
     if origin.kind == "parameter" and any(given):
         return True
+    if any(isinstance(n, ast.Call) and _made_with(n, name) for n in (made, *_namespaces(review.after))):
+        return True
     parsed = isinstance(made, ast.Call) and syntax.last(made.func) in PARSING
     return (parsed or origin.kind == "parameter") and (name in declared(review.after) or _is_field(review.after, name))
+
+
+def _made_with(call: ast.Call, name: str) -> bool:
+    return any(k.arg == name for k in call.keywords)
+
+
+@kept
+def _namespaces(program: Program) -> list[ast.Call]:
+    """The calls that make a namespace of what they are given."""
+    names = ("Namespace", "SimpleNamespace")
+    return [call for name in names for m in program.having(name) for call in m.calls_named.get(name, ())]
 
 
 @kept

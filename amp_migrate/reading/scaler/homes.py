@@ -31,6 +31,7 @@ from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.switch.flags import flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
 from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.legacy_scale import settings_of
 from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
 from amp_migrate.reading.values.there import may_be_none, may_lack
@@ -285,7 +286,7 @@ class Homes:
         if isinstance(scale := static_scale(init), ast.expr):
             settings.append(scale)
         if isinstance(init, LegacyInit):
-            settings += init.settings
+            settings += settings_of(init.calls, init.choice)
             if any(may_be_none(self.project, init.module, node) for node in settings):
                 return True  # which is made a float where it is read
         if any(may_lack(self.project, init.module, node, branches) for node in settings):

@@ -85,12 +85,6 @@ class LegacyInit(Init):
         """Whether it is an FP16_Optimizer; else a handle."""
         return bool(self.optimizers)
 
-    @property
-    def settings(self) -> list[ast.expr]:
-        """What is read where it is made, besides the optimizer, to settle the loss scale."""
-        asked = [self.choice.test] if self.choice is not None else []
-        return [*asked, *(v for call in self.calls for v in (*call.args[1:], *(k.value for k in call.keywords)))]
-
     @cached_property
     def inner_clip(self) -> InnerClip | None:
         old = self.wraps and over_fused_adam(self.site)  # the other wrapper handed no norms to the step

@@ -142,6 +142,12 @@ def _single(project: Project, site: Site) -> Scale:
     )
 
 
+def settings_of(calls: list[ast.Call], choice: ast.If | None) -> list[ast.expr]:
+    """What is read where an FP16_Optimizer is made, besides the optimizer, to settle its loss scale."""
+    asked = [choice.test] if choice is not None else []
+    return [*asked, *(v for call in calls for v in (*call.args[1:], *(k.value for k in call.keywords)))]
+
+
 def over_fused_adam(site: Site) -> bool:
     """Whether it is the FP16_Optimizer of apex.optimizers, made for FusedAdam alone; else that of apex.fp16_utils."""
     return "fp16_utils" not in site.name

@@ -18,6 +18,7 @@ from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.prepared import set_anew
 from amp_migrate.reading.units.legacy import LegacyInit
+from amp_migrate.reading.units.legacy_scale import settings_of
 from amp_migrate.reading.units.static_scale import pinned, static_scale
 from amp_migrate.reading.units.unit import Blocked, Init, Step
 from amp_migrate.rules.carried_setting import Conflict, handed
@@ -55,7 +56,8 @@ def _seen(m: Migration, plan: ScalerPlan, init: Init, module: Module, stmt: ast.
     """The setting of one `initialize` call as it reads at a step; None where it cannot be seen there."""
     there = module.scope_of(stmt)
     scale = static_scale(init)
-    settings = [scale] if isinstance(scale, ast.expr) else init.settings if isinstance(init, LegacyInit) else []
+    settings = [scale] if isinstance(scale, ast.expr) else []
+    settings += settings_of(init.calls, init.choice) if isinstance(init, LegacyInit) else []
     own = [home for home in plan.homes if home.init is init]  # where it is read under the switch alone:
     inside = any(home.above is not None or asked_first(m, home, settings) for home in own)
     if isinstance(init, LegacyInit):
@@ -104,7 +106,8 @@ def _handed(m: Migration, inits: list[Init], module: Module, stmt: ast.stmt, ste
 def _at_home(m: Migration, home: Home) -> str:
     """The setting where the scaler is created: the variable that holds it, or the value itself."""
     if isinstance(home.init, LegacyInit) and (fixed := fixed_scale(m, home.init, home.scope)):
-        return guarded(fixed, asked_first(m, home, home.init.settings), "None")
+        settings = settings_of(home.init.calls, home.init.choice)
+        return guarded(fixed, asked_first(m, home, settings), "None")
     scale = static_scale(home.init)
     if isinstance(scale, ast.expr):
         return variable(m, home, scale)

@@ -7,7 +7,7 @@ from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.switch.elsewhere import in_call, through_field, visible
 from amp_migrate.reading.units.legacy import LegacyInit
-from amp_migrate.reading.units.legacy_scale import START
+from amp_migrate.reading.units.legacy_scale import START, settings_of
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.guarded import asked_first, guarded
@@ -21,7 +21,7 @@ def scaler_arguments(m: Migration, init: LegacyInit, home: Home) -> list[str]:
     Raises Blocked where a setting cannot be evaluated there.
     """
     arguments: list[str] = []
-    asked = asked_first(m, home, init.settings)
+    asked = asked_first(m, home, settings_of(init.calls, init.choice))
     start = None if init.scale.settled else init.scale.start
     for name, text in (("init_scale", start), ("growth_interval", init.scale.interval)):
         if text is not None:

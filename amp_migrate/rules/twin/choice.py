@@ -46,13 +46,34 @@ def join_flags(m: Migration, module: Module, twin: NativeTwin) -> None:
                 continue
             either = _either(m, module, (mine, theirs))
             if either is not None:
-                m.edit(module).replace(theirs.value, either)
+                m.edit(module).replace(theirs.value, either[0])
                 twin.taken_over.add(mine)
+                _ask_the_same(m, module, mine, native, either[1])
 
 
-def _either(m: Migration, module: Module, flags: tuple[ast.Assign, ast.Assign]) -> str | None:
+def _ask_the_same(m: Migration, module: Module, mine: ast.Assign, native: ast.expr, either: str) -> None:
+    """`if not args.fp16: optimizer.synchronize()`, or `if not apex and not native:`, asks for the runs that take neither side,
+    which did not call that in the block of `scale_loss`. At O0 a run takes neither now: the flag of the native side says so.
+    """
+    blocks = [loss.with_stmt for loss in m.unit.losses if loss.module is module]
+    called = {ast.unparse(n) for block in blocks for n in walk(block) if isinstance(n, ast.Call)}
+    neither = {f"not {ast.unparse(mine.targets[0])}", f"not {ast.unparse(native)}"}
+    for node in module.of(ast.If):
+        test = node.test
+        asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+        parts = {ast.unparse(v) for v in test.values} if isinstance(test, ast.BoolOp) else set()
+        same = asked is not None and _as_given(module, mine, ast.unparse(asked)) == either
+        same = same or (parts == neither and isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And))
+        calls = [s.value for s in node.body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+        only = len(calls) == len(node.body) and all(ast.unparse(c) in called for c in calls)
+        if same and only and not node.orelse:
+            if visible(m.project, ast.unparse(native), module.scope_of(mine), module.scope_of(node)):
+                m.edit(module).replace(test, f"not {ast.unparse(native)}")
+
+
+def _either(m: Migration, module: Module, flags: tuple[ast.Assign, ast.Assign]) -> tuple[str, str] | None:
     """What one flag or the other asks, where both are computed from something else; of the first, Apex's, less where a
-    level switches it off."""
+    level switches it off. And the same with that; empty where none does."""
     scope, available = module.scope_of(flags[0]), availability(m.project, module)
     mine, theirs = (conjunction(module, available, s.value) for s in flags)
     asked = [init_flag(m.project, init) for init in m.unit.inits]
@@ -68,14 +89,16 @@ def _either(m: Migration, module: Module, flags: tuple[ast.Assign, ast.Assign]) 
     mine = [p for p in mine if p != f"not {native}"]
     if any(ast.unparse(n) in (apex, native) for p in (*mine, *theirs) for n in walk(ast.parse(p))):
         return None
-    for part in asked[0].parts or () if asked else ():
+    parts = (asked[0].parts or ()) if asked else ()
+    both = Flag(scope, distinct(theirs)).either(Flag(scope, distinct(mine))).text() if parts else ""
+    for part in parts:
         if not visible(m.project, part, asked[0].scope, scope):
             return None
         mine.append(_as_given(module, flags[0], part))
     text = Flag(scope, distinct(theirs)).either(Flag(scope, distinct(mine))).text()
     text = text[1:-1] if module.written(ast.parse(text, mode="eval").body) == text[1:-1] else text
     new = " and ".join(p for p in mine if p not in theirs) or "True"
-    return text if as_bool(m.project, scope, new) == new else as_bool(m.project, scope, text)
+    return (text if as_bool(m.project, scope, new) == new else as_bool(m.project, scope, text)), both
 
 
 def _as_given(module: Module, stmt: ast.Assign, text: str) -> str:
