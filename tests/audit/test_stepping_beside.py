@@ -57,6 +57,25 @@ def test_it_is_told_to_step_on_scaled_gradients(center: str) -> None:
     assert found(center) == ["review"]
 
 
+@pytest.mark.parametrize(
+    ("setup", "said"),
+    [
+        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', "initialize was not given it"),
+        ("optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)", "no FP16_Optimizer wrapped it"),
+    ],
+)
+def test_it_says_what_of_apex_the_program_has(setup: str, said: str) -> None:
+    before = BEFORE.replace('model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', setup)
+    if "FP16" in setup:
+        scaled = "with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()"
+        before = before.replace(scaled, "optimizer.backward(loss)").replace(
+            "apex import amp", "apex.fp16_utils import FP16_Optimizer"
+        )
+    texts = [t.replace("CENTER", "center(out, y)").replace("BETWEEN", "pass") for t in (before, AFTER)]
+    (doubt,) = [d for d in doubts(texts[0], texts[1].replace("UPDATE", "scaler.update()")) if d.code == "AMP238"]
+    assert said in doubt.message
+
+
 @pytest.mark.parametrize("center", ["other(out, y)", "center(out, y).detach()", "center(out, y).item()"])
 def test_not_where_the_loss_does_not_reach_it(center: str) -> None:
     assert not found(center)

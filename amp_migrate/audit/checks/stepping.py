@@ -23,6 +23,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, head
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.excluded import never_two
 from amp_migrate.audit.stepping.lost import not_followed
@@ -73,8 +74,9 @@ CODES = (
         apex="Unscales the gradients of the optimizers that scale_loss names, and of no others.",
         native="scaler.step(optimizer) for each optimizer whose parameters the scaled loss reaches; one scaler.update() after the "
         "last of them.",
-        why="An optimizer of its own for the centers of a loss, say, that initialize was not given: its gradients are tens of "
-        "thousands of times too large, and not finite where a step overflows. It was so before, and is left as it was.",
+        why="An optimizer of its own for the centers of a loss, say, that initialize was not given, or no FP16_Optimizer "
+        "wrapped: its gradients are tens of thousands of times too large, and not finite where a step overflows. It was so "
+        "before, and is left as it was.",
         links=(_LINK,),
     ),
     Code(
@@ -190,11 +192,18 @@ _NO_BACKWARD = (ZERO, USED)
 _OF_TWO = {"by two", "other scaler"}  # what takes two scalers that are on
 STILL_SCALED = (
     "this optimizer steps on gradients that are still multiplied by the loss scale: the scaled loss reaches its parameters, and "
-    "initialize was not given it. It was so with Apex, and is left; step it by scaler.step, before update()"
+    "{given}. It was so with Apex, and is left; step it by scaler.step, before update()"
 )
 
 
+def _not_given(review: Review) -> str:
+    """What of Apex's an optimizer did not go through."""
+    sets_up = next(iter(review.calls_before(INITIALIZE)), None)
+    return "initialize was not given it" if sets_up is not None else "no FP16_Optimizer wrapped it"
+
+
 def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[Doubt]:
+    not_given = _not_given(review)
     for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
         if place.what == "read" and not before and (_read_scaled_before(review, place) or _before_a_tpu_step(place)):
             continue
@@ -209,14 +218,14 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
         if tags & _OF_TWO and not before and never_two(review, place):
             tags = tags - _OF_TWO
         for message, verdict in _verdicts(place, tags):
-            node, construct = place.node, _construct(place)
+            node, construct, said = place.node, _construct(place), message.replace("{given}", not_given)
             if before:
                 line = getattr(node, "lineno", 1)
-                yield Doubt(place.module.path, line, "AMP231", construct, message)
+                yield Doubt(place.module.path, line, "AMP231", construct, said)
             elif verdict == "refuse":
                 yield review.doubt(place.module, node, "AMP231", construct, message)
             elif message is STILL_SCALED:
-                yield review.doubt(place.module, node, "AMP238", construct, message, "review")
+                yield review.doubt(place.module, node, "AMP238", construct, said, "review")
             else:
                 yield review.doubt(place.module, node, "AMP232", construct, message, "review", ("AMP219",))
 

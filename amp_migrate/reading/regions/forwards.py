@@ -16,13 +16,13 @@ from amp_migrate.reading.regions.beside import given_beside
 from amp_migrate.reading.regions.making import makes_network
 from amp_migrate.reading.regions.no_forwards import (
     CASTING_METHODS,
-    LOOKING,
     NOT_FORWARD,
     NOT_FORWARD_PREFIXES,
     NOT_FORWARD_SUFFIXES,
     given_none,
     holds,
     looks,
+    tells,
 )
 from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.regions.parts import part_slots
@@ -315,7 +315,7 @@ class Forwards:
             return True
         if isinstance(node.func, ast.Attribute) and last in TENSOR_METHODS and not module.is_self(node.func.value):
             return False  # `seen.view(-1, self.width)`: no layer that is called so
-        if not name and (last in NOT_FORWARD or (isinstance(node.func, ast.Name) and last in LOOKING)):
+        if not name and (last in NOT_FORWARD or tells(function, node)):
             return False
         cls = self.project.class_around(function.scope)
         of_network = cls is None or any(c.is_module for c in cls.descendants())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, is_none
 from amp_migrate.reading.program.tree import walk
 
 # Methods of a model that compute nothing worth autocasting.
@@ -43,6 +43,25 @@ def given_none(call: ast.Call) -> bool:
     """Whether None is all that a call is given: there is nothing to compute from, `self.loss(None).keys()`."""
     given = [*call.args, *(k.value for k in call.keywords)]
     return bool(given) and all(map(is_none, given))
+
+
+def tells(function: Function, call: ast.Call) -> bool:
+    """Whether Python's own function only looks, or a method is named as one that computes nothing, and is given switches alone:
+    `self.accuracy.get_metric(reset)`."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id in LOOKING
+    if not called_name(call).startswith(NOT_FORWARD_PREFIXES):
+        return False
+    return all(_is_switch(function, v) for v in (*call.args, *(k.value for k in call.keywords)))
+
+
+def _is_switch(function: Function, value: ast.expr) -> bool:
+    if not isinstance(value, ast.Name):
+        return isinstance(value, (ast.Constant, ast.Compare))
+    told = next((p.annotation for p in function.parameters if p.arg == value.id), None)
+    default = function.defaults.get(value.id)
+    is_bool = isinstance(default, ast.Constant) and isinstance(default.value, bool)
+    return is_bool or (isinstance(told, ast.Name) and told.id == "bool")
 
 
 def looks(function: Function) -> bool:

@@ -44,6 +44,8 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             module, node = read
             shown = module.source(node)
             known = not any(word in text for text in project.unparsed)
+            if known and _computed_no_more(project, edited, word):
+                continue
             if known and not isinstance(node, ast.Name) and not _told(output, module, shown):
                 message = f"{shown} was read here alone: where it is set, it has no effect any more"
                 output.note(module, node, "AMP119", shown, message)
@@ -131,6 +133,28 @@ def _set(project: Project, targets: Collection[Module], word: str) -> Iterator[t
                 for keyword in call.keywords:
                     if keyword.arg == word and isinstance(keyword.value, ast.Constant):
                         yield module, keyword.value, word
+
+
+def _computed_no_more(project: Project, edited: dict[Module, Edits], word: str) -> bool:
+    """Whether what set a name went with its reads: nobody sets it, by whatever file or call."""
+    stores = [(module, s) for module in project.modules if word in module.text for s in _stored(module, word)]
+    elsewhere = any(word in k for module in project.modules for k in _keys(module, word))
+    gone = (module in edited and edited[module].gone(statement) for module, statement in stores)
+    return bool(stores) and all(gone) and not elsewhere
+
+
+def _stored(module: Module, word: str) -> Iterator[ast.stmt]:
+    for node in module.of(ast.Assign, ast.AnnAssign):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(_word(target) == word for target in targets):
+                yield node
+
+
+def _keys(module: Module, word: str) -> Iterator[str]:
+    """Where a file has a name as a key, or as what a call gives."""
+    yield from (c.value for c in module.of(ast.Constant) if isinstance(c, ast.Constant) and c.value == word)
+    yield from (k.arg for call, _ in module.calls for k in call.keywords if k.arg == word)
 
 
 def _told(output: Output, module: Module, shown: str) -> bool:
