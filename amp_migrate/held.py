@@ -46,7 +46,12 @@ class Held:
             set()
         )  # what is tried for the first time: what else is said of it may go, too
         for doubt in doubts:
-            more |= self._cast(doubt, output) | self._given_region(doubt)
+            more |= self._cast(doubt, output)
+            if self._given_region(doubt):
+                more = True
+                if doubt.code == "AMP535":  # in a region it may not raise
+                    now.add(doubt.remedy)
+                    continue
             place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
             if doubt.remedy in now and doubt.code in ("AMP535", "AMP542"):
                 continue
@@ -70,7 +75,9 @@ class Held:
 
     def _given_region(self, doubt: Doubt) -> bool:
         """Have forwards that lost half precision put in a region; once."""
-        new = [(doubt.path, *place) for place in doubt.lost if doubt.verdict == "review"]
+        path = doubt.remedy[0] if doubt.code == "AMP535" and doubt.remedy is not None else doubt.path
+        asked = doubt.verdict == "review" or doubt.code == "AMP535"
+        new = [(path, *place) for place in doubt.lost if asked]
         new = [place for place in new if place not in self.run]
         self.run.update(dict.fromkeys(new, True))
         return bool(new)

@@ -88,3 +88,13 @@ def test_a_method_runs_the_network_by_what_it_holds_under_a_number_or_a_name() -
         assert "std" in doubt.message
     assert not found("out = [members.nth(x, i).mean.float()]", spread)
     assert not found("out = [members.plain(x, i).float()]", spread)
+
+
+def test_a_half_state_makes_a_recurrent_layer_raise() -> None:
+    cell = "cell = torch.nn.GRUCell(4, 4).cuda(); kept = cell(x, STATE)"
+    (doubt,) = found("out = members.plain(x, i)", cell.replace("STATE", "out"))
+    assert "weights of cell are float32" in doubt.message
+    assert not found("out = members.plain(x, i)", cell.replace("STATE", "out.float()"))
+    lstm = "lstm = torch.nn.LSTM(4, 4).cuda(); kept = lstm(x, (STATE, STATE))"
+    assert len(found("out = members.plain(x, i)", lstm.replace("STATE", "out"))) == 1
+    assert not found("out = members.plain(x, i)", lstm.replace("STATE", "out.float()"))

@@ -171,6 +171,7 @@ class _Found(Said):
             )
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
+            lost = self._ran_in_half(node, at) if remedy is not None and kind == "module" else ()
             given, by = None, ""
             if (kind in COMING or kind == "below") and verdict == "review":
                 certain = (
@@ -183,7 +184,7 @@ class _Found(Said):
             alike += " at O2 or O3" * self.asked
             what = "a value of an autocast region"
             self.doubts.append(
-                Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by)
+                Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by, lost)
             )
 
     def _of_joined(self, module: Module, node: ast.AST) -> bool:
@@ -194,13 +195,28 @@ class _Found(Said):
             self.both.review.after.dotted(module.scope_of(c), c.func) in ("torch.cat", "torch.stack") for c in calls
         )
 
+    def _ran_in_half(self, node: ast.AST, at: Place | None) -> tuple[tuple[int, int], ...]:
+        """Where the call stood that gives half to float32 weights now, if Apex had been set up before it: in a region it does
+        not raise."""
+        calls = (
+            [n for n in syntax.own_line(at[1]) if isinstance(n, ast.Call)] if at and isinstance(at[1], ast.stmt) else []
+        )
+        if at is None or not calls:
+            return ()
+        call = node if node in calls else calls[0]
+        was = self.both.was(at[0], call) if self._never_under_apex(at[0], call) is False else None
+        return ((was[1].lineno, was[1].col_offset),) if was is not None and isinstance(was[1], ast.Call) else ()
+
     def _raised_before(self, module: Module, node: ast.AST) -> bool:
         """Whether no run that comes to a place had come by a set-up: what the program makes half met float32 weights there."""
+        return self._never_under_apex(module, node) is True
+
+    def _never_under_apex(self, module: Module, node: ast.AST) -> bool | None:
+        """Whether no run that comes to a place had come by a set-up; None where no way to it is seen."""
         both = self.both
         ways = [old for chain in both.after.chains.to(module, node) if (old := both.chain_before(chain)) is not None]
-        return bool(ways) and not any(
-            both.before.possible(old, both.under_apex(old, both.initialized).half) for old in ways
-        )
+        came = (both.before.possible(old, both.under_apex(old, both.initialized).half) for old in ways)
+        return not any(came) if ways else None
 
     def off(self, module: Module, node: ast.AST) -> bool:
         """Whether a call stands where mixed precision is off: the other side of an `if` around it makes it in a region."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from amp_migrate.audit.halves.asked import not_half
 from amp_migrate.audit.halves.expressions import Expressions
@@ -57,10 +58,16 @@ class Body(Expressions):
 
     def statement(self, stmt: ast.stmt) -> None:
         outer = self.halves.at
-        if self.module.path in self.halves.both.review.changes:
+        if self.module.path in self.halves.both.review.changes and (outer is None or not self.of_network):
             self.halves.at = self.module, stmt
         self.run(stmt)
         self.halves.at = outer
+
+    @cached_property
+    def of_network(self) -> bool:
+        """Whether this is the body of a network's method, which stands in a region where who runs it opens one."""
+        owner = self.method.owner if self.method is not None else None
+        return owner is not None and self.halves.program.is_network(owner)
 
     def run(self, stmt: ast.stmt) -> None:
         if type(stmt) is ast.Assign:

@@ -331,8 +331,9 @@ class Calls(Containers):
             if layer in ("GELU", "Sigmoid"):
                 return self.operation(expr, functional_of(layer), [first.entry()], True)
             return first.holding(None) if first.now != "?" else UNKNOWN
-        if layer in known.HALF_LAYERS and first.half:
-            self.tell("module", expr, first, syntax.text(expr.func))
+        half = next((v for v in _one_by_one(given) if v.half), None)  # the state of a recurrent layer as well
+        if layer in known.HALF_LAYERS and half is not None:
+            self.tell("module", expr, half, syntax.text(expr.func))
             return UNKNOWN
         if layer in known.LOSSES or layer in ("Softmax", "LogSoftmax", "Sigmoid", "LogSigmoid", "CosineSimilarity"):
             return self.operation(expr, functional_of(layer), given, True)
@@ -372,6 +373,11 @@ class Calls(Containers):
             beside = told.now == "half" and any(v.entry().now == "float" for v in given)
             kind = "extension" if self.inside else "unseen beside" if beside else "unseen"
             self.tell(kind, expr, told, syntax.text(expr.func))
+
+
+def _one_by_one(given: list[Value]) -> list[Value]:
+    """What a call is given, one by one: also what a tuple of tensors holds."""
+    return [inner for v in given for inner in (v.items if v.items and not v.keys else (v,))]
 
 
 def _named(node: ast.AST) -> TypeGuard[ast.expr]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -21,11 +20,12 @@ from amp_migrate.reading.regions.no_forwards import (
     NOT_FORWARD_SUFFIXES,
     given_none,
     holds,
+    host_only,
     looks,
     tells,
 )
 from amp_migrate.reading.regions.no_grad import under_no_grad
-from amp_migrate.reading.regions.parts import part_slots
+from amp_migrate.reading.regions.parts import part_slots, whole_slots
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
@@ -186,7 +186,8 @@ class Forwards:
     def _runs(self, module: Module, called: ast.AST) -> bool:
         """Whether what is called itself is a model: no optimizer can be, though what `initialize` returned in one
         variable may have come to hold either."""
-        return self.unit.holds_model(module, called) or self._is_part(module, called)
+        whole = self.project.slot(module, called) in self.wholes
+        return whole or self.unit.holds_model(module, called) or self._is_part(module, called)
 
     def _gives_model(self, module: Module, value: ast.expr, inside: bool = False) -> bool:
         """Whether an expression that is no variable may be one of the models: one out of some, or what a call made of one."""
@@ -217,6 +218,11 @@ class Forwards:
         """Where parts of the unit's models may be kept."""
         return part_slots(self.unit)
 
+    @cached_property
+    def wholes(self) -> set[Slot]:
+        """Where the networks may be kept that have the unit's models as parts."""
+        return whole_slots(self.unit)
+
     def _is_part(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression is a part of one of the unit's models, taken out of that from outside of the network."""
         if not isinstance(node, (ast.Name, ast.Attribute)) or self.project.slot(module, node) not in self.parts:
@@ -231,7 +237,8 @@ class Forwards:
         """Whether an expression is one of the unit's models."""
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
-        return self.unit.holds_model(module, node) and self.project.slot(module, node) not in self.unit.optimizer_slots
+        slot = self.project.slot(module, node)
+        return (self.unit.holds_model(module, node) or slot in self.wholes) and slot not in self.unit.optimizer_slots
 
     def stores_model(self, module: Module, stmt: ast.stmt) -> bool:
         """Whether a statement only sets one of the models: `model = DistributedDataParallel(model)`."""
@@ -283,21 +290,7 @@ class Forwards:
         """Whether a call runs a function of the program which computes by NumPy, scikit-learn and the like alone: no
         operation in it is one that autocast casts."""
         functions = self.project.resolved.get(call, [])
-        return bool(functions) and all(self._host_only(f) for f in functions)
-
-    def _host_only(self, function: Function) -> bool:
-        libraries, module = set[str](), function.module
-        for node in function.inside:
-            if not isinstance(node, ast.Call):
-                continue
-            name = module.qualify(node.func) or ""
-            root = name.partition(".")[0]
-            if isinstance(node.func, ast.Name) and not root and hasattr(builtins, node.func.id):
-                continue
-            if not root or root in ("torch", "apex") or self.project.may_be_own(root):
-                return False
-            libraries.add(root)
-        return bool(libraries)
+        return bool(functions) and all(host_only(self.project, f) for f in functions)
 
     def _casts(self, function: Function, node: ast.AST) -> bool:
         module = function.module

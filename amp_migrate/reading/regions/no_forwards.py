@@ -6,6 +6,7 @@ import ast
 import builtins
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, is_none
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
 # Methods of a model that compute nothing worth autocasting.
@@ -74,6 +75,22 @@ def looks(function: Function) -> bool:
         elif isinstance(node, ast.BinOp):
             return False
     return True
+
+
+def host_only(project: Project, function: Function) -> bool:
+    """Whether a function computes by NumPy, scikit-learn and the like alone."""
+    libraries, module = set[str](), function.module
+    for node in function.inside:
+        if not isinstance(node, ast.Call):
+            continue
+        name = module.qualify(node.func) or ""
+        root = name.partition(".")[0]
+        if isinstance(node.func, ast.Name) and not root and hasattr(builtins, node.func.id):
+            continue
+        if not root or root in ("torch", "apex") or project.may_be_own(root):
+            return False
+        libraries.add(root)
+    return bool(libraries)
 
 
 def holds(cls: ClassInfo, name: str) -> bool:

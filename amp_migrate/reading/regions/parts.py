@@ -1,4 +1,5 @@
-"""Parts of a unit's models: the networks that the classes of these keep in fields, wherever they are handed on to."""
+"""Parts of a unit's models: the networks that the classes of these keep in fields, wherever they are handed on to; and the
+networks that `initialize` was given in parts."""
 
 from __future__ import annotations
 
@@ -33,6 +34,18 @@ def part_slots(unit: Unit) -> set[Slot]:
     seeds = {s for c in [*classes] if not (alone and _made_elsewhere(project, c)) for s in fields[c]}
     early = {f.scope for f in unit.early}
     return {s for s in project.reaches(seeds) if s.holder not in early and not holds_data(s.name)}
+
+
+def whole_slots(unit: Unit) -> set[Slot]:
+    """Where a network may be kept of which `initialize` was given parts alone: `world` of `[world.encoder, world.head]`."""
+    project = unit.project
+    given = [(i.module, node.value) for i in unit.inits for node in i.models if isinstance(node, ast.Attribute)]
+    seeds: set[Slot] = set()
+    for module, whole in given:
+        kinds = project.classes_of(module, whole)
+        if kinds and all(c.is_module for c in kinds) and not module.is_self(whole):
+            seeds |= project.slots(module, [whole])
+    return project.reaches(seeds)
 
 
 def only_own(unit: Unit) -> bool:

@@ -105,7 +105,7 @@ class RegionReader:
                 wanted[module.scope_of(call)] = None
         for module in self.unit.cast:
             for call, scope in self.project.once(Occurrences, module).calls_about(
-                self.unit.model_slots | self.forwards.parts | self.forwards.selves
+                self.unit.model_slots | self.forwards.parts | self.forwards.selves | self.forwards.wholes
             ):
                 if scope not in wanted and self.forwards.is_forward(module, call) and not self._passed_by(scope):
                     wanted[scope] = None

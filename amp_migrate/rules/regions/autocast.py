@@ -236,17 +236,20 @@ def _only_told(m: Migration, scope: Scope, region: Region) -> bool:
 
 
 def _evaluates_by_method(m: Migration, scope: Scope, region: Region) -> bool:
-    """Whether a region runs the model by other methods than its forward, and trains nothing. It is told to run in float32:
-    an evaluation that loses half precision is no reason to leave the program, or to wrap the forward."""
+    """Whether a region runs the model by other methods than its forward, or what has the models as parts, and trains nothing. It
+    is told to run in float32: an evaluation that loses half precision is no reason to leave the program, or to wrap the
+    forward."""
     calls = _calls(m, scope, region)
     if m.regions.read(scope).trained or not calls:
         return False
-    if not all(m.regions.forwards.by_method(scope.module, c) for c in calls):
+    whole = [m.project.slot(scope.module, c.func) in m.regions.forwards.wholes for c in calls]
+    if not all(w or m.regions.forwards.by_method(scope.module, c) for w, c in zip(whole, calls, strict=True)):
         return False
     m.float32.add(region.first)
+    goes_by = "the forward of a model that initialize was given" if whole[0] else "the model's forward"
     message = (
-        f"{ast.unparse(calls[0].func)} runs in float32 but where what calls it is under autocast: it does not go by the model's "
-        "forward, and whether mixed precision is on cannot be told here; hand a switch there and put it in a region where "
+        f"{ast.unparse(calls[0].func)} runs in float32 but where what calls it is under autocast: it does not go by {goes_by}, "
+        "and whether mixed precision is on cannot be told here; hand a switch there and put it in a region where "
         "Apex's precision and speed are wanted"
     )
     m.output.note(scope.module, calls[0], "AMP502", "torch.autocast", message, "review")

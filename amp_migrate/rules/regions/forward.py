@@ -58,7 +58,7 @@ def wrap(m: Migration, unreached: list[Blocked], methods: Sequence[tuple[Module,
         raise unreached[0]
     for init in m.unit.inits:
         if init not in m.scaler.again:  # whose model is wrapped where it was given to `initialize` first
-            _wrap(m, init, init.model_targets or init.models)
+            _wrap(m, init, _named(init))
 
 
 def possible(m: Migration) -> bool:
@@ -66,8 +66,17 @@ def possible(m: Migration) -> bool:
     is made of its class's forward."""
     if any(_copies(m, module) or _scripts(module) for module in m.unit.modules):
         return False
-    models = [init.model_targets or init.models for init in m.unit.inits]
+    models = [_named(init) for init in m.unit.inits]
     return all(found and all(isinstance(x, (ast.Name, ast.Attribute)) for x in found) for found in models)
+
+
+def _named(init: Init) -> list[ast.expr]:
+    """How the models are called that a set-up prepares, one by one: a variable may hold the list of them."""
+    found = init.model_targets or init.models
+    if len(found) != 1 or not isinstance(init.arguments.get("models"), (ast.List, ast.Tuple)):
+        return found
+    unpacked = getattr(init.module.parents.get(found[0]), "elts", ())  # `[model], optimizer = ...`
+    return found if len(unpacked) == 1 else init.models
 
 
 def _copies(m: Migration, module: Module) -> bool:

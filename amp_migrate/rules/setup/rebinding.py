@@ -31,7 +31,7 @@ def not_given_back(
     m: Migration, module: Module, stmt: ast.stmt, pairs: list[tuple[ast.expr, ast.expr]]
 ) -> list[tuple[ast.expr, ast.expr]]:
     """The rebindings without those that the next statements only put back: `self.model = model` below
-    `model = self.model`. Those statements go."""
+    `model = self.model`, `self.net, self.head = models` below `models = [self.net, self.head]`. Those statements go."""
     block = module.block(stmt)
     left = list(pairs)
     for following in block[block.index(stmt) + 1 :]:
@@ -44,7 +44,7 @@ def not_given_back(
                 if isinstance(name, ast.Name)
                 and isinstance(following.value, ast.Name)
                 and following.value.id == name.id
-                and ast.unparse(following.targets[0]) == ast.unparse(value)
+                and _same(following.targets[0], value)
             ),
             None,
         )
@@ -57,6 +57,14 @@ def not_given_back(
             left.remove(pair)
             m.edit(module).delete(following)
     return left
+
+
+def _same(target: ast.expr, value: ast.expr) -> bool:
+    """Whether a target is given what it is, or each of its targets is."""
+    both = [n.elts if isinstance(n, (ast.List, ast.Tuple)) else [n] for n in (target, value)]
+    plain = all(isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)) for n in both[1])
+    listed = isinstance(target, (ast.List, ast.Tuple)) == isinstance(value, (ast.List, ast.Tuple))
+    return plain and listed and [*map(ast.unparse, both[0])] == [*map(ast.unparse, both[1])]
 
 
 def leave_loop(m: Migration, module: Module, init: Init) -> None:
