@@ -41,7 +41,7 @@ from amp_migrate.rules.regions import (
     outputs,
     to_host,
 )
-from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded
+from amp_migrate.rules.scale import half_losses, loss_scale, scale_loss, sharded, shared
 from amp_migrate.rules.setup import (
     amp_switch,
     announced,
@@ -89,6 +89,7 @@ UNIT_RULES: tuple[Callable[[Migration], None], ...] = (
     overridden_backward.apply,
     horovod.apply,
     accumulation.apply,
+    shared.apply,
     zero_grad.apply,
     o2_gradients.apply,
     skipped_step.apply,

@@ -84,18 +84,6 @@ CODES = (
             "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
         ),
     ),
-    Code(
-        "AMP205",
-        "Several losses share one scaler",
-        "amp.scale_loss",
-        apex="loss_id picks one of num_losses scalers.",
-        native="One scaler serves all losses of an optimizer; two would give wrong gradients where they share parameters.",
-        why="An overflow in one loss now lowers the scale of the others too, and the scale grows by the updates, whichever loss "
-        "they follow.",
-        links=(
-            "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
-        ),
-    ),
 )
 
 
@@ -344,16 +332,6 @@ def _explain(m: Migration, loss: Loss) -> None:
     if more:
         message = f"the loss is scaled now wherever mixed precision is on; it was not where {more} is false"
         m.output.note(module, loss.call, "AMP201", "amp.scale_loss", message, "look")
-    number = loss.site.argument(2, "loss_id")
-    if number is not None and m.scales and len(m.scalers) == 1:
-        m.output.note(
-            module,
-            loss.call,
-            "AMP205",
-            "amp.scale_loss",
-            "all losses share one scaler: an overflow in one lowers the scale of the others too, and every update counts "
-            "towards its growth, whichever loss it follows, where Apex counted the backwards of each apart",
-        )
 
 
 def _asked_besides(m: Migration, loss: Loss) -> str:

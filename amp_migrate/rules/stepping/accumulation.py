@@ -22,6 +22,7 @@ from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Loss, Step
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.shared import same_scaler
 from amp_migrate.rules.stepping.leading import Leading, Places
 
 BOUNDARY = re.compile(r"accum|micro|update|boundary|sync|grad_?step", re.IGNORECASE)
@@ -141,11 +142,11 @@ def _begins_anew(loss: Loss) -> bool:
 
 
 def _with_others(m: Migration, loss: Loss) -> bool:
-    """Whether this is the last of several losses that one turn of a loop, or one call of a function, scales before the
-    scale is updated: those of a generator and a discriminator, each with an optimizer."""
+    """Whether this is the last of several losses of one scaler that one turn of a loop, or one call of a function, scales
+    before the scale is updated: those of a generator and a discriminator, each with an optimizer."""
     if len(m.scalers) != 1:
         return False
-    losses = [x for x in m.unit.losses if m.live(x.module, x.with_stmt)]
+    losses = [x for x in m.unit.losses if m.live(x.module, x.with_stmt) and same_scaler(loss, x)]
     steps = [s for s in m.unit.steps if m.live(s.module, s.call)]
     for scope, own in _scaled(m, loss).items():
         stepped = [
