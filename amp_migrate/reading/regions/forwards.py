@@ -22,6 +22,7 @@ from amp_migrate.reading.regions.no_forwards import (
     holds,
     host_only,
     looks,
+    packs,
     tells,
 )
 from amp_migrate.reading.regions.no_grad import under_no_grad
@@ -326,8 +327,10 @@ class Forwards:
         return isinstance(current, ast.Name) and current.id == function.scope.self_name
 
     def hands_on(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call runs functions of the program that only look into what they are given, or hand it on:
-        `model.as_list(losses)`."""
+        """Whether a call runs functions of the program that only look into what they are given, or hand it on, or makes a
+        record of it: `model.as_list(losses)`, `Losses(actor=loss)`."""
+        if packs(self.project, module, call):
+            return True
         functions: Sequence[Function] = self.project.resolved.get(call, ())
         if not functions and isinstance(call.func, ast.Attribute) and self.is_model(module, call.func.value):
             functions = self._of_networks(call.func.attr)

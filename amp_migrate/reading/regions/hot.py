@@ -314,7 +314,8 @@ def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
     whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     for a in node.own:
         if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
-            return not (reader.own_region(a) or reader.on_host(a) or reader.hands_on(module, a))
+            if not (reader.own_region(a) or reader.on_host(a) or reader.hands_on(module, a)):
+                return True
     return False
 
 

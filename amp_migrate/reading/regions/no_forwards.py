@@ -6,6 +6,8 @@ import ast
 import builtins
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, is_none
+from amp_migrate.reading.program.lookup import Slot
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
@@ -31,6 +33,8 @@ NOT_FORWARD_PREFIXES = (
 NOT_FORWARD_SUFFIXES = ("_parameters", "_params", "_modules", "_buffers", "_state_dict")
 # Methods that give a tensor another dtype, and such as prepare data or train.
 CASTING_METHODS = frozenset("float half bfloat16 double requires_grad_ backward clamp_min mean max min".split())
+
+RECORDS = frozenset("namedtuple NamedTuple make_dataclass".split())  # what makes classes that only hold values
 
 # Builtins that only look at what they are given: `len(self.blocks)`.
 LOOKING = frozenset(
@@ -75,6 +79,27 @@ def looks(function: Function) -> bool:
         elif isinstance(node, ast.BinOp):
             return False
     return True
+
+
+def packs(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether a call only puts what it is given together: a named tuple, a data class."""
+    if not isinstance(call.func, (ast.Name, ast.Attribute)):
+        return False
+    cls = project.find_class(module, call.func)
+    if cls is not None:
+        plain = not any(c.methods.keys() & {"__init__", "__new__", "__post_init__"} for c in cls.ancestry())
+        decorated = any("dataclass" in ast.unparse(d) for d in cls.node.decorator_list)
+        return plain and (decorated or any(n.rpartition(".")[2] == "NamedTuple" for n in cls.base_names))
+    return project.slot(module, call.func) in project.once(_records)
+
+
+def _records(project: Project) -> set[Slot]:
+    """The variables that hold a class of named tuples or of data: `Losses = namedtuple("Losses", "actor critic")`."""
+
+    def gives(_: Module, stmt: ast.Assign) -> bool:
+        return isinstance(stmt.value, ast.Call) and called_name(stmt.value) in RECORDS
+
+    return {slot for word in RECORDS for slot in project.holding(word, gives)}
 
 
 def host_only(project: Project, function: Function) -> bool:

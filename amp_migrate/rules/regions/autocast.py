@@ -182,7 +182,7 @@ def apply(m: Migration) -> None:
 def _runs(m: Migration, scope: Scope, region: Region) -> str:
     """What a region holds: a forward, a loss or both."""
     found, held = m.regions.read(scope), m.regions.held(scope, region)
-    forward = bool(_calls(m, scope, region))
+    forward = bool(_calls(m, scope, region)) or any(s in held for s in found.companions)
     if not forward:  # of what is not seen to be the model, where no other region of the function has one
         forward = not any(_calls(m, scope, r) for r in found.found)
     nodes = [n for stmt in held for n in walk(stmt)]
