@@ -7,6 +7,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+from amp_migrate.audit.checks import ranks
 from tests.rules.helpers import rewrite
 
 BLOCKS = """
@@ -86,3 +89,52 @@ def test_where_several_forwards_come_before_a_backward_it_is_told_alone() -> Non
     assert "DDP(model)" in (result.after or "")
     assert [f.review for f in result.findings if f.code == "AMP651"] == ["review"]
     assert not [f for f in result.findings if f.code == "AMP601" and "gets no gradient" in f.message]
+
+
+LOOP = """for block in self.blocks:
+                x, out = block(x)
+                total += out"""
+MADE = "self.blocks = nn.ModuleList([Block(2) for _ in range(3)])"
+APPENDED = """self.blocks = nn.ModuleList()
+            for _ in range(3):
+                self.blocks.append(Block(2))"""
+SWITCHED = """for block in self.blocks:
+                if self.both:
+                    x, out = block(x)
+                    total += out
+                else:
+                    x, _ = block(x)
+            if not self.both:
+                total = x"""
+
+
+@pytest.mark.parametrize(
+    ("made", "loop", "written"),
+    [
+        (MADE, LOOP, True),
+        (APPENDED, LOOP, True),
+        (MADE, LOOP.replace("block in self.blocks", "n, block in enumerate(self.blocks)"), True),
+        (MADE, LOOP.replace("block in self.blocks", "block, n in zip(self.blocks, range(3))"), True),
+        (f"self.both = True if 2 is not None else False\n            {MADE}", SWITCHED, True),
+        (f"self.both = both\n            {MADE}", SWITCHED, False),
+        (MADE, f"{LOOP}\n            total = total + x", False),
+        (MADE, LOOP.replace("+= out", "+= out + x"), False),
+        (MADE, f"{LOOP}\n                if total.sum() > 1:\n                    break", False),
+        (MADE, f"{LOOP}\n            total = total + self.blocks[-1](x)[0]", False),
+        (MADE.replace("[Block(2) for _ in range(3)]", "[made(2)]"), LOOP, False),
+        (MADE.replace("[Block(2) for _ in range(3)]", "[Block(2), made(2)]"), LOOP, False),
+    ],
+)
+def test_the_rule_sees_it_by_itself(made: str, loop: str, written: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "unread_in_last", lambda *_: ())
+    source = BLOCKS.replace(COMMENT, "").replace(MADE, made).replace(LOOP, loop)
+    source = source.replace("def __init__(self):", "def __init__(self, both=None):")
+    result = rewrite(source.replace("Net()", "Net(options.both)") if "= both" in made else source)
+    assert ("DDP(model, find_unused_parameters=True)" in (result.after or "")) is written
+    assert "AMP651" not in {f.code for f in result.findings}
+
+
+def test_where_activations_are_recomputed_it_is_not_written() -> None:
+    result = rewrite("from torch.utils.checkpoint import checkpoint\n" + textwrap.dedent(BLOCKS.replace(COMMENT, "")))
+    assert "DDP(model)" in (result.after or "")
+    assert [f.review for f in result.findings if f.code == "AMP651"] == ["review"]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from amp_migrate.findings import Code, Example, Review
 from amp_migrate.reading.gradients.frozen import frozen_after, frozen_whole
+from amp_migrate.reading.gradients.last_turn import unread_in_last_turn
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.processes import tied
@@ -215,8 +216,11 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
     if device is not None:
         arguments.append(Argument(None, f"device_ids=[{device}]"))
     frozen = _frozen(site, call) if "find_unused_parameters" not in given else None
-    if frozen is not None:
-        arguments.append(Argument(None, "find_unused_parameters=True"))
+    unread = None
+    if frozen is None and UNUSED not in given and call.args and not _recomputes(project):
+        unread = unread_in_last_turn(project, site.module, call.args[0])
+    if frozen is not None or unread is not None:
+        arguments.append(Argument(None, f"{UNUSED}=True"))
     dropped = [name for name in given if name in DROPPED]
     unknown = [name for name in given if name not in DROPPED and name not in NATIVE_PARAMETERS]
     message = "torch's DistributedDataParallel"
@@ -229,8 +233,12 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
         message += f", {how} line {sibling.lineno}, where the same model is wrapped without Apex"
     if frozen is not None:
         message += f", with find_unused_parameters, for line {frozen} freezes a part once it is wrapped"
+    if unread is not None:
+        message += f", with {UNUSED}=True, since {unread}{ASKED_FOR['AMP651'][3]}"
     # A program that wraps the same model in torch's knows whether its parameters all take part.
-    all_take_part = frozen is not None or sibling is not None or not waits_in_vain(project, site, call)
+    all_take_part = (
+        frozen is not None or unread is not None or sibling is not None or not waits_in_vain(project, site, call)
+    )
     told = differs(project, site.module, [*given, *([UNUSED] if all_take_part else [])])
     untrained = frozen_whole(site.module, site.module.statement(call), ast.unparse(call.args[0])) if call.args else None
     if untrained is not None:
@@ -279,6 +287,11 @@ def answered(decision: Native | Manual | None, codes: Mapping[str, str]) -> Nati
 def only_said(code: str, codes: Mapping[str, str]) -> bool:
     """Whether a doubt is told by itself, and no argument answers it for sure."""
     return code == "AMP651" and not codes[code]
+
+
+def _recomputes(project: Project) -> bool:
+    """Whether a program recomputes activations, beside which torch may refuse to look for parameters without gradients."""
+    return any("torch.utils.checkpoint" in module.text for module in project.modules)
 
 
 def _frozen(site: Site, call: ast.Call) -> int | None:
