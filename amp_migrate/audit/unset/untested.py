@@ -231,8 +231,9 @@ def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: s
         return True
     if any(isinstance(n, ast.Call) and _made_with(n, name) for n in (made, *_namespaces(review.after))):
         return True
-    parsed = isinstance(made, ast.Call) and syntax.last(made.func) in PARSING
-    return (parsed or origin.kind == "parameter") and (name in declared(review.after) or _is_field(review.after, name))
+    if isinstance(made, ast.Call) and syntax.last(made.func) in PARSING:
+        return True  # a command line has its options in every run; whether it declares this one is asked elsewhere
+    return origin.kind == "parameter" and (name in declared(review.after) or _is_field(review.after, name))
 
 
 def _made_with(call: ast.Call, name: str) -> bool:

@@ -85,7 +85,7 @@ def _has(project: Project, value: Value, name: str, named: bool, own: Collection
     if value.kind == "instance" and (cls := project.classes.get(value.node)) is not None:
         family = (*cls.ancestry(), *cls.descendants())
         return any(name in c.scope.bindings or name in c.annotated or c in own for c in family)
-    return (named and _is_parsed(value)) or (value.kind == "parameter" and (named or bool(own)))
+    return _is_parsed(value) or (value.kind == "parameter" and (named or bool(own)))
 
 
 def _has_key(value: Value, key: str | int | None) -> bool:
