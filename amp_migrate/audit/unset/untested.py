@@ -33,6 +33,7 @@ _SETTINGS = re.compile(
 _LOADING = frozenset(
     "load loads safe_load full_load fromfile AttrDict EasyDict edict Namespace SimpleNamespace create".split()
 )
+_DEVICES = ("device_ids", "output_device")
 _DEEPEST = 3  # calls
 _MOST = 50  # ways through one function
 
@@ -71,6 +72,8 @@ def _read(module: Module, node: ast.AST) -> str | None:
         return None
     above = module.parents.get(node)
     called = isinstance(above, ast.Call) and above.func is node
+    if any(isinstance(at, ast.keyword) and at.arg in _DEVICES for at in module.ancestors(node)):
+        return None  # torch's DistributedDataParallel is told its GPU where Apex's was not
     return name if isinstance(node.ctx, ast.Load) and isinstance(name, str) and not called else None
 
 
