@@ -11,7 +11,7 @@ FLOAT_BOTH = frozenset(
     "softplus softmin log_softmax layer_norm group_norm normalize cosine_similarity mse_loss l1_loss smooth_l1_loss "
     "kl_div poisson_nll_loss binary_cross_entropy_with_logits soft_margin_loss hinge_embedding_loss cross_entropy nll_loss "
     "multi_margin_loss multilabel_soft_margin_loss triplet_margin_loss cosine_embedding_loss margin_ranking_loss "
-    "multilabel_margin_loss interpolate upsample local_response_norm".split()
+    "multilabel_margin_loss interpolate upsample local_response_norm log_prob entropy".split()
 )
 # On autocast's list only, respectively O1's only.
 FLOAT_NATIVE = frozenset("huber_loss logsumexp log1p cdist pdist".split())

@@ -98,3 +98,22 @@ def test_a_half_state_makes_a_recurrent_layer_raise() -> None:
     lstm = "lstm = torch.nn.LSTM(4, 4).cuda(); kept = lstm(x, (STATE, STATE))"
     assert len(found("out = members.plain(x, i)", lstm.replace("STATE", "out"))) == 1
     assert not found("out = members.plain(x, i)", lstm.replace("STATE", "out.float()"))
+
+
+MADE = "d = torch.distributions.Normal(members.plain(x, i), 1.0 * torch.ones_like(members.plain(x, i)))"
+
+
+@pytest.mark.parametrize(
+    ("made", "after", "told"),
+    [
+        (MADE, "kept = d.log_prob(d.rsample())", True),
+        (MADE, "kept = d.entropy()", True),
+        (MADE, "kept = torch.distributions.Independent(d, 1).log_prob(d.mean)", True),
+        (MADE, "kept = d.mean.exp()", True),
+        (MADE, "kept = d.log_prob(torch.zeros(4))", False),  # in the wider dtype
+        (MADE, "kept = d.rsample()", False),
+        (f"{MADE}; kept = d.log_prob(d.mean)", "kept.exp()", False),  # in the region, in float32
+    ],
+)
+def test_what_a_distribution_computes_from_what_a_region_gave(made: str, after: str, told: bool) -> None:
+    assert len(found(made, after)) == told

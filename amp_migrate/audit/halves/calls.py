@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.halves import distributions
 from amp_migrate.audit.halves.called import ALIKE, kept, made, methods, of_partial
 from amp_migrate.audit.halves.containers import PUTTING, Containers
 from amp_migrate.audit.halves.given import Given, given_to
@@ -81,6 +82,13 @@ class Calls(Containers):
                 if receiver.keys and isinstance(asked, ast.Constant):
                     return receiver.under(str(asked.value))
                 return Value("?", "?", (Value("?", "?", (UNKNOWN, held)),)) if func.attr == "items" else held
+            if distributions.is_one(receiver) and func.attr in distributions.FLOATS | distributions.DRAWING:
+                whole = self.plain_of(list(receiver.items or ()))
+                return (
+                    whole
+                    if func.attr in distributions.DRAWING
+                    else self.operation(expr, func.attr, [whole, *given], False)
+                )
             if func.attr == "copy" and receiver.keys:
                 return receiver
             if func.attr in known.IN_PLACE:

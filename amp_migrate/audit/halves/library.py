@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from amp_migrate.audit import dtypes as known
+from amp_migrate.audit.halves import distributions
 from amp_migrate.audit.halves.doubles import DOUBLE, asks_for_double, made
 from amp_migrate.audit.halves.operations import Operations
 from amp_migrate.audit.halves.tensors import (
@@ -116,6 +117,8 @@ class Library(Operations):
         every = [*given, *named.values()]
         if (double := made(self.halves.program, self.module.scope_of(expr), expr, name, given)) is not None:
             return double
+        if name.startswith("torch.distributions.") and (dist := distributions.made(last, given, named)) is not None:
+            return dist
         dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
         if last in known.MAKING:
             if dtype is None:

@@ -26,6 +26,14 @@ class LossMakers:
         """Functions whose result is (part of) a scaled loss, with the names they return it under."""
         found: dict[Function, set[str]] = {}
         queue = [(x.module, x.module.scope_of(x.call), names_in(x.loss)) for x in self.unit.trained]
+        # What is handed to the function that scales it: `self.update(net, optimizer, loss)`.
+        queue += [
+            (module, module.scope_of(call), names_in(value))
+            for target, names in self.receivers
+            for module, call in self.project.calls.get(target, ())
+            for parameter, value in self.project.arguments(target, call)
+            if parameter in names
+        ]
         while queue:
             _, scope, wanted = queue.pop()
             stored = [(n, _stored(n)) for n in _assignments(scope)]
