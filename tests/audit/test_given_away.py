@@ -1,10 +1,10 @@
-"""Models that go to code out of sight, or come from it: AMP232, AMP535."""
+"""Models that go to code out of sight, or come from it: AMP232, AMP531, AMP535."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, doubts_of
 
 PROGRAM = """
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 HEAD
 from robust import attack, make_net, make_head
 from torch.nn.utils import parameters_to_vector
+from torch.nn.utils.parametrize import is_parametrized
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -67,7 +68,14 @@ def test_a_function_out_of_sight_in_the_region(call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["x = attack(x)", "x = own(model, x)", "v = parameters_to_vector(model.parameters())", "x = model(x)"]
+    "call",
+    [
+        "x = attack(x)",
+        "x = own(model, x)",
+        "v = parameters_to_vector(model.parameters())",
+        "v = is_parametrized(model)",
+        "x = model(x)",
+    ],
 )
 def test_what_is_in_sight_or_is_given_no_model(call: str) -> None:
     assert not found("AMP232", call)
@@ -92,6 +100,93 @@ def test_nor_where_every_call_of_a_function_is_without() -> None:
         after = program.replace("HEAD\n", "").replace("INITIALIZE", "scaler = torch.amp.GradScaler()")
         after = after.replace("REGION", 'with torch.autocast("cuda", dtype=torch.float16)')
         assert len([d for d in doubts(before, after) if d.code == "AMP232" and "out of sight" in d.message]) == told
+
+
+LOSSES = """
+import torch
+from robust import attack
+
+def loss_of(model, x):
+    REGION:
+        x = attack(model, x)
+        return model(x).sum()
+"""
+STEPS = """
+import torch
+HEAD
+from losses import loss_of
+
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+INITIALIZE
+for x in load():
+    loss = loss_of(model, x)
+    STEP
+"""
+BACKWARD = "with amp.scale_loss(loss, optimizer) as s:\n        s.backward()\n    optimizer.step()"
+SCALED = "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scaler", "step", "told"),
+    [
+        ("float16", "scaler = torch.amp.GradScaler()", SCALED, ["losses.py"]),
+        ("bfloat16", "", "loss.backward()\n    optimizer.step()", []),  # nothing divides by a loss scale
+    ],
+)
+def test_the_region_in_another_file_than_the_scaler(dtype: str, scaler: str, step: str, told: list[str]) -> None:
+    steps = STEPS.replace("HEAD", "from apex import amp").replace("STEP", BACKWARD)
+    before = steps.replace("INITIALIZE", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")')
+    after = STEPS.replace("HEAD\n", "").replace("INITIALIZE", scaler).replace("STEP", step)
+    region = f'with torch.autocast("cuda", dtype=torch.{dtype})'
+    found = doubts_of(
+        {"train.py": before, "losses.py": LOSSES.replace("REGION", "if True")},
+        {"train.py": after, "losses.py": LOSSES.replace("REGION", region)},
+    )
+    assert [d.path for d in found if d.code == "AMP232" and "out of sight" in d.message] == told
+
+
+AVERAGED = """
+import torch
+HEAD
+from robust import Trainer
+
+def main(loader):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    INITIALIZE
+    Trainer(model, average, optimizer).fit(loader)
+    finish(loader, average)
+
+def finish(loader, average):
+    torch.optim.swa_utils.update_bn(loader, average)
+
+if __name__ == "__main__":
+    main(load())
+"""
+
+
+def lost(level: str, after: str = AVERAGED) -> int:
+    before = AVERAGED.replace("HEAD", "from apex import amp")
+    setup = f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")'
+    after = after.replace("HEAD\n", "").replace("INITIALIZE", "scaler = torch.amp.GradScaler()")
+    found = doubts(before.replace("INITIALIZE", setup), after)
+    return len(
+        [d for d in found if d.code == "AMP531" and "update_bn is given average and is out of sight" in d.message]
+    )
+
+
+def test_a_function_of_torch_that_runs_the_model_it_is_given_second() -> None:
+    assert lost("O1") == 1
+    assert lost("O2") == 0  # a copy that it did not reach
+
+
+def test_a_way_that_only_the_program_after_has_lost_nothing() -> None:
+    beside = "def check(loader, average):\n    finish(loader, average)\n\nif __name__"
+    assert lost("O1", AVERAGED.replace("if __name__", beside)) == 1
+    elsewhere = AVERAGED.replace("    finish(loader, average)\n\n", "    pass\n\n")
+    assert lost("O1", elsewhere.replace("if __name__", beside)) == 0
 
 
 def test_a_part_of_the_model_that_is_out_of_sight() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amp_migrate.audit import Doubt
 from tests.audit.helpers import doubts, program
 
 HEAD = """
@@ -26,12 +27,16 @@ CURRENT = "    with amp.scale_loss(loss, optimizer) as scaled:\n        scaled.b
 
 
 def said(setup: str, native: str, update: str) -> list[str]:
+    return [d.message for d in refused(setup, native, update)]
+
+
+def refused(setup: str, native: str, update: str) -> list[Doubt]:
     old = "FP16" in setup
     imports = "from apex.fp16_utils import FP16_Optimizer" if old else "from apex import amp"
     before = program(HEAD).format(imports=imports) + program(setup) + "\n" + program(LOOP) + (OLD if old else CURRENT)
     after = program(HEAD).format(imports="") + program(native) + program(LOOP)
     after += f"    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update({update})\n"
-    return [d.message for d in doubts(before, after) if d.code == "AMP240" and d.verdict == "refuse"]
+    return [d for d in doubts(before, after) if d.code == "AMP240" and d.verdict == "refuse"]
 
 
 WRAP = "optimizer = FP16_Optimizer(optimizer, {})"
@@ -42,6 +47,7 @@ if args.scale == 0:
 else:
     optimizer = FP16_Optimizer(optimizer, static_loss_scale=args.scale)
 """
+STATE = "from apex.amp._amp_state import _amp_state\n"
 SCALER = "scaler = torch.amp.GradScaler('cuda')\n"
 HELD = "hold = None if args.scale == 0 else float(args.scale)\n"
 
@@ -50,9 +56,11 @@ HELD = "hold = None if args.scale == 0 else float(args.scale)\n"
     ("setup", "native", "update"),
     [
         (WRAP.format("static_loss_scale=128"), "", "128.0"),
+        (WRAP.format("static_loss_scale=2 * 64"), "", "128.0"),
         (WRAP.format("128.0"), "hold = 2.0**7\n", "hold"),
         (WRAP.format("static_loss_scale=args.scale"), "", "args.scale"),
         (WRAP.format("static_loss_scale=1.0"), "", ""),
+        (WRAP.format("verbose=False"), "", ""),  # nothing asked is 1.0
         (WRAP.format("dynamic_loss_scale=True"), "", ""),
         (CHOICE, HELD, "hold"),
         (SETUP.format(""), "", ""),
@@ -60,6 +68,9 @@ HELD = "hold = None if args.scale == 0 else float(args.scale)\n"
         (SETUP.format(", loss_scale='dynamic'"), "hold = None\n", "hold"),
         (SETUP.format(", loss_scale=args.scale"), HELD, "hold"),
         (SETUP.format(", loss_scale=unseen()"), "", ""),
+        (SETUP.format(", loss_scale=twice(args.scale)"), "", ""),
+        (STATE + SETUP.format("") + "\n_amp_state.loss_scalers[0]._loss_scale = 128.0", "", "128.0"),
+        ("pair = (model, optimizer)\nmodel, optimizer = amp.initialize(*pair, opt_level='O1')", "", "128.0"),
         (SETUP.format(", min_loss_scale=8.0, max_loss_scale=8.0"), "", "8.0"),
     ],
 )
@@ -73,6 +84,8 @@ def test_what_is_right(setup: str, native: str, update: str) -> None:
         (WRAP.format("static_loss_scale=128"), "", "", "would not be held"),
         (WRAP.format("static_loss_scale=128"), "", "64.0", "would not be held"),
         (WRAP.format("static_loss_scale=args.scale"), "hold = None\n", "hold", "would not be held"),
+        (WRAP.format("static_loss_scale=128"), "scales.update(128.0)\n", "", "would not be held"),
+        (WRAP.format("1.0, True"), "", "128.0", "moved"),
         (CHOICE, "hold = None\n", "hold", "the loss scale args.scale of FP16_Optimizer"),
         (CHOICE, "", "args.scale", "moved"),
         (SETUP.format(", loss_scale=128.0"), "", "", "would not be held"),
@@ -80,8 +93,9 @@ def test_what_is_right(setup: str, native: str, update: str) -> None:
     ],
 )
 def test_what_is_refused(setup: str, native: str, update: str, message: str) -> None:
-    (told,) = said(setup, SCALER + native, update)
-    assert message in told
+    (told,) = refused(setup, SCALER + native, update)
+    assert message in told.message
+    assert told.construct == "scaler.update"
 
 
 def test_a_native_side_that_the_program_has_is_told_where_it_lets_the_scale_move() -> None:
@@ -110,5 +124,5 @@ def test_a_native_side_that_the_program_has_is_told_where_it_lets_the_scale_move
     before = program(both.format(imports="from apex import amp", apex=setup, backward=old))
     after = program(both.format(imports="", apex="", backward="if True:"))
     (told,) = [d for d in doubts(before, after) if d.code == "AMP240"]
-    assert told.verdict == "look"
+    assert (told.verdict, told.construct) == ("look", "loss_scale")
     assert "is not held on the native side, which stays" in told.message

@@ -34,7 +34,6 @@ OWN = (
         "never_updated",
         "none_given",
         "none_met",
-        "out_of_sight",
         "own_entries",
         "precision",
     ),
@@ -63,6 +62,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}checks/calls.py": ("tests/audit/test_calls.py", "tests/audit/test_indirect_calls.py"),
     f"{AUDIT}checks/caught.py": ("tests/audit/test_caught.py",),
     f"{AUDIT}checks/clipped.py": ("tests/audit/test_clipped.py",),
+    f"{AUDIT}checks/out_of_sight.py": (
+        "tests/audit/test_given_away.py",
+        "tests/audit/test_kept_by_bases.py",
+        "tests/audit/test_methods_of_objects.py",
+    ),
     f"{AUDIT}checks/ranks.py": ("tests/audit/test_ranks.py",),
     f"{AUDIT}checks/renewed.py": (
         "tests/audit/test_renewed.py",

@@ -45,7 +45,8 @@ def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
     if both.removed:
         yield from _handed_out(both)
-        yield from _handed_out_inside(both)
+        if any("GradScaler" in m.words for m in review.after.modules.values()):
+            yield from _handed_out_inside(both)
 
 
 def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
@@ -53,8 +54,6 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
     names = both.after.forwards.names.reached(both.start)
     for change in both.review.changes.values():
         module = change.after
-        if "autocast" not in module.text or "scaler" not in module.read.lower():
-            continue
         for call in module.calls():
             given = [
                 v for v in syntax.given(call) if isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) in names
