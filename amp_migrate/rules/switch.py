@@ -12,7 +12,7 @@ from amp_migrate.reading.conditions.tests import excludes
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.tree import identifiers, walk
-from amp_migrate.reading.regions.renewed import never_cast
+from amp_migrate.reading.regions.renewed import never_cast, runs_new
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
@@ -272,7 +272,10 @@ class Switch:
         """Whether what a call runs was in float32: no set-up comes before it, or it is given a network that none is about."""
         given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
         models = [value for value in given if self.m.regions.forwards.is_model(module, value)]
-        return self.m.set_up.never_at(module, node) or any(never_cast(self.unit, module, model) for model in models)
+        if self.m.set_up.never_at(module, node) or any(never_cast(self.unit, module, model) for model in models):
+            return True
+        forwards = self.m.regions.forwards
+        return isinstance(node, ast.Call) and runs_new(self.unit, module, node, forwards.is_model)
 
     def _seen_from(self, flag: Flag, scope: Scope, by_field: bool = False) -> str | None:
         """The switch as it reads in a scope; None where it cannot be evaluated there. A field of the object is read where no

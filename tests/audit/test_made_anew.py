@@ -134,3 +134,69 @@ def test_callers_that_hand_the_switch_over_already_are_told_which_to_hand() -> N
     assert "Hand over on=False there" in message or "let the first hand over that it is off (on=False)" in message
     assert " and 29" not in message
     assert "(see line 8, too)" not in message
+
+
+OUTSIDE = """
+import argparse
+import torch
+IMPORT
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+args = parser.parse_args()
+
+model = torch.nn.Linear(4, 1)
+HALF
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+OPTIMIZER
+
+def evaluate():
+    REGION
+        return [model(x) for x in loader]
+
+def fit():
+    for x in loader:
+        REGION
+            loss = model(x).sum()
+        STEP
+    evaluate()
+
+fit()
+RENEWED
+evaluate()
+"""
+
+
+def _outside(renewed: str) -> list[Doubt]:
+    """Those of a program whose functions run a variable of the file, which is `renewed` at last."""
+    before = {
+        "IMPORT": "from apex.fp16_utils import FP16_Optimizer",
+        "HALF": "if args.fp16:\n    model.half()",
+        "OPTIMIZER": "if args.fp16:\n    optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)",
+        "REGION": "if True:",
+        "STEP": "optimizer.backward(loss) if args.fp16 else loss.backward()\n        optimizer.step()",
+    }
+    after = {
+        "IMPORT": "",
+        "HALF": "",
+        "OPTIMIZER": 'scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)',
+        "REGION": 'with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):',
+        "STEP": "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+    }
+    texts = []
+    for words in (before, after):
+        text = OUTSIDE.replace("RENEWED", renewed)
+        for name, value in words.items():
+            text = text.replace(name, value)
+        texts.append(text)
+    return [d for d in doubts(*texts) if d.code == "AMP531"]
+
+
+def test_a_variable_from_around_a_function_that_holds_a_new_network_by_then() -> None:
+    (doubt,) = _outside("model = Net.from_pretrained(path)\nmodel.cuda()")
+    assert (doubt.verdict, "it ran in float32" in doubt.message) == ("review", True)
+    assert not _outside("model.eval()")  # the same
+    (doubt,) = _outside("if path:\n    model = Net.from_pretrained(path)")  # or another
+    assert (doubt.verdict, "may run what is made anew" in doubt.message) == ("look", True)
+    renew = "def renew():\n    global model\n    model = Net.from_pretrained(path)\nrenew()"
+    assert not _outside(renew)

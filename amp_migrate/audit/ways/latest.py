@@ -153,6 +153,9 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
             if own is not None:
                 return [(own, name)]
             continue
+        if (outside := _outside(chain, i, name)) is not None:
+            i, place = outside, chain.steps[outside].node
+            continue
         if step.called is None or i == 0 or chain.steps[i - 1].value:
             return []
         if name.id not in {p.arg for p in step.called.parameters}:
@@ -165,6 +168,22 @@ def latest(program: Program, chain: Chain, name: ast.expr, *, perhaps: bool = Fa
         name, place = found, call_
         i -= 1
     return []
+
+
+def _outside(chain: Chain, i: int, name: ast.Name) -> int | None:
+    """The step of a way whose body binds a name that a step reads from outside of its function, and no other body does."""
+    module = chain.steps[i].module
+    scope = module.scope_of(name)
+    owner = scope.binder(name.id)
+    if owner is None or owner is scope or owner.is_class:
+        return None
+    bound = (b for b in owner.bindings[name.id] if not isinstance(b, ast.arg))
+    if any(module.function_around(b) is not owner.function for b in bound):
+        return None  # a function that says `global`
+    for j in range(i - 1, -1, -1):
+        if chain.steps[j].module is module and chain.steps[j].function is owner.function:
+            return j
+    return None
 
 
 def _perhaps_held(

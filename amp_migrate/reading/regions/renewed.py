@@ -4,7 +4,7 @@ for an `FP16_Optimizer`, or by O2 and O3. A copy read from a checkpoint for an e
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module, Scope
@@ -13,7 +13,7 @@ from amp_migrate.reading.regions.parts import only_own
 from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.unit import Unit
-from amp_migrate.reading.values.reaching import reaching
+from amp_migrate.reading.values.reaching import reaching_at
 from amp_migrate.reading.values.sources import Sources
 
 SETS_UP = HALVERS | {"initialize"}
@@ -36,10 +36,43 @@ def _never_cast(unit: Unit, module: Module, called: ast.expr, seen: frozenset[Sc
     scope = module.scope_of(called)
     if scope.params and called.id in scope.params and len(scope.bindings.get(called.id, ())) == 1:
         return scope not in seen and _given_new(unit, scope, called, seen | {scope})
-    if called.id not in scope.bindings or called.id in scope.params:
+    if called.id not in scope.bindings:
+        function = unit.project.functions.get(scope.node)
+        calls = unit.project.calls.get(function, ()) if function is not None else ()
+        if function is None or not calls or unit.project.once(Sources).is_value(function):
+            return False
+        return all(_new_outside(unit, m, call, scope, called.id) for m, call in calls)
+    return called.id not in scope.params and _new_at(unit, scope, called, called.id)
+
+
+def runs_new(unit: Unit, module: Module, call: ast.Call, is_model: Callable[[Module, ast.expr], bool]) -> bool:
+    """Whether a call runs a function which runs a network that it has from around it, and that is such a one by then."""
+    if not unit.inits or not only_own(unit):
         return False
-    made = _made(unit, scope, called, set())
-    return bool(made) and all(stmt is not None and not _cast_below(unit, scope, stmt.lineno, called) for stmt in made)
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Name)
+        and n.func.id not in f.scope.bindings
+        and f.module.scope_of(n) is f.scope
+        and is_model(f.module, n.func)
+        and _new_outside(unit, module, call, f.scope, n.func.id)
+        for f in unit.project.resolved.get(call, ())
+        for n in f.inside
+    )
+
+
+def _new_outside(unit: Unit, module: Module, call: ast.Call, inner: Scope, name: str) -> bool:
+    """Whether a name that a function has from around it holds a new network where a call in that body runs the function."""
+    owner = inner.lookup(name)
+    if owner is None or owner is not module.scope_of(call) or name in owner.params:
+        return False
+    own = all(owner.module.scope_of(b) is owner for b in owner.bindings[name])
+    return own and _new_at(unit, owner, call.func, name)
+
+
+def _new_at(unit: Unit, scope: Scope, use: ast.expr, name: str) -> bool:
+    made = _made(unit, scope, use, name, set())
+    return bool(made) and all(s is not None and not _cast_below(unit, scope, s.lineno, use, name) for s in made)
 
 
 def _given_new(unit: Unit, scope: Scope, use: ast.Name, seen: frozenset[Scope]) -> bool:
@@ -50,14 +83,14 @@ def _given_new(unit: Unit, scope: Scope, use: ast.Name, seen: frozenset[Scope]) 
         return False
     given = [(m, dict(unit.project.arguments(function, call)).get(use.id)) for m, call in calls]
     new = all(value is not None and _never_cast(unit, m, value, seen) for m, value in given)
-    return new and not _cast_below(unit, scope, getattr(scope.node, "lineno", 0), use)
+    return new and not _cast_below(unit, scope, getattr(scope.node, "lineno", 0), use, use.id)
 
 
-def _made(unit: Unit, scope: Scope, use: ast.Name, seen: set[ast.AST]) -> set[ast.Assign | None]:
+def _made(unit: Unit, scope: Scope, use: ast.expr, name: str, seen: set[ast.AST]) -> set[ast.Assign | None]:
     """The statements that make what a variable holds, through those that wrap it; None for one that is another network, or
     is not seen to be made here."""
     found: set[ast.Assign | None] = set()
-    for binding in reaching(scope, use):
+    for binding in reaching_at(scope, use, name):
         if binding in seen:
             continue
         seen.add(binding)
@@ -65,9 +98,9 @@ def _made(unit: Unit, scope: Scope, use: ast.Name, seen: set[ast.AST]) -> set[as
         if not isinstance(stmt, ast.Assign) or stmt.targets != [binding]:
             return {None}
         taken = _taken(scope.module, stmt.value)
-        own = [n for n in taken if isinstance(n, ast.Name) and n.id == use.id]
+        own = [n for n in taken if isinstance(n, ast.Name) and n.id == name]
         if own:
-            found |= _made(unit, scope, own[0], seen)
+            found |= _made(unit, scope, own[0], name, seen)
         else:
             found.add(stmt if _is_new(unit, scope.module, stmt.value, taken) else None)
     return found
@@ -100,7 +133,7 @@ def _constructs(unit: Unit, module: Module, call: ast.Call) -> bool:
     return called_name(call) == "from_pretrained" or (cls is not None and cls.is_module)
 
 
-def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.Name) -> bool:
+def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.expr, name: str) -> bool:
     """Whether something below a line, where a network is made or taken, and above its use makes it half or may do so, and nothing
     below that makes it float32 again."""
     cast = back = 0
@@ -108,11 +141,11 @@ def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.Name) -> bool:
         if not isinstance(node, ast.Call) or not line < node.lineno < use.lineno:
             continue
         given = (node.func, *node.args, *(k.value for k in node.keywords))
-        if not any(isinstance(n, ast.Name) and n.id == use.id for value in given for n in _roots(value)):
+        if not any(isinstance(n, ast.Name) and n.id == name for value in given for n in _roots(value)):
             continue
         if _casts(scope.module, node) or any(_makes_half(unit, f) for f in unit.project.resolved.get(node, ())):
             cast = max(cast, node.lineno)
-        elif made_float(scope.module, node, use.id) and scope.module.statement(node) in scope.body:
+        elif made_float(scope.module, node, name) and scope.module.statement(node) in scope.body:
             back = max(back, node.lineno)
     return cast > back
 

@@ -157,6 +157,7 @@ class ScalerPlan(Keepers):
                 # A function that is handed `amp` or its handle already; or a switch that whoever imports the file lacks.
                 lacking = self.optional and when_run(home.scope.module, home.anchor)
                 lacking = lacking or (outermost is not None and self._run_before(outermost))
+                lacking = lacking or (outermost is not None and self._sometimes_never(outermost))
                 if outermost is not None and (lacking or self.amp_parameter(outermost) is not None):
                     return self._thread(outermost, node)
                 self.reads.setdefault(home.scope, []).append((module, node))
@@ -184,6 +185,11 @@ class ScalerPlan(Keepers):
                 "the scaler would have to be handed over here, at module level, and is created inside a function",
             )
         return self._thread(function, node)
+
+    def _sometimes_never(self, function: Function) -> bool:
+        """Whether a switch is off in any case at some calls of a function, and what they share cannot tell."""
+        calls = self.project.calls.get(function, ())
+        return self.never is not None and any(self.never(module, call) for module, call in calls)
 
     def _on_own(self, scope: Scope, node: ast.AST) -> bool:
         """Whether the object of a method has the scaler, whatever variable of that name the file has for it."""

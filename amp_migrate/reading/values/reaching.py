@@ -13,7 +13,12 @@ from amp_migrate.reading.values.bound import makes
 def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
     """The bindings of a variable that a use in its own scope may read, in source order; those in another function, which
     runs whenever, are among them."""
-    module, bindings = scope.module, scope.bindings.get(use.id, ())
+    return reaching_at(scope, use, use.id)
+
+
+def reaching_at(scope: Scope, use: ast.expr, name: str) -> Sequence[ast.AST]:
+    """Those that what runs at some expression may read under a name."""
+    module, bindings = scope.module, scope.bindings.get(name, ())
     if (
         len(bindings) < 2
         or module.scope_of(use) is not scope
