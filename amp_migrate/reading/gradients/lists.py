@@ -7,7 +7,8 @@ import ast
 from collections.abc import Iterable
 from functools import cache
 
-from amp_migrate.reading.program.definitions import elements, single_assignment
+from amp_migrate.reading.program.definitions import elements
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.units.places import Keys, Names

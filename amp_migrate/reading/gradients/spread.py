@@ -17,7 +17,8 @@ from amp_migrate.reading.gradients.entry_readers import clips, entry_readers, st
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.positions import Gradients
 from amp_migrate.reading.gradients.updates import over_optimizers, updates
-from amp_migrate.reading.program.definitions import Function, dotted, given_once
+from amp_migrate.reading.program.definitions import Function, dotted
+from amp_migrate.reading.program.given_values import given_once
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.view import Block, Node, chain, find

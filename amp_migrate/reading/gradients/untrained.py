@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from amp_migrate.reading.program.definitions import ClassInfo, argument, is_off, single_assignment
+from amp_migrate.reading.program.definitions import ClassInfo, argument, is_off
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project

@@ -5,14 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import (
-    COMMON_METHODS,
-    Function,
-    entries,
-    single_assignment,
-    unpacks,
-    written_out,
-)
+from amp_migrate.reading.program.definitions import COMMON_METHODS, Function, entries, unpacks, written_out
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.lookup import Lookup, Slot, is_super
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import reached

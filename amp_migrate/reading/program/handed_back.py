@@ -6,7 +6,8 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import Function, alternatives, is_none
+from amp_migrate.reading.program.definitions import Function, is_none
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.tree import walk
 
 SAME_OBJECT_METHODS = frozenset(

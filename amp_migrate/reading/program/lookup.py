@@ -9,15 +9,9 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from amp_migrate.reading.program.asked_by_name import asked_by_name
-from amp_migrate.reading.program.definitions import (
-    ClassInfo,
-    Function,
-    alternatives,
-    dotted,
-    given,
-    lambdas,
-)
+from amp_migrate.reading.program.definitions import ClassInfo, Function, dotted
 from amp_migrate.reading.program.given_anew import is_given_anew
+from amp_migrate.reading.program.given_values import alternatives, given, lambdas
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.handed_on import HandedOn
 from amp_migrate.reading.program.imports import Imports

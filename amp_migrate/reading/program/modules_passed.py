@@ -9,7 +9,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.definitions import Function, alternatives, entries, is_off
+from amp_migrate.reading.program.definitions import Function, entries, is_off
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import MODULES

@@ -13,7 +13,6 @@ from amp_migrate.reading.program import computed_keys, given_anew
 from amp_migrate.reading.program.definitions import (
     ClassInfo,
     Function,
-    alternatives,
     argument,
     dotted,
     entries,
@@ -22,6 +21,7 @@ from amp_migrate.reading.program.definitions import (
     unpacked_list,
 )
 from amp_migrate.reading.program.flows import Flows
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.handed_back import (
     SAME_OBJECT_METHODS,
     WRAPPERS,

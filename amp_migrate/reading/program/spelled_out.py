@@ -7,7 +7,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from amp_migrate.reading.program.definitions import Function, entries, single_assignment
+from amp_migrate.reading.program.definitions import Function, entries
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 
 

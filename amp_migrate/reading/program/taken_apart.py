@@ -6,7 +6,8 @@ import ast
 from collections import defaultdict
 
 from amp_migrate.reading.program.callees import Callees
-from amp_migrate.reading.program.definitions import alternatives, is_none
+from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 

@@ -7,7 +7,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from amp_migrate.reading.program.definitions import ClassInfo, alternatives
+from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.handed_back import same_object
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.project import Project

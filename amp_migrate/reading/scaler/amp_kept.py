@@ -7,7 +7,8 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, entries, is_none
+from amp_migrate.reading.program.definitions import ClassInfo, Function, entries, is_none
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_passed import key_asked

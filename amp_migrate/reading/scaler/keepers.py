@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives
+from amp_migrate.reading.program.definitions import ClassInfo, Function
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.scaler.amp_kept import AMP, Kept, brings_amp, holds_amp, kept_in
 from amp_migrate.reading.scaler.threads import Threads

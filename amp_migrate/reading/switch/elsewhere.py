@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import given_once
+from amp_migrate.reading.program.given_values import given_once
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, walk

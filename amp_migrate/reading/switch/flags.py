@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts
 from amp_migrate.reading.conditions.tests import Availability, availability
 from amp_migrate.reading.program.branches import branches_around
-from amp_migrate.reading.program.definitions import Function, is_none, single_assignment, unpacks
+from amp_migrate.reading.program.definitions import Function, is_none, unpacks
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project

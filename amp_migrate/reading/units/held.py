@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, single_assignment
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.handed_back import only_looks_up
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project

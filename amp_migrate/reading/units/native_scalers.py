@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from amp_migrate.reading.program.definitions import ClassInfo, alternatives, argument
+from amp_migrate.reading.program.definitions import ClassInfo, argument
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project

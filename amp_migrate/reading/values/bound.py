@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.program.definitions import given_once
+from amp_migrate.reading.program.given_values import given_once
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.turns import of_one

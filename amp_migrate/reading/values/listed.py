@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.definitions import alternatives
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.spelled_out import only_looks, other_uses
 from amp_migrate.reading.values.reaching import reaching

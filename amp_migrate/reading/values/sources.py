@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name, given
+from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
+from amp_migrate.reading.program.given_values import given
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.table import Path

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import Function, single_assignment
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.casts.functions import is_autograd_function

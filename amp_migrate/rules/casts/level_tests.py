@@ -14,7 +14,8 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import field_name, single_assignment
+from amp_migrate.reading.program.definitions import field_name
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.rules.migration import Migration

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import given_once
+from amp_migrate.reading.program.given_values import given_once
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.rules.migration import Migration

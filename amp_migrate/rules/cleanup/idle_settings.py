@@ -14,7 +14,8 @@ import ast
 from collections.abc import Collection, Iterator
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import Function, single_assignment
+from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk

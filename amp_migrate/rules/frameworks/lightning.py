@@ -11,7 +11,8 @@ import re
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
-from amp_migrate.reading.program.definitions import alternatives, called_name, literal, single_assignment
+from amp_migrate.reading.program.definitions import called_name, literal
+from amp_migrate.reading.program.given_values import alternatives, single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.spelled_out import only_looks, other_uses

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.tests import availability
-from amp_migrate.reading.program.definitions import called_name, single_assignment
+from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from amp_migrate.reading.conditions.conjunctions import conjuncts
-from amp_migrate.reading.program.definitions import dotted, single_assignment
+from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import alternatives, is_none
+from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.modules_passed import key_asked

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from amp_migrate.findings import Code
-from amp_migrate.reading.program.definitions import ClassInfo, Function, alternatives, is_none
+from amp_migrate.reading.program.definitions import ClassInfo, Function, is_none
+from amp_migrate.reading.program.given_values import alternatives
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.modules_held import KEPT
 from amp_migrate.reading.program.project import Project

@@ -11,7 +11,8 @@ import ast
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import is_none, single_assignment
+from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import imported

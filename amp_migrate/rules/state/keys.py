@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 import re
 
-from amp_migrate.reading.program.definitions import Function, argument, called_name, is_none, single_assignment
+from amp_migrate.reading.program.definitions import Function, argument, called_name, is_none
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.units.naming import is_taken

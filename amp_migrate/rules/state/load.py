@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from amp_migrate.reading.program.definitions import is_none, single_assignment
+from amp_migrate.reading.program.definitions import is_none
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
