@@ -82,7 +82,7 @@ REFUSED = frozenset({"torch.nn.functional.binary_cross_entropy", "torch.nn.BCELo
 
 # The dtype of what comes in.
 KEEPING = frozenset(
-    "fliplr flipud rot90 "
+    "fliplr flipud rot90 std_mean var_mean "
     "view reshape squeeze unsqueeze transpose permute flatten contiguous detach clone expand expand_as repeat t flip roll "
     "narrow select gather index_select masked_select masked_fill chunk split unbind to cuda cpu data clamp relu tanh sigmoid "
     "abs neg mean max min median topk sort dropout leaky_relu elu silu sqrt square T requires_grad_ retain_grad view_as "
@@ -137,5 +137,5 @@ SENSITIVE = (
     FLOAT_BOTH
     | FLOAT_APEX
     | SOFTMAX
-    | frozenset("sigmoid logsigmoid logsumexp mean matmul mm bmm einsum cdist".split())
+    | frozenset("sigmoid logsigmoid logsumexp mean std_mean var_mean matmul mm bmm einsum cdist".split())
 )

@@ -278,3 +278,11 @@ def test_an_object_whose_methods_a_library_runs() -> None:
     assert [d.line for d in hooked(late=local + "trainer.add(Local())")] == [28]
     assert not hooked(late=local)  # none is made
     assert not hooked(early="Engine().add(Validate(model)).run()")  # before the set-up: it may have run by then
+
+
+@pytest.mark.parametrize("name", ["std_mean", "var_mean"])
+def test_a_reduction_that_gives_two_values(name: str) -> None:
+    model = "model = torch.nn.Linear(4, 4).cuda()\n"
+    (doubt,) = found(model, rest=f"spread, middle = torch.{name}(out)", level="O2")
+    assert f"torch.{name}(out)" in doubt.message
+    assert not found(model, rest=f"spread, middle = torch.{name}(out.float())", level="O2")
