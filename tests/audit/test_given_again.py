@@ -63,8 +63,10 @@ def main(cfg, model, optimizer, loader):
 """
 
 
-def given(asked: str, below: str = "pass", above: str = "pass", last: str = "pass", switch: str = "") -> list[Doubt]:
-    texts = [t.replace("SWITCH", switch or f"bool({asked})").replace("ASKED", asked) for t in (BEFORE, AFTER)]
+def given(
+    asked: str, below: str = "pass", above: str = "pass", last: str = "pass", switch: str = "", after: str = AFTER
+) -> list[Doubt]:
+    texts = [t.replace("SWITCH", switch or f"bool({asked})").replace("ASKED", asked) for t in (BEFORE, after)]
     texts = [t.replace("ABOVE", above).replace("BELOW", below).replace("LAST", last) for t in texts]
     return [d for d in doubts(*texts) if d.code == "AMP532" and "is given a value" in d.message]
 
@@ -90,10 +92,88 @@ def given(asked: str, below: str = "pass", above: str = "pass", last: str = "pas
 def test_a_flag_that_is_given_again_below_the_set_up(asked: str, below: str) -> None:
     region, backward = given(asked, below)
     assert (region.verdict, backward.verdict) == ("review", "review")
+    assert (region.construct, backward.construct) == ("enabled=", "backward")
+    line = BEFORE.lstrip().splitlines().index("    BELOW") + below.count("\n") + 1
+    assert f"is given a value at train.py:{line} once" in region.message
+    assert f"is given a value at train.py:{line} once" in backward.message
     assert "this region asks anew" in region.message
     assert backward.message.endswith("the loss was not scaled, and is now")
     (backward,) = given(asked, below, switch="scaler.is_enabled()")
     assert "the test here asked anew" in backward.message
+
+
+def test_regions_that_ask_for_one_flag_are_told_once_with_their_lines() -> None:
+    region, _ = given("cfg.fp16", "cfg.fp16 = False", switch="cfg.fp16 and bool(cfg.fp16)")
+    assert region.message.endswith("where Apex was")
+    second = 'with torch.autocast("cuda", dtype=torch.float16, enabled=SWITCH):\n            print(model(x))'
+    region, _ = given("cfg.fp16", "cfg.fp16 = False", last="print(model(x))", after=AFTER.replace("LAST", second))
+    assert region.message.endswith(f"(see line {region.line + 8}, too)")
+
+
+METHODS = """
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, model, optimizer, cfg):
+        self.model, self.optimizer, self.cfg, self.fp16 = model, optimizer, cfg, cfg.fp16
+        if FLAG:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def stop(self):
+        self.fp16 = False
+
+    def fit(self, loader):
+        CALLED
+        for x, y in loader:
+            loss = (self.model(x) - y).mean()
+            if FLAG:
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+
+
+class Other:
+    def stop(self):
+        self.fp16 = False
+
+
+def main(model, optimizer, loader, cfg):
+    MAIN
+"""
+FIT = "Trainer(model, optimizer, cfg).fit(loader)"
+METHODS_LOOP = """\
+            with torch.autocast("cuda", dtype=torch.float16, enabled=bool(FLAG)):
+                loss = (self.model(x) - y).mean()
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "called", "main", "count"),
+    [
+        ("self.fp16", "self.stop()", FIT, 2),
+        ("self.fp16", "self.stop()", FIT.replace(").", ")\n    trainer.").replace("T", "trainer = T"), 2),
+        ("self.fp16", "Other().stop()", FIT, 0),
+        ("self.cfg.fp16", "pass", f"{FIT}\n    cfg.fp16 = False\n    {FIT}", 0),  # the second sets up by it
+    ],
+)
+def test_objects_that_set_up_where_they_are_made(flag: str, called: str, main: str, count: int) -> None:
+    before = METHODS.replace("CALLED", called).replace("MAIN", main)
+    start, end = before.index("            loss ="), before.index("class Other")
+    after = before[:start] + METHODS_LOOP + before[end:]
+    after = after.replace("from apex import amp\n", "").replace("if FLAG:", "if True:", 1)
+    setup = 'self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")'
+    after = after.replace(setup, 'self.scaler = torch.amp.GradScaler("cuda", enabled=bool(FLAG))')
+    found = doubts(before.replace("FLAG", flag), after.replace("FLAG", flag))
+    assert len([d for d in found if "is given a value" in d.message]) == count
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, with_lines
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
@@ -43,13 +43,13 @@ def check(review: Review) -> Iterable[Doubt]:
     if not both.removed:
         return
     for change in review.changes.values():
-        told: set[tuple[str, Place]] = set()
+        told: dict[tuple[str, Place], list[Doubt]] = {}
         for call, enabled in _regions(review, change):
             for text, place in _given_again(both, both.after, change.after, call, enabled):
-                if (text, place) not in told:
-                    told.add((text, place))
-                    message = f"{_given(both, text, place)}, and this region asks anew. Ask {INSTEAD}"
-                    yield review.doubt(change.after, call, "AMP532", "enabled=", message, "review")
+                message = f"{_given(both, text, place)}, and this region asks anew. Ask {INSTEAD}"
+                doubt = review.doubt(change.after, call, "AMP532", "enabled=", message, "review")
+                told.setdefault((text, place), []).append(doubt)
+        yield from map(with_lines, told.values())
         for call, test in _joined(change):
             for text, place in _given_again(both, both.before, change.before, call, test):
                 message = (
@@ -146,13 +146,13 @@ class _Anew:
         ):
             return False
         one, other, last = (chain.steps[parted] for chain in (first, setup, way))
-        start, call, end = (step.node.lineno for step in (one, other, last))  # type: ignore[attr-defined]
+        start, call, end = (step.node for step in (one, other, last))
         if other.function is not last.function or not may_follow(one.module, one.node, other.node):
             return False
         if other.node is last.node:  # both below one call, which is made once the value is given
             between = _below(way.part(parted), setup.part(parted))
         else:
-            between = start < call < end or call < end < start  # in the next turn of a loop
+            between = _first(call, end) and (_first(start, call) or _first(end, start))  # or in the next turn of a loop
         if not between:
             return False
         rest = atoms(self.given(setup)) - atoms(self.given(way))
@@ -261,7 +261,20 @@ def _before(both: Mixed, module: Module, node: ast.AST) -> Place | None:
 def _below(chain: Chain, setup: Chain) -> bool:
     """Whether a way comes to its end below the set-up, and not only in the next turn of a loop around both, which sets up
     again."""
-    return any(may and one.lineno < other.lineno for may, one, other in _parting(setup, chain))  # type: ignore[attr-defined]
+    return any(may and _first(one, other) for may, one, other in _parting(setup, chain))
+
+
+def _first(one: ast.AST, other: ast.AST) -> bool:
+    """Whether a place stands above another, or in one expression is evaluated first: `Trainer(cfg)` of `Trainer(cfg).fit()`."""
+    (start, end), (later, last) = _span(one), _span(other)
+    return start[0] < later[0] or end < last
+
+
+def _span(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where a place begins, and where it is done with: a block at once."""
+    start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    block = isinstance(getattr(node, "body", None), list)
+    return start, start if block else (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))
 
 
 def _follows(chain: Chain, first: Chain) -> bool:
