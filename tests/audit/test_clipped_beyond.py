@@ -49,12 +49,22 @@ ARMS = """if args.all:
             named = list(model.head.named_parameters())
             groups = [{"params": [p for n, p in named]}]"""
 
+SHORT = """if args.head:
+            groups = model.head.parameters()
+        else:
+            groups = model.parameters()"""
+
 
 @pytest.mark.parametrize(
     ("made", "clipped", "told"),
     [
         ("groups = model.head.parameters()", "model.parameters()", True),
+        ("groups: object = model.head.parameters()", "model.parameters()", True),
+        ("with opened(model.head.parameters()) as groups:\n            pass", "model.parameters()", False),
         (ARMS, "model.parameters()", True),
+        (SHORT, "model.parameters()", True),
+        ("pass", "model.parameters()", False),  # nothing in sight gives it a value
+        (ARMS + "\n            print(len(list(model.parameters())))", "model.parameters()", True),  # once it has them
         (ARMS, "model.head.parameters()", False),
         (ARMS.replace("model.head", "model"), "model.parameters()", False),
         ("groups = model.parameters()", "model.parameters()", False),
@@ -65,6 +75,13 @@ ARMS = """if args.all:
 )
 def test_more_is_clipped_than_is_stepped(made: str, clipped: str, told: bool) -> None:
     before, after = (t.replace("MADE", made).replace("CLIPPED", clipped) for t in (BEFORE, AFTER))
+    assert [d.verdict for d in doubts(before, after) if d.code == "AMP310"] == ["review"] * told
+
+
+@pytest.mark.parametrize(("given", "told"), [("model.head.parameters()", True), ("model.parameters()", False)])
+def test_an_optimizer_that_is_given_them_where_it_is_made(given: str, told: bool) -> None:
+    texts = (t.replace("SGD(groups", f"SGD({given}").replace("MADE", "pass") for t in (BEFORE, AFTER))
+    before, after = (t.replace("CLIPPED", "model.parameters()") for t in texts)
     assert [d.verdict for d in doubts(before, after) if d.code == "AMP310"] == ["review"] * told
 
 

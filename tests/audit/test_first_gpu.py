@@ -16,7 +16,9 @@ BESIDE = """
         args.gpu = 0
 
     def prepare(args, model):
-        gpus = [0]
+        begun = 0
+        first = begun
+        gpus = [first]
         count = args.gpus
         model = model.cuda(args.rank)
         if args.amp != "native":
@@ -33,7 +35,9 @@ ALONE = """
         args.gpu = 0
 
     def prepare(args, model):
-        gpus = [0]
+        begun = 0
+        first = begun
+        gpus = [first]
         count = args.gpus
         model = model.cuda(args.rank)
         model = Native(model{given})
@@ -51,6 +55,7 @@ def said(given: str, before: str = BESIDE) -> list[str]:
         ", device_ids=list(range(args.gpus))",
         ", device_ids=[0]",
         ", [0]",
+        ", device_ids=[first]",
         ", device_ids=range(0, args.gpus)",
         ", device_ids=[*range(args.gpus)]",
         ", device_ids=[i for i in range(count)]",
@@ -73,6 +78,7 @@ def test_a_branch_that_stays_and_names_the_first_gpu_is_told(given: str) -> None
         ", device_ids=[i + 1 for i in range(count)]",
         ", device_ids=[torch.device('cuda', args.rank)]",
         ", device_ids=args.devices",
+        ", device_ids=everywhere",
         ", device_ids=[args.gpu]",
         ", device_ids=range(args.rank, args.gpus)",
     ],

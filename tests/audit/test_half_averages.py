@@ -59,6 +59,13 @@ class Attack:
             print((p.data - self.backup[name]).norm())
             p.data = self.backup[name]
 
+class Seen:
+    def __init__(self, x):
+        self.mean = (x + 1).clone()
+
+    def update(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x
+
 class Average:
     def __init__(self, model):
         self.model = model
@@ -154,6 +161,10 @@ def test_what_was_copied_before_or_at_o1_is_not(kind: str) -> None:
 
 def test_what_is_put_back_or_measured_against_is_no_average() -> None:
     assert not said("", "ema = Attack(model)", "ema.update()")
+
+
+def test_an_average_of_what_is_no_weight() -> None:
+    assert not said("", "ema = Seen(load())", "ema.update(x)")
 
 
 def test_a_copy_that_nothing_writes_to_is_no_average() -> None:

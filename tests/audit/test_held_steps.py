@@ -27,12 +27,12 @@ CLASS
 class Trainer:
     def __init__(self, model, schedule):
         self.model, self.schedule = model, schedule
-        self.model, INNER = amp.initialize(self.model, INNER, opt_level="O1")
+        self.model, INNER = amp.initialize(self.model, GIVEN, opt_level="O1")
 
     def train(self, loader):
         for x, y in loader:
             loss = torch.nn.functional.cross_entropy(self.model(x), y)
-            with amp.scale_loss(loss, INNER) as scaled_loss:
+            with amp.scale_loss(loss, GIVEN) as scaled_loss:
                 scaled_loss.backward()
             STEPPED.step()
             self.schedule.zero_grad()
@@ -61,10 +61,12 @@ MAKE
 MAKE = "net = torch.nn.Linear(4, 2).cuda()\nTrainer(net, Schedule(torch.optim.SGD(net.parameters(), lr=0.1))).train(loader)"
 
 
-def told(inner: str, stepped: str, cls: str = SCHEDULE, make: str = MAKE, more: str = "pass") -> bool:
+def told(
+    inner: str, stepped: str, cls: str = SCHEDULE, make: str = MAKE, more: str = "pass", given: str = "INNER"
+) -> bool:
     texts = []
     for text in (BEFORE, AFTER):
-        text = text.replace("CLASS", cls).replace("MORE", more).replace("MAKE", make)
+        text = text.replace("CLASS", cls).replace("MORE", more).replace("MAKE", make).replace("GIVEN", given)
         texts.append(text.replace("INNER", inner).replace("STEPPED", stepped))
     found = doubts(*texts)
     return any(d.verdict == "refuse" and "is not what Apex was given" in d.message for d in found)
@@ -75,6 +77,11 @@ def test_an_object_that_holds_the_optimizer(inner: str) -> None:
     assert told(inner, "self.schedule", "", "")
     if "." in inner[5:]:
         assert told(inner, "self.schedule")
+
+
+def test_the_optimizer_in_a_list() -> None:
+    assert told("self.schedule.inner", "self.schedule", given="[self.schedule.inner]")
+    assert not told("self.schedule", "self.schedule", given="[self.schedule]")
 
 
 def test_the_optimizer_itself() -> None:

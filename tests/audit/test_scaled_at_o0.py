@@ -29,7 +29,7 @@ def train(args, model, optimizer, loader):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--fp16", action="store_true")
-    parser.add_argument("--opt_level", default="O0")
+    parser.add_argument("--opt_level", default="O0" CHOICES)
     args = parser.parse_args()
     model = torch.nn.Linear(4, 2).cuda()
     train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), [])
@@ -52,7 +52,7 @@ def train(args, model, optimizer, loader):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--fp16", action="store_true")
-    parser.add_argument("--opt_level", default="O0")
+    parser.add_argument("--opt_level", default="O0" CHOICES)
     args = parser.parse_args()
     model = torch.nn.Linear(4, 2).cuda()
     train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), [])
@@ -60,8 +60,24 @@ if __name__ == "__main__":
 DYNAMIC, CASTS = ', loss_scale="dynamic"', 'args.fp16 and args.opt_level != "O0"'
 
 
-def at_o0(scale: str, enabled: str, asked: str = "args.fp16") -> list[Doubt]:
-    found = doubts(BEFORE.replace("SCALE", scale).replace("ASKED", asked), AFTER.replace("ENABLED", enabled))
+NATIVE = """\
+    native = torch.amp.GradScaler("cuda", enabled=args.fp16)
+    for x, y in loader:
+        if args.native:
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = (model(x) - y).mean()
+            native.scale(loss).backward()
+            native.step(optimizer)
+            native.update()
+            continue
+"""
+
+
+def at_o0(
+    scale: str, enabled: str, asked: str = "args.fp16", loop: str = "    for x, y in loader:\n", choices: str = ""
+) -> list[Doubt]:
+    before, after = (t.replace("CHOICES", choices).replace("    for x, y in loader:\n", loop) for t in (BEFORE, AFTER))
+    found = doubts(before.replace("SCALE", scale).replace("ASKED", asked), after.replace("ENABLED", enabled))
     return [d for d in found if d.code == "AMP532" and "O0" in d.message]
 
 
@@ -89,3 +105,13 @@ def test_the_scaler_is_on_in_the_runs_that_scaled(scale: str, enabled: str, want
 def test_a_loss_that_was_only_scaled_at_other_levels(enabled: str, lost: bool) -> None:
     found = at_o0(DYNAMIC, enabled, asked=CASTS)
     assert ["left the loss unscaled" in d.message for d in found] == ([True] if lost else [])
+
+
+@pytest.mark.parametrize(("choices", "count"), [("'O1', 'O2'", 0), ("'O0', 'O1'", 1)])
+def test_only_where_some_run_may_be_at_o0(choices: str, count: int) -> None:
+    assert len(at_o0(DYNAMIC, CASTS, choices=f", choices=[{choices}]")) == count
+
+
+def test_a_native_side_scales_as_it_did() -> None:
+    assert not at_o0(DYNAMIC, "args.fp16", loop=NATIVE)
+    assert len(at_o0(DYNAMIC, CASTS, loop=NATIVE)) == 1

@@ -106,7 +106,7 @@ def _arms(module: Module, given: ast.expr) -> Iterator[list[ast.stmt] | list[ast
         return
     owner = module.scope_of(given).binder(given.id)
     for stmt in owner.bindings[given.id] if owner is not None else ():
-        if isinstance(stmt, ast.Assign):
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and stmt.value is not None:
             around = module.parents.get(stmt)
             block = around.body if isinstance(around, ast.If) and stmt in around.body else getattr(around, "orelse", [])
             yield [s for s in block if s.lineno <= stmt.lineno] if isinstance(around, ast.If) else [stmt.value]
