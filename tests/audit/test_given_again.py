@@ -141,6 +141,10 @@ class Other:
         self.fp16 = False
 
 
+def run(trainer, loader):
+    trainer.fit(loader)
+
+
 def main(model, optimizer, loader, cfg):
     MAIN
 """
@@ -161,6 +165,7 @@ METHODS_LOOP = """\
     [
         ("self.fp16", "self.stop()", FIT, 2),
         ("self.fp16", "self.stop()", FIT.replace(").", ")\n    trainer.").replace("T", "trainer = T"), 2),
+        ("self.fp16", "self.stop()", "run(\n        Trainer(model, optimizer, cfg), loader\n    )", 2),
         ("self.fp16", "Other().stop()", FIT, 0),
         ("self.cfg.fp16", "pass", f"{FIT}\n    cfg.fp16 = False\n    {FIT}", 0),  # the second sets up by it
     ],

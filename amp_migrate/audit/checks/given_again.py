@@ -266,15 +266,8 @@ def _below(chain: Chain, setup: Chain) -> bool:
 
 def _first(one: ast.AST, other: ast.AST) -> bool:
     """Whether a place stands above another, or in one expression is evaluated first: `Trainer(cfg)` of `Trainer(cfg).fit()`."""
-    (start, end), (later, last) = _span(one), _span(other)
-    return start[0] < later[0] or end < last
-
-
-def _span(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Where a place begins, and where it is done with: a block at once."""
-    start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-    block = isinstance(getattr(node, "body", None), list)
-    return start, start if block else (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))
+    (start, end), (later, last) = ((n.lineno, (n.end_lineno, n.end_col_offset)) for n in (one, other))  # type: ignore[attr-defined]
+    return bool(start < later or end < last)
 
 
 def _follows(chain: Chain, first: Chain) -> bool:
