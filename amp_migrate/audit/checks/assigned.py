@@ -31,7 +31,6 @@ from amp_migrate.audit.unset.no_longer import no_longer_given
 from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
-from amp_migrate.audit.unset.untested import read_untested
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = (
@@ -54,7 +53,6 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from of_settings(review)
     yield from of_containers(review)
     yield from no_longer_given(review)
-    yield from read_untested(review)
     after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}

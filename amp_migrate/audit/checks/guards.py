@@ -4,7 +4,8 @@ Proved, for `config["apex"]` under `if "apex" in config:`, for `args.apex.level`
 attribute under `if hasattr(...)`: the migration left each read of it under such a test; so too for a name that a file defines
 only under a flag (`if HAS_FAST:`, or in the `try` that sets one) and was read under it. A test may be that of a flag which
 was given it, here or in another method (`self.mixed = fast and "apex" in config`, later `if self.mixed:`). Not asked where the
-program before read the same in that function without a test, and of tests in the callers.
+program before read the same in that function without a test, and of tests in the callers. What was read under tests that ask
+something else is `unset/untested.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset.untested import read_untested
 from amp_migrate.audit.ways.meant import Meant, Said, off
 from amp_migrate.findings import Code
 
@@ -28,6 +30,13 @@ Read = ast.Subscript | ast.Attribute
 
 
 def check(review: Review) -> Iterable[Doubt]:
+    found = list(_found_by_tests(review))
+    yield from found
+    told = {(doubt.path, doubt.line) for doubt in found}
+    yield from (doubt for doubt in read_untested(review) if (doubt.path, doubt.line) not in told)
+
+
+def _found_by_tests(review: Review) -> Iterator[Doubt]:
     both = mixed(review)
     before, after = Meant(both.before.chains), Meant(both.after.chains)
     for change in review.changes.values():

@@ -22,6 +22,7 @@ from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways import installed
+from amp_migrate.audit.ways.within import tests_around
 
 PARSING = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_known_intermixed_args parse_args_into_dataclasses".split()
@@ -34,6 +35,7 @@ _LOADING = frozenset(
     "load loads safe_load full_load fromfile AttrDict EasyDict edict Namespace SimpleNamespace create".split()
 )
 _DEVICES = ("device_ids", "output_device")
+_ASKING = frozenset({"get", "keys", "hasattr", "getattr"})
 _DEEPEST = 3  # calls
 _MOST = 50  # ways through one function
 
@@ -47,12 +49,16 @@ def read_untested(review: Review) -> Iterator[Doubt]:
         for stmt in statements(change.after.tree):
             if stmt in change.same:
                 continue  # the program's own, of a branch that is the only one now
-            for node in syntax.own_line(stmt):
+            reads = [n for n in syntax.own_line(stmt) if isinstance(n, (ast.Attribute, ast.Subscript))]
+            for node in sorted(reads, key=lambda n: len(syntax.text(n))):  # what holds an entry first
                 if (name := _read(change.after, node)) is None or (change.path, syntax.text(node)) in told:
                     continue
-                assert isinstance(node, (ast.Attribute, ast.Subscript))
+                if (change.path, syntax.text(node.value)) in told:
+                    continue
                 tests = _only_under(review, change, node, name)
                 if tests is None or _asks(review, change, node, tests) or _has(review, change.after, node, name):
+                    continue
+                if _about_holder(review, change, node, tests):
                     continue
                 told.add((change.path, syntax.text(node)))
                 message = (
@@ -107,23 +113,7 @@ def _stores(module: Module) -> dict[str, list[Read]]:
 def _tests(review: Review, module: Module, node: ast.AST) -> list[Test]:
     """What a node of a function stands under, innermost first, but for whether Apex is there."""
     flags = mixed(review).before.installed.flags(module) if review.before.modules.get(module.path) is module else {}
-    return [test for test in _every_test(module, node) if installed.asks(test[0], flags) is None]
-
-
-def _every_test(module: Module, node: ast.AST) -> list[Test]:
-    found: list[Test] = []
-    child: ast.AST = node
-    for at in module.ancestors(node):
-        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
-            break
-        if isinstance(at, (ast.If, ast.While, ast.IfExp)) and child is not at.test:
-            body = at.body if isinstance(at.body, list) else [at.body]
-            found.append((at.test, any(child is part for part in body)))
-        elif isinstance(at, ast.BoolOp):
-            earlier = at.values[: next((i for i, value in enumerate(at.values) if value is child), 0)]
-            found += [(value, isinstance(at.op, ast.And)) for value in earlier]
-        child = at
-    return found
+    return [test for test in tests_around(module, node) if installed.asks(test[0], flags) is None]
 
 
 _OPPOSITES: dict[type[ast.cmpop], ast.cmpop] = {ast.NotEq: ast.Eq(), ast.IsNot: ast.Is(), ast.NotIn: ast.In()}
@@ -177,6 +167,14 @@ def _in_any_case(ways: set[frozenset[tuple[str, bool]]]) -> bool:
         new = joined - known
         known |= new
     return frozenset() in known
+
+
+def _about_holder(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> bool:
+    """Whether all that was asked is whether what holds an entry is there, which was read in every run besides."""
+    held = _read(change.before, node.value) if isinstance(node.value, (ast.Attribute, ast.Subscript)) else None
+    if held is None or _only_under(review, change, node.value, held) is not None:  # type: ignore[arg-type]
+        return False
+    return all(_words(test) <= _words(node.value) | _ASKING for test in tests)
 
 
 def _asks(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> bool:
