@@ -1,5 +1,4 @@
-"""An evaluation of which only a part could be put in a region stays without: what the part gives would be half, and the rest
-takes float32 alone."""
+"""An evaluation in two parts, of which the second takes what the first gives: both are put in regions, or none."""
 
 from __future__ import annotations
 
@@ -81,15 +80,15 @@ FILES = {
 }
 
 
-def test_what_the_other_part_cannot_take_is_not_made() -> None:
+def test_what_takes_the_half_of_a_part_is_put_in_a_region_too() -> None:
+    """What calls the search by a variable: it runs with the region around the call."""
     results = rewrite_files(FILES)
     assert results["train.py"].after is not None
-    assert "torch.autocast" not in (results["translate.py"].after or "")
     assert results["search.py"].after is None
-    told = [f.message for r in results.values() for f in found(r, "AMP502")]
-    assert any("what self.model.encode gives" in message for message in told)
-
-
-def test_what_goes_nowhere_else_has_its_region() -> None:
-    files = {**FILES, "translate.py": FILES["translate.py"].replace("generator(context)", "context.sum()")}
-    assert "torch.autocast" in (rewrite_files(files)["translate.py"].after or "")
+    after = results["translate.py"].after or ""
+    region = 'torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):'
+    assert f"with torch.no_grad(), {region}\n                context = self.model.encode(x)" in after
+    assert f"with {region}\n                found.append(generator(context))" in after
+    told = [f.message for f in found(results["search.py"], "AMP502")]
+    assert len(told) == 2
+    assert all("in float32 but where what calls it is under autocast" in message for message in told)

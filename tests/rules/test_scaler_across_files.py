@@ -124,12 +124,13 @@ FIT = """
 
 
 def test_an_object_whose_optimizer_is_initialized_from_outside_carries_the_scaler(tmp_path: Path) -> None:
-    """It comes through a star import; what is read from it outside is read from `self` inside."""
+    """It comes through a star import; what is read of its configuration under the switch is kept with it."""
     texts = check_files({"parts.py": PARTS, "fitter.py": FITTER, "train.py": FIT}, device="cpu")
     assert "fitter.scaler = torch.amp.GradScaler(" in texts["train.py"]
     assert "enabled=args.fp16" in texts["train.py"]
     assert "self.scaler.scale(loss).backward()" in texts["fitter.py"]
-    assert "float(self.config.loss_scale)" in texts["fitter.py"]
+    assert "loss_scale = fitter.config.loss_scale if args.fp16 else None\n" in texts["train.py"]
+    assert "self.scaler.update(self.static_loss_scale)" in texts["fitter.py"]
     assert 'fitter.state()["scaler"]' in texts["train.py"]
     assert run_files(tmp_path, texts, "train.py")["scale"] == 1024.0
 
