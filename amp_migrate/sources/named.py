@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 def has(text: str, name: str) -> bool:
     """Whether a file may have a name: it defines, assigns or imports it, or all of another file."""
+    name = re.escape(name)  # whatever stands in an import
     imports = rf"^[ \t]*(?:from|import)\b[^#\n]*(?:\b{name}\b|\*)"
     given = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}\b[^=\n]*=|{imports}"
     return re.search(given, text, re.MULTILINE) is not None

@@ -100,6 +100,9 @@ TAKEN = {
     "import utils\nutils.clamp(1)\nutils.parse(1)\n": "cifar.utils",  # one is missing either way: Python's own rule
     "import utils\nutils.unknown(1)\n": "cifar.utils",
     "import utils\n": "cifar.utils",
+    "from utils import *\nparse(1)\n": "cifar.utils",  # which names it takes is not written
+    "from utils import parse\nfrom utils import *\n": "utils",
+    "from utils import (parse, (Meter))\n": "cifar.utils",  # whatever a text that does not parse has there
 }
 
 

@@ -59,7 +59,7 @@ class SiblingImports:
         run from the top, as a module of its folder."""
         texts = self._texts.get(importer), self._texts.get(beside), self._texts.get(first)
         own, near, top = (text or "" for text in texts)
-        taken = _taken(own, first) if own and near and top and first in own else set()
+        taken = _taken(own, first) - {"*"} if own and near and top and first in own else set()
         return bool(taken) and not any(has(near, n) for n in taken) and all(has(top, n) for n in taken)
 
     def meant(self, path: Path, name: str) -> str:
