@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 import torch
 
@@ -192,3 +194,20 @@ def test_what_is_set_up_once_stays_so_where_it_is_asked_for_again(times: int, dt
     result = rewrite(LATER, device="cpu")
     assert not [f for f in result.findings if f.status == "manual"]
     assert names_of(result.after)["main"](times) == dtype
+
+
+BRANCH = '        if fp16:\n            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")\n'
+
+
+@pytest.mark.parametrize("around", ["for _ in range(1):", "with torch.enable_grad():"])
+@pytest.mark.parametrize("leaves", ["pass", LEAVES[0]])
+def test_what_stands_around_initialize_is_left_as_well(around: str, leaves: str) -> None:
+    inner = "            if mode == 'test':\n                return\n" if leaves == "pass" else ""
+    nested = f"        {around}\n{inner}{textwrap.indent(BRANCH, '    ')}"
+    text = program(leaves, RUNS[-1])
+    assert BRANCH in text
+    result = rewrite(text.replace(BRANCH, nested), device="cpu")
+    assert not [f for f in result.findings if f.status == "manual" or f.code in ("AMP131", "AMP502", "AMP531")]
+    for fp16 in (True, False):
+        assert names_of(result.after)["main"]("train", fp16) == (torch.float16 if fp16 else torch.float32)
+        assert names_of(result.after)["main"]("test", fp16) == torch.float32

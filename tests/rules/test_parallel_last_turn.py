@@ -134,7 +134,15 @@ def test_the_rule_sees_it_by_itself(made: str, loop: str, written: bool, monkeyp
     assert "AMP651" not in {f.code for f in result.findings}
 
 
-def test_where_activations_are_recomputed_it_is_not_written() -> None:
-    result = rewrite("from torch.utils.checkpoint import checkpoint\n" + textwrap.dedent(BLOCKS.replace(COMMENT, "")))
+@pytest.mark.parametrize(
+    "recomputes",
+    [
+        "from torch.utils.checkpoint import checkpoint",
+        "from torch.utils import data, checkpoint as again",
+        "def spare(model):\n    model.gradient_checkpointing_enable()",
+    ],
+)
+def test_where_activations_are_recomputed_it_is_not_written(recomputes: str) -> None:
+    result = rewrite(f"{recomputes}\n\n\n" + textwrap.dedent(BLOCKS.replace(COMMENT, "")).lstrip())
     assert "DDP(model)" in (result.after or "")
     assert [f.review for f in result.findings if f.code == "AMP651"] == ["review"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, rewrite_files, run_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 
 STEPPER = """
     class Stepper:
@@ -124,3 +124,37 @@ def test_what_asks_for_something_else_is_none(asked: str) -> None:
     stepper = STEPPER.replace("self.steps = 0", f"self.steps = 0\n            {asked}")
     results = rewrite_files({"stepper.py": stepper, "window.py": program(SETTINGS["window"][0])})
     assert not [f for r in results.values() for f in r.findings if f.status == "manual"]
+
+
+KEPT = """
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+
+    def save(state, path):
+        checkpoint = {"optimizer_state_dict": state, "cur_iter": 3}
+        if checkpoint["cur_iter"] > 2:
+            torch.save(checkpoint["optimizer_state_dict"], path)
+        ASKED
+
+    def train(loader):
+        model = torch.nn.Linear(4, 2).cuda().half()
+        optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), lr=0.1), dynamic_loss_scale=True)
+        for x in loader:
+            optimizer.zero_grad()
+            loss = model(x).float().sum()
+            optimizer.backward(loss)
+            optimizer.step()
+            save(optimizer.state_dict(), "last.pt")
+    """
+
+
+def test_a_mapping_of_the_programs_own_that_holds_the_state_may_be_asked() -> None:
+    result = rewrite(KEPT.replace("ASKED", "return checkpoint"))
+    assert [f.message for f in result.findings if f.status == "manual"] == []
+    assert "GradScaler" in (result.after or "")
+
+
+@pytest.mark.parametrize("asked", ["state['cur_iter']", "checkpoint['optimizer_state_dict']['fp32_from_fp16']"])
+def test_the_state_itself_may_not_be_asked(asked: str) -> None:
+    told = [f for f in rewrite(KEPT.replace("ASKED", f"return {asked}")).findings if f.status == "manual"]
+    assert any("only the state of an FP16_Optimizer has" in f.message for f in told)

@@ -106,7 +106,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if evidence is not None:
             message = f"{evidence}: {DIFFERS}; pass {OPTION}=True"
             doubt = review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "review")
-            checkpoints = any("torch.utils.checkpoint" in m.text for m in review.after.modules.values())
+            checkpoints = any(map(_recomputes, review.after.modules.values()))
             written = not checkpoints and (shown or (said and not any(several(g) for g in seen.groups)))
             yield _answered(replace(doubt, because=evidence) if written else doubt)
         elif (named := _chosen_by_name(review, module, call)) is not None:
@@ -115,6 +115,13 @@ def check(review: Review) -> Iterable[Doubt]:
                 f"such a one is wrapped, torch's DistributedDataParallel raises in the second iteration; pass {OPTION}=True then"
             )
             yield review.doubt(module, call, "AMP651", "DistributedDataParallel", message, "look")
+
+
+def _recomputes(module: Module) -> bool:
+    """Whether a file speaks of recomputing activations, beside which torch may refuse that option."""
+    imported = (n for n in syntax.every(module.tree, ast.ImportFrom) if n.module == "torch.utils")
+    named = any(alias.name == "checkpoint" for n in imported for alias in n.names)
+    return named or "torch.utils.checkpoint" in module.text or "gradient_checkpointing" in module.text
 
 
 def was_apexs(review: Review, module: Module, call: ast.Call) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -32,23 +33,38 @@ def refuse(m: Migration, site: Site, call: ast.Call) -> None:
     """Raises Blocked where the state is asked for what only an FP16_Optimizer's has: a test for it would be False from then
     on, a read of it raise."""
     held = _held(m, site.module, call)
+    reached = m.project.reaches(held) if held else held
+    put = m.project.once(_put)
     for where in dict.fromkeys((site.module, *m.unit.reach)) if held else (site.module,):
         for node, key, holder in _asking(where):
-            if (holder is call or (held and m.project.slot(where, holder) in held)) and m.live(where, node):
+            # What has an entry of that name which the program puts there may be a mapping of its own that holds the state.
+            slots = held if key in put else reached
+            if (holder is call or (slots and m.project.slot(where, holder) in slots)) and m.live(where, node):
                 message = f"{where.source(node)} asks for what only the state of an FP16_Optimizer has, {KEYS[key]}; write that anew"
                 raise Blocked(where, call if holder is call else node, "AMP707", site.construct, message)
 
 
 def _held(m: Migration, module: Module, call: ast.Call) -> set[Slot]:
-    """Where a state is kept that a call gives: in variables, and the parameters that it is given for."""
+    """Where a state is kept that a call gives: in a variable, or the parameters that it is given for."""
     parent = module.parents.get(call)
-    slots: set[Slot] = set()
     if isinstance(parent, ast.Assign):
-        slots = m.project.slots(module, parent.targets)
-    elif isinstance(parent, ast.Call):
+        return m.project.slots(module, parent.targets)
+    if isinstance(parent, ast.Call):
         given = ((f, n, v) for f in m.project.resolved.get(parent, ()) for n, v in m.project.arguments(f, parent))
-        slots = {Slot(function.scope, name) for function, name, value in given if value is call}
-    return m.project.reaches(slots) if slots else slots
+        return {Slot(function.scope, name) for function, name, value in given if value is call}
+    return set()
+
+
+def _put(project: Project) -> set[str]:
+    """Of these keys those that the program itself puts into some mapping."""
+    found: set[str] = set()
+    for module in project.modules:
+        if any(key in module.text for key in KEYS):
+            keys = [k for d in module.of(ast.Dict) for k in d.keys]
+            keys += [s.slice for s in module.of(ast.Subscript) if isinstance(s.ctx, ast.Store)]
+            found |= {k.value for k in keys if isinstance(k, ast.Constant) and k.value in KEYS}
+            found |= {k.arg for call, _ in module.calls for k in call.keywords if k.arg in KEYS}
+    return found
 
 
 def _asking(module: Module) -> Iterator[tuple[ast.expr, str, ast.expr]]:

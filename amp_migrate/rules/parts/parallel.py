@@ -292,7 +292,12 @@ def only_said(code: str, codes: Mapping[str, str]) -> bool:
 
 def _recomputes(project: Project) -> bool:
     """Whether a program recomputes activations, beside which torch may refuse to look for parameters without gradients."""
-    return any("torch.utils.checkpoint" in module.text for module in project.modules)
+    return any(
+        "torch.utils.checkpoint" in module.text
+        or "gradient_checkpointing" in module.text  # which a library does
+        or "torch.utils.checkpoint" in (t for scope in module.scopes.values() for t in scope.imports.values())
+        for module in project.modules
+    )
 
 
 def _frozen(site: Site, call: ast.Call) -> int | None:

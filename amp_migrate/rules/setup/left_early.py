@@ -28,11 +28,15 @@ def apply(m: Migration) -> None:
 
 def before_leaving(m: Migration, home: Home, line: str) -> None:
     """Put a line above the first test under which a constructor is left before the place of a home: `if mode == "test": return`."""
-    module, first = home.scope.module, home.above or home.anchor
-    block = module.block(first)
-    if home.kind != "self" or home.scope.name != "__init__" or block is not getattr(home.scope.node, "body", None):
+    module, body = home.scope.module, getattr(home.scope.node, "body", [])
+    first = home.above or home.anchor
+    outer = next((s for s in (first, *module.ancestors(first)) if s in body), None)
+    if home.kind != "self" or home.scope.name != "__init__" or outer is None:
         return
-    above = block[: block.index(first)]
-    left = next((s for s in above if any(isinstance(n, ast.Return) for n in own_nodes([s]))), None)
+    left = next((s for s in body[: body.index(outer) + 1] if any(_leaves(n, first) for n in own_nodes([s]))), None)
     if left is not None:
         m.edit(module).insert_before(left, line)
+
+
+def _leaves(node: ast.AST, first: ast.stmt) -> bool:
+    return isinstance(node, ast.Return) and node.lineno < first.lineno
