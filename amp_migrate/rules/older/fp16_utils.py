@@ -124,6 +124,7 @@ def unit(m: Migration) -> None:
     for module, call in going:
         _keep(m, module, call, "network_to_half")
     sequential_keys.note(m, going)
+    sequential_keys.take_items(m, [*in_sequential, *going])
 
 
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:

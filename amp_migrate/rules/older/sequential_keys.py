@@ -11,6 +11,7 @@ from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import identifiers
+from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
 
 PLACES = (ast.Name, ast.Attribute)
@@ -66,7 +67,34 @@ def note(m: Migration, halved: list[tuple[Module, ast.Call]]) -> list[State]:
     return found
 
 
-def _before(module: Module, call: ast.Call, halved: list[tuple[Module, ast.Call]]) -> bool:
+def take_items(m: Migration, halved: list[tuple[Module, ast.Call]]) -> None:
+    """Write the model where the item is asked for that it was of such a Sequential: `model[1]`.
+
+    Raises Blocked where another item is.
+    """
+    for halving, call in halved:
+        stmt = halving.statement(call)
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) and stmt.value is call else None
+        slot = m.project.slot(halving, target) if isinstance(target, PLACES) else None
+        for module in dict.fromkeys((halving, *m.unit.modules, *m.unit.reach)) if slot is not None else ():
+            for node in module.of(ast.Subscript):
+                if not isinstance(node.value, PLACES) or m.project.slot(module, node.value) != slot:
+                    continue
+                if not m.live(module, node) or _before(module, node, halved):
+                    continue
+                name, number = module.source(node.value), place(m, call)
+                if not isinstance(node.slice, ast.Constant) or node.slice.value != number:
+                    why = f"is an item of the Sequential that network_to_half put {name} in, which goes; {name} itself was {name}[{number}]"
+                    raise Blocked(module, node, "AMP720", "network_to_half", f"{module.source(node)} {why}")
+                if node not in m.edit(module).expressions:
+                    m.edit(module).replace(node, (node.value,))
+                    message = (
+                        f"{name}[{number}] of the Sequential that network_to_half had put it in is {name} itself now"
+                    )
+                    m.output.done(module, node, "AMP720", "network_to_half", message, "look")
+
+
+def _before(module: Module, call: ast.expr, halved: list[tuple[Module, ast.Call]]) -> bool:
     """Whether a state is taken above all that puts a model in a Sequential, in one scope."""
     scope = module.scope_of(call)
     return all(other is module and module.scope_of(h) is scope and call.lineno < h.lineno for other, h in halved)
