@@ -137,7 +137,7 @@ class Held:
     def _uncast(self, doubt: Doubt, module: Module, number: int, output: Output) -> bool:
         """Hand the switch to the region that a doubt is about; then leave the region out: without it the function does what
         it did where Apex was not set up."""
-        if doubt.code != "AMP131":
+        if doubt.code != "AMP131" or doubt.aside:
             return False
         scope = _region_at(doubt.line, module, output)
         if scope is None:

@@ -323,3 +323,33 @@ def test_a_file_that_nothing_is_held_back_of_is_written_once(monkeypatch: pytest
     one, other = migrate(Program(sources, root=Path()), Options())
     assert (one.after, other.status) == (None, "migrated")
     assert written == ["one.py", "other.py"]
+
+
+@pytest.mark.parametrize(("aside", "told"), [(True, "AMP131"), (False, "AMP502")])
+def test_what_is_about_no_region_does_not_cost_one(monkeypatch: pytest.MonkeyPatch, aside: bool, told: str) -> None:
+    from amp_migrate import audit
+
+    text = """
+import torch
+from apex import amp
+
+
+def step(loss, optimizer):
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+
+
+def main(model, optimizer, x):
+    model, optimizer = amp.initialize(model, optimizer)
+    loss = model(x).sum()
+    step(loss, optimizer)
+"""
+
+    def refuting(*_: object) -> list[audit.Doubt]:
+        return [audit.Doubt("one.py", 13, "AMP131", "a name", "no value", aside=aside)]
+
+    monkeypatch.setattr(audit, "audit", refuting)
+    (result,) = migrate(Program([SourceFile(Path("one.py"), "one.py", text)], root=Path()), Options())
+    assert result.after is None
+    assert told in {finding.code for finding in result.findings}

@@ -24,7 +24,7 @@ class Doubt:
     a rule may write otherwise, for the doubt to go; of a half value, `given` is where a forward gives it as a whole, and `by`
     the code of the rule that casts it where it is used. `lost`: the line and the column of each forward that has no region
     now, in the file as it was. `alike`: what of the message is said of other places as well. `because`: what is seen, to be
-    said of what the rule writes.
+    said of what the rule writes. `aside`: it is about no region, and does not go without one.
     """
 
     path: str
@@ -41,6 +41,7 @@ class Doubt:
     by: str = ""
     lost: tuple[tuple[int, int], ...] = ()
     because: str = ""
+    aside: bool = False
 
     @property
     def refusal(self) -> str:

@@ -133,6 +133,29 @@ def test_a_function_that_is_called_under_a_test_alone() -> None:
     assert not told(doubts_of(unguarded, {"main.py": after}), "AMP131")
 
 
+HANDED = """
+    import json
+    from apex import amp
+
+    def prepare(model, optimizer, use, config):
+        if use:
+            amp.initialize(model, optimizer, loss_scale=config["loss_scale"])
+
+    def main(path, model, optimizer):
+        with open(path) as f:
+            config = json.load(f)
+        half = config["fp16"]
+        prepare(model, optimizer, half, config)
+"""
+
+
+@pytest.mark.parametrize(("test", "wrong"), [("half", False), ("model", True)])
+def test_a_flag_that_another_function_has_under_another_name(test: str, wrong: bool) -> None:
+    call = "prepare(model, optimizer, half, config)"
+    after = HANDED.replace(call, f'scale = config["loss_scale"] if {test} else None\n        {call}')
+    assert bool(told(doubts(HANDED, after), "AMP131")) is wrong
+
+
 UPDATE = """
 import json
 import torch

@@ -61,19 +61,32 @@ def _cast(module: Module, stmt: ast.stmt, name: str) -> ast.stmt | None:
 
 
 def _methods(value: ast.expr, name: str) -> list[str] | None:
-    """The methods that are called on a variable, one on what the other gives; None for what is something else."""
+    """The methods that are called on a variable, one on what the other gives; None for what is something else, or may give
+    it another dtype than is written."""
     methods: list[str] = []
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         methods.append(value.func.attr)
+        if value.func.attr == "to" and not all(
+            _is_device(a) for a in (*value.args, *(k.value for k in value.keywords))
+        ):
+            return None
         value = value.func.value
     return methods if methods and isinstance(value, ast.Name) and value.id == name else None
 
 
+def _is_device(given: ast.expr) -> bool:
+    text = syntax.text(given).lower()
+    return isinstance(given, ast.Constant) or any(word in text for word in ("device", "cuda", "cpu", "gpu", "rank"))
+
+
 def _may_change(stmt: ast.stmt, name: str) -> bool:
-    """Whether a statement gives a variable something, or makes what it holds half."""
+    """Whether a statement gives a variable something, makes what it holds half, or hands that to what may do so."""
     nodes = syntax.own_line(stmt)
     named = [n for n in nodes if isinstance(n, ast.Name) and n.id == name]
     half = any(
         "half" in syntax.text(n.func).lower() or "16" in syntax.text(n) for n in nodes if isinstance(n, ast.Call)
     )
-    return any(isinstance(n.ctx, ast.Store) for n in named) or (bool(named) and half)
+    calls = (n for n in nodes if isinstance(n, ast.Call))
+    handed = any(arg in named for n in calls for arg in (*n.args, *(k.value for k in n.keywords)))
+    cast = any(isinstance(n, ast.Attribute) and n.attr in ("to", "type") and n.value in named for n in nodes)
+    return any(isinstance(n.ctx, ast.Store) for n in named) or (bool(named) and half) or handed or cast

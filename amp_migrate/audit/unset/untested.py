@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
@@ -65,7 +66,8 @@ def read_untested(review: Review) -> Iterator[Doubt]:
                     f"{syntax.text(node)} was read only where {syntax.text(tests[0])}, and is read in every run now: one "
                     "that has no such entry stops here"
                 )
-                yield review.doubt(change.after, node, "AMP131", syntax.text(node), message)
+                doubt = review.doubt(change.after, node, "AMP131", syntax.text(node), message)
+                yield replace(doubt, aside=not isinstance(stmt, (ast.With, ast.AsyncWith)))
 
 
 def _read(module: Module, node: ast.AST) -> str | None:
@@ -181,8 +183,9 @@ def _asks(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> 
     """Whether a read stands under a test that asks for the same as one before, or for what the migration put in its place."""
     now = _around(review, review.after, change.after, node) or []
     known = {word for test in tests for word in _words(test)} | {"is_enabled"}
-    for _ in range(2):  # a flag, and what it is computed from
+    for _ in range(2):  # a flag, and what it is computed from, also where a function is handed it
         known |= {w for s in statements(change.before.tree) if _given(s) & known for w in _words(s.value)}  # type: ignore[attr-defined]
+        known |= {w for test in tests for value in _handed(review.before, test, known) for w in _words(value)}
     known |= {name for s in change.added if isinstance(s, ast.Assign) for t in s.targets for name in _words(t)}
     return any(word in known for test, _ in now for word in _words(test))
 
@@ -190,6 +193,17 @@ def _asks(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> 
 def _given(stmt: ast.stmt) -> set[str]:
     """What an assignment gives a value."""
     return {syntax.last(target) for target in stmt.targets} if isinstance(stmt, ast.Assign) else set()
+
+
+def _handed(program: Program, test: ast.expr, known: set[str]) -> Iterator[ast.expr]:
+    """What calls of the function that asks a test give the parameters that have one of the names that are known."""
+    for module in program.modules.values():
+        function = module.function_around(test) if test in module.parents else None
+        own = known & {p.arg for p in function.parameters} if function is not None else set[str]()
+        if function is not None and own:
+            for _, call in program.callers(function):
+                given = program.arguments(function, call) or {}
+                yield from (given[name] for name in own if name in given)
 
 
 def _words(expr: ast.expr) -> set[str]:
