@@ -903,3 +903,10 @@ def test_a_package_hands_out_what_its_files_define(still: bool) -> None:
     after = {"mixed/__init__.py": "import os\n"} | ({} if still else {"mixed/losses.py": "SCALE = 1\n"})
     found = [d for d in doubts_of(before, after) if d.code == "AMP131" and d.path == "mixed/__init__.py"]
     assert [(d.line, d.verdict) for d in found] == ([(2, "refuse")] if still else [])
+
+
+def test_a_package_that_hands_out_one_name_less() -> None:
+    text = "def scale_loss(loss):\n    return loss\n\n\ndef other():\n    return 1\n"
+    before = {"mixed/losses.py": text, "mixed/__init__.py": "from .losses import other, scale_loss\n"}
+    after = {"mixed/__init__.py": "from .losses import other\n"}
+    assert told(doubts_of(before, after), "AMP131") == [(1, "refuse")]

@@ -276,3 +276,21 @@ def closure(model, x, optimizers):
     assert any(f.status == "manual" for f in results["step.py"].findings)
     assert "def scale_loss" in (results["mixed/losses.py"].after or results["mixed/losses.py"].before)
     assert results["mixed/__init__.py"].after is None
+
+
+def test_a_package_hands_out_a_class_that_stands_for_apexs() -> None:
+    """Something else of Apex's keeps the file as it is."""
+    files = {
+        "mixed/__init__.py": "from .utils import HAS_AMP, amp\n",
+        "mixed/utils.py": """
+            try:
+                from apex import amp
+                HAS_AMP = True
+            except ImportError:
+                HAS_AMP = False
+
+                class amp:
+                    pass
+        """,
+    }
+    assert rewrite_files(files)["mixed/__init__.py"].after is None

@@ -116,7 +116,8 @@ def _uses(review: Review, module: Module, change: Change, lost: set[str]) -> Ite
 
 def _handed_out(review: Review, change: Change, lost: set[str]) -> Iterator[Doubt]:
     """Names that a package took from one of its files for its users, which that file still defines."""
-    for stmt in change.removed if change.path.endswith("__init__.py") else ():
+    went = [*change.removed, *change.rewritten.values()]  # as a whole, or one name of several
+    for stmt in went if change.path.endswith("__init__.py") else ():
         if not isinstance(stmt, ast.ImportFrom):
             continue
         home = review.after.module_named(review.before._base(change.before, stmt), change.after)

@@ -223,8 +223,9 @@ class Cleaner:
             return False
         edits = self.output.edits.get(other)
         bindings = other.root.bindings.get(alias.name, ())
-        if any(b in self.project.functions and (edits is None or not edits.gone(b)) for b in bindings):
-            return True  # a function of the program's own that does what Apex's does, and stays
+        own = (b for b in bindings if b in self.project.functions or b in self.project.classes)
+        if any(edits is None or not edits.gone(b) for b in own):
+            return True  # a function or class of the program's own that does what Apex's does, and stays
         if edits is None:
             return bool(other.loads.get(alias.name))
         return alias.name in edits.emitted_names() or any(not edits.gone(n) for n in other.loads.get(alias.name, ()))
