@@ -47,6 +47,9 @@ Read = ast.Attribute | ast.Subscript
 def read_untested(review: Review) -> Iterator[Doubt]:
     told: set[tuple[str, str]] = set()
     for change in review.changes.values():
+        under: dict[
+            tuple[type, str], tuple[list[ast.expr], set[str]] | None
+        ] = {}  # what is asked before a thing is read
         for stmt in statements(change.after.tree):
             if stmt in change.same:
                 continue  # the program's own, of a branch that is the only one now
@@ -56,14 +59,18 @@ def read_untested(review: Review) -> Iterator[Doubt]:
                     continue
                 if (change.path, syntax.text(node.value)) in told:
                     continue
-                tests = _only_under(review, change, node, name)
-                if tests is None or _asks(review, change, node, tests) or _has(review, change.after, node, name):
+                key = (type(node), name)
+                if key not in under:
+                    tests = _only_under(review, change, key)
+                    under[key] = (tests, _alike(review, change, tests)) if tests is not None else None
+                asked = under[key]
+                if asked is None or _asks(review, change, node, asked[1]) or _has(review, change.after, node, name):
                     continue
-                if _about_holder(review, change, node, tests):
+                if _about_holder(review, change, node, asked[0]):
                     continue
                 told.add((change.path, syntax.text(node)))
                 message = (
-                    f"{syntax.text(node)} was read only where {syntax.text(tests[0])}, and is read in every run now: one "
+                    f"{syntax.text(node)} was read only where {syntax.text(asked[0][0])}, and is read in every run now: one "
                     "that has no such entry stops here"
                 )
                 doubt = review.doubt(change.after, node, "AMP131", syntax.text(node), message)
@@ -144,10 +151,9 @@ def _around(review: Review, program: Program, module: Module, node: ast.AST, dep
     return tests or None
 
 
-def _only_under(review: Review, change: Change, node: Read, name: str) -> list[ast.expr] | None:
+def _only_under(review: Review, change: Change, key: tuple[type, str]) -> list[ast.expr] | None:
     """The tests under which the program read a thing, if it did so under tests alone."""
-    key = (type(node), name)
-    files = [change.before] if _reads(change.before).get(key) else review.before.having(name)
+    files = [change.before] if _reads(change.before).get(key) else review.before.having(key[1])
     found: list[ast.expr] = []
     by_function: dict[Function | None, set[frozenset[tuple[str, bool]]]] = {}
     for module in files:
@@ -173,26 +179,37 @@ def _in_any_case(ways: set[frozenset[tuple[str, bool]]]) -> bool:
 
 def _about_holder(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> bool:
     """Whether all that was asked is whether what holds an entry is there, which was read in every run besides."""
-    held = _read(change.before, node.value) if isinstance(node.value, (ast.Attribute, ast.Subscript)) else None
-    if held is None or _only_under(review, change, node.value, held) is not None:  # type: ignore[arg-type]
+    held = node.value if isinstance(node.value, (ast.Attribute, ast.Subscript)) else None
+    name = _read(change.after, held) if held is not None else None
+    if held is None or name is None or _only_under(review, change, (type(held), name)) is not None:
         return False
     return all(_words(test) <= _words(node.value) | _ASKING for test in tests)
 
 
-def _asks(review: Review, change: Change, node: Read, tests: list[ast.expr]) -> bool:
+def _asks(review: Review, change: Change, node: Read, known: set[str]) -> bool:
     """Whether a read stands under a test that asks for the same as one before, or for what the migration put in its place."""
     now = _around(review, review.after, change.after, node) or []
-    known = {word for test in tests for word in _words(test)} | {"is_enabled"}
-    for _ in range(2):  # a flag, and what it is computed from, also where a function is handed it
-        known |= {w for s in statements(change.before.tree) if _given(s) & known for w in _words(s.value)}  # type: ignore[attr-defined]
-        known |= {w for test in tests for value in _handed(review.before, test, known) for w in _words(value)}
-    known |= {name for s in change.added if isinstance(s, ast.Assign) for t in s.targets for name in _words(t)}
     return any(word in known for test, _ in now for word in _words(test))
 
 
-def _given(stmt: ast.stmt) -> set[str]:
-    """What an assignment gives a value."""
-    return {syntax.last(target) for target in stmt.targets} if isinstance(stmt, ast.Assign) else set()
+def _alike(review: Review, change: Change, tests: list[ast.expr]) -> set[str]:
+    """The words of tests that ask for the same as those before, or for what the migration put in their place."""
+    known = {word for test in tests for word in _words(test)} | {"is_enabled"}
+    given = _given(change.before)
+    for _ in range(2):  # a flag, and what it is computed from, also where a function is handed it
+        known |= {word for name in known for value in given.get(name, ()) for word in _words(value)}
+        known |= {word for test in tests for value in _handed(review.before, test, known) for word in _words(value)}
+    return known | {name for s in change.added if isinstance(s, ast.Assign) for t in s.targets for name in _words(t)}
+
+
+@kept
+def _given(module: Module) -> dict[str, list[ast.expr]]:
+    """What assignments of a file give the names and attributes of each name."""
+    found: dict[str, list[ast.expr]] = {}
+    for stmt in syntax.every(module.tree, ast.Assign):
+        for target in stmt.targets:
+            found.setdefault(syntax.last(target), []).append(stmt.value)
+    return found
 
 
 def _handed(program: Program, test: ast.expr, known: set[str]) -> Iterator[ast.expr]:
