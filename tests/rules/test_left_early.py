@@ -211,3 +211,25 @@ def test_what_stands_around_initialize_is_left_as_well(around: str, leaves: str)
     for fp16 in (True, False):
         assert names_of(result.after)["main"]("train", fp16) == (torch.float16 if fp16 else torch.float32)
         assert names_of(result.after)["main"]("test", fp16) == torch.float32
+
+
+DERIVED = """
+class Tuned(Solver):
+    def __init__(self, mode, fp16):
+        if mode == "test":
+            self.fp16 = fp16
+            self.model = torch.nn.Linear(4, 2)
+            return
+        super().__init__(mode, fp16)
+
+
+def main("""
+
+
+def test_a_derived_class_may_leave_above_the_constructor_that_it_derives() -> None:
+    text = program("pass", RUNS[-1]).replace("def main(", DERIVED.strip()).replace("= Solver(", "= Tuned(")
+    result = rewrite(text, device="cpu")
+    assert not [f for f in result.findings if f.status == "manual" or f.code in ("AMP131", "AMP502", "AMP531")]
+    for fp16 in (True, False):
+        assert names_of(result.after)["main"]("train", fp16) == (torch.float16 if fp16 else torch.float32)
+        assert names_of(result.after)["main"]("test", fp16) == torch.float32

@@ -84,7 +84,7 @@ def take_items(m: Migration, halved: list[tuple[Module, ast.Call]]) -> None:
                     continue
                 name, number = module.source(node.value), place(m, call)
                 if not isinstance(node.slice, ast.Constant) or node.slice.value != number:
-                    why = f"is an item of the Sequential that network_to_half put {name} in, which goes; {name} itself was {name}[{number}]"
+                    why = f"is an item of the Sequential that network_to_half put {name} in, which goes; {name} was {name}[{number}]"
                     raise Blocked(module, node, "AMP720", "network_to_half", f"{module.source(node)} {why}")
                 if node not in m.edit(module).expressions:
                     m.edit(module).replace(node, (node.value,))
