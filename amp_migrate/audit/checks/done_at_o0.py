@@ -46,14 +46,20 @@ def _besides(block: ast.With) -> Iterator[ast.Call]:
 
 
 def _compared(both: Mixed, change: Change, call: ast.Call) -> Iterator[Doubt]:
-    text, function = syntax.text(call), change.before.name_around(call)
+    text, last, function = syntax.text(call), syntax.last(call.func), change.before.name_around(call)
     before, after = both.before, both.after
     came = disjunction([before.predicates.given(way) for way in before.chains.to(change.before, call)])
     was = conjunction([at_o0(both), came])
-    beside = [c for c in change.before.calls() if syntax.text(c) == text]  # what is asked there is a flag on both sides
+    beside = [
+        c for c in change.before.calls_named.get(last, ()) if syntax.text(c) == text
+    ]  # what is asked there is a flag on both sides
     ways = [way for c in beside for way in before.chains.to(change.before, c)]
     known = {atom for way in ways for atom in atoms(before.predicates.given(way))} | atoms(was)
-    same = [c for c in change.after.calls() if syntax.text(c) == text and change.after.name_around(c) == function]
+    same = [
+        c
+        for c in change.after.calls_named.get(last, ())
+        if syntax.text(c) == text and change.after.name_around(c) == function
+    ]
     now = disjunction([after.predicates.given(way) for c in same for way in after.chains.to(change.after, c)])
     if not atoms(now) <= known or example(conjunction([was, negation(now)])) is None:
         return

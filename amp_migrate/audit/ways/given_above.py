@@ -10,7 +10,8 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.scope import Scope
 
 STOPS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# What runs more than what stands above a statement before it: another turn of its body, another part of it.
+AROUND = (ast.For, ast.AsyncFor, ast.While, ast.Try, getattr(ast, "TryStar", ast.Try))
 
 
 def constant_above(scope: Scope, expr: ast.Name | ast.Attribute) -> ast.Constant | None:
@@ -30,7 +31,7 @@ def constant_above(scope: Scope, expr: ast.Name | ast.Attribute) -> ast.Constant
             if _may_give(stmt, text, root):
                 return None
         at = module.parents[at]
-        if isinstance(at, LOOPS) and _may_give(at, text, root):
+        if isinstance(at, AROUND) and _may_give(at, text, root):
             return None
     return None
 
