@@ -120,9 +120,10 @@ def _stores(module: Module) -> dict[str, list[Read]]:
 
 
 def _tests(review: Review, module: Module, node: ast.AST) -> list[Test]:
-    """What a node of a function stands under, innermost first, but for whether Apex is there."""
+    """What a node of a function stands under, innermost first, but for whether Apex is there, and the file runs as a script."""
     flags = mixed(review).before.installed.flags(module) if review.before.modules.get(module.path) is module else {}
-    return [test for test in tests_around(module, node) if installed.asks(test[0], flags) is None]
+    asked = [test for test in tests_around(module, node) if "__name__" not in syntax.text(test[0])]
+    return [test for test in asked if installed.asks(test[0], flags) is None]
 
 
 _OPPOSITES: dict[type[ast.cmpop], ast.cmpop] = {ast.NotEq: ast.Eq(), ast.IsNot: ast.Is(), ast.NotIn: ast.In()}
