@@ -228,8 +228,8 @@ class Mixed(Prepared):
         """A region of the program's own, which stood there before."""
         return self.before.in_region(chain)
 
-    def follows(self, setup: Chain, chain: Chain, direct: bool) -> bool | None:
-        """Whether a way comes after a set-up in one process; None where that cannot be told."""
+    def follows(self, setup: Chain, chain: Chain, direct: bool, made: frozenset[Class] = frozenset()) -> bool | None:
+        """Whether a way comes after a set-up in one process; None where that cannot be told. `made`: classes that make others."""
         on_the_way = {s.node for s in chain.steps}
         if any(s.begins_process and s.node not in on_the_way for s in setup.steps):
             return False
@@ -255,15 +255,15 @@ class Mixed(Prepared):
         if owner is not None:
             on = self.before.chains.called_on(chain)[0]
             program = self.before.program
-            # Of what class the object is decides what else runs on it, where that is known.
             family = {u for c in on.classes for u in program.family_up(c)} if on and on.own else program.family(owner)
             for step in setup.steps:
                 if step.function is not None and step.function.owner in family:
-                    made = chain.start.function is not None and chain.start.function.name == "__init__"
-                    if made and step.function.name != "__init__":
+                    making = chain.start.function is not None and chain.start.function.name == "__init__"
+                    if making and step.function.name != "__init__":
                         return False  # an object is made before any of its methods runs
                     return True if step.function.name in ("__init__", "setup", "build") or direct else None
-            return any(self.follows(setup, w, direct) for w in self.before.chains.made_for_libraries(owner)) or None
+            ways = self.before.chains.made_for_libraries(owner) if owner not in made else ()
+            return any(self.follows(setup, w, direct, made | {owner}) for w in ways) or None
         return None
 
     def _of_one_class(self, setup: Chain, chain: Chain) -> bool:

@@ -280,6 +280,15 @@ def test_an_object_whose_methods_a_library_runs() -> None:
     assert not hooked(early="Engine().add(Validate(model)).run()")  # before the set-up: it may have run by then
 
 
+def test_objects_that_make_objects_of_their_own_class() -> None:
+    twin = (
+        "class Local(Hook):\n        def on_epoch(self):\n            create_supervised_evaluator(model)\n\n"
+        "        def again(self):\n            return Local()\n    "
+    )
+    assert [d.line for d in hooked(late=twin + "trainer.add(Local())")] == [28]
+    assert not hooked(late=twin)
+
+
 @pytest.mark.parametrize("name", ["std_mean", "var_mean"])
 def test_a_reduction_that_gives_two_values(name: str) -> None:
     model = "model = torch.nn.Linear(4, 4).cuda()\n"
