@@ -122,7 +122,8 @@ class Said:
         if kind == "extension":
             return (
                 f"{text}: what {value.origin} gives is float16 in the region, and {detail} is out of sight: O2 gave it in "
-                "float32. Code of torch's runs under autocast; an extension that reads float32 does not. .float() is safe"
+                "float32. Code of torch's runs under autocast, but for binary_cross_entropy, which raises there whatever it is "
+                "given; an extension that reads float32 wants .float()"
             ), "look"
         if kind in ("unseen", "unseen beside"):
             was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
