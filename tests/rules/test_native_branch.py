@@ -187,3 +187,48 @@ def test_a_native_branch_that_clears_no_gradients_does_not_do_the_same() -> None
     assert told.message.startswith(
         "the native branch at line 19 would stay in place of this one, and clears no gradients"
     )
+
+
+KEPT = """
+import torch
+from apex import amp
+
+
+def train(args, loader, checkpoint=None):
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.apex:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    if checkpoint is not None:
+        model.load_state_dict(checkpoint["model"])
+        if args.apex:
+            amp.load_state_dict(checkpoint["amp"])
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in loader:
+        optimizer.zero_grad()
+        if args.native:
+            with torch.autocast("cuda"):
+                loss = (model(x) - y).pow(2).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        elif args.apex:
+            loss = (model(x) - y).pow(2).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        else:
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+    torch.save({"model": model.state_dict(), "amp": amp.state_dict() if args.apex else None}, "a.pt")
+"""
+
+
+def test_a_native_branch_that_keeps_no_state_stays_as_it_is() -> None:
+    """What goes is Apex's state, and that is told: the program is no wrong migration for it."""
+    result = rewrite(KEPT)
+    assert "apex" not in (result.after or "").replace("args.apex", "")
+    told = [f for f in result.findings if f.code == "AMP431"]
+    assert [(f.line, f.status, f.review) for f in told] == [(13, "note", "review"), (32, "note", "review")]
+    assert all("the native branch that stays keeps no scaler's state" in f.message for f in told)

@@ -98,6 +98,13 @@ def _lost(review: Review) -> Iterator[Doubt]:
                 continue
             if verb == "loaded" and _scaled_by_none(review, module, call):
                 continue
+            if _scales(review.before) and not _scale_written(review):
+                message = (
+                    f"Apex's loss scale was {verb} here; the native branch that stays keeps no scaler's state: its scale begins "
+                    "at its first value with each run"
+                )
+                yield Doubt(module.path, call.lineno, "AMP431", f"amp.{name}", message, "review")
+                continue
             yield Doubt(
                 module.path,
                 call.lineno,
@@ -128,6 +135,12 @@ def _scaled_by_none(review: Review, module: Module, load: ast.Call) -> bool:
             if after or (after is None and not apart):
                 return False
     return bool(loads and scaling)
+
+
+def _scale_written(review: Review) -> bool:
+    """Whether the migration itself scales a loss, and leaves that not to what the program had besides Apex."""
+    changes = review.changes.values()
+    return any(c.changed(call) for c in changes for call, _ in c.after.method_calls("scale"))
 
 
 def _scales(program: Program) -> bool:
