@@ -34,31 +34,25 @@ def _kept(find: Callable[P, R], first: Callable[[], object] | None) -> Callable[
             found = answers[name] = find(of)  # type: ignore[call-arg]
         return found
 
-    @functools.wraps(find)
-    def answer(of: Any, *about: Any) -> Any:
-        answers = of.__dict__.get(name)
-        if answers is None:
-            answers = of.__dict__[name] = {}
-        found = answers.get(about, answers)
-        if found is answers:
-            if first is not None:
-                answers[about] = first()
-            found = answers[about] = find(of, *about)  # type: ignore[call-arg]
-        return found
-
-    @functools.wraps(find)
-    def of_one(of: Any, about: Any) -> Any:
-        answers = of.__dict__.get(name)
-        if answers is None:
-            answers = of.__dict__[name] = {}
-        found = answers.get(about, answers)
-        if found is answers:
-            if first is not None:
-                answers[about] = first()
-            found = answers[about] = find(of, about)  # type: ignore[call-arg]
-        return found
-
     code = find.__code__
-    if code.co_argcount == 2 and not find.__defaults__ and not code.co_flags & inspect.CO_VARARGS:
-        return cast("Callable[P, R]", of_one)  # which most are: no tuple is made to ask
-    return cast("Callable[P, R]", alone if code.co_argcount == 1 else answer)
+    several = code.co_argcount != 2 or bool(find.__defaults__) or bool(code.co_flags & inspect.CO_VARARGS)
+
+    @functools.wraps(find)
+    def answer(of: Any, about: Any) -> Any:
+        answers = of.__dict__.get(name)
+        if answers is None:
+            answers = of.__dict__[name] = {}
+        found = answers.get(about, answers)
+        if found is answers:
+            if first is not None:
+                answers[about] = first()
+            found = answers[about] = find(of, *about) if several else find(of, about)  # type: ignore[call-arg]
+        return found
+
+    @functools.wraps(find)
+    def answer_to_several(of: Any, *about: Any) -> Any:
+        return answer(of, about)
+
+    if code.co_argcount == 1:
+        return cast("Callable[P, R]", alone)
+    return cast("Callable[P, R]", answer_to_several if several else answer)  # for one thing no tuple is made to ask

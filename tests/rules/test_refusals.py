@@ -36,17 +36,19 @@ def test_a_call_that_hands_amp_to_a_function_without_a_place_for_it() -> None:
     assert "save takes 2 arguments and is given 4: this call raises a TypeError, as it did" in told.message
 
 
+KEEPER = """
+    import torch
+    from apex import amp
+
+    class Restorer:
+        def save(self, path):
+            torch.save({"amp": amp.state_dict()}, path)
+    """
+
+
 @pytest.mark.parametrize("name", ["a Restorer", "an ApexRestorer"])
 def test_a_class_that_keeps_the_state_but_is_never_made(name: str) -> None:
-    keeper = """
-        import torch
-        from apex import amp
-
-        class Restorer:
-            def save(self, path):
-                torch.save({"amp": amp.state_dict()}, path)
-        """
-    keeper = keeper.replace("Restorer", name.split()[1])
+    keeper = KEEPER.replace("Restorer", name.split()[1])
     files = {"one.py": TRAIN.format("return model"), "two.py": TRAIN.format("return model"), "restore.py": keeper}
     results = rewrite_files(files)
     (told,) = [f for f in results["restore.py"].findings if f.status == "manual"]
@@ -66,16 +68,8 @@ def test_a_class_that_keeps_the_state_but_is_never_made(name: str) -> None:
 )
 def test_a_class_whose_name_is_in_quotes_may_be_made_by_it(asked: str, quoted: bool) -> None:
     """It is not said to be made nowhere, and not to be deleted."""
-    keeper = """
-        import torch
-        from apex import amp
-
-        class Restorer:
-            def save(self, path):
-                torch.save({"amp": amp.state_dict()}, path)
-        """
     programs = {name: TRAIN.format("return model") for name in ("one.py", "two.py")}
-    files = {**programs, "restore.py": keeper, "ask.py": f"import restore\n{asked}\n"}
+    files = {**programs, "restore.py": KEEPER, "ask.py": f"import restore\n{asked}\n"}
     (told,) = [f for f in rewrite_files(files)["restore.py"].findings if f.status == "manual"]
     assert ("ask.py:2 may ask for Restorer by its name" in told.message) is quoted
     assert ("delete the class" in told.message) is not quoted
@@ -83,16 +77,8 @@ def test_a_class_whose_name_is_in_quotes_may_be_made_by_it(asked: str, quoted: b
 
 @pytest.mark.parametrize("asked", ['[("restorer", Restorer), ("other", dict)]', "{1: Restorer}", "register(Restorer)"])
 def test_a_class_that_is_a_value_may_be_made_of_it(asked: str) -> None:
-    keeper = """
-        import torch
-        from apex import amp
-
-        class Restorer:
-            def save(self, path):
-                torch.save({"amp": amp.state_dict()}, path)
-        """
     programs = {name: TRAIN.format("return model") for name in ("one.py", "two.py")}
-    files = {**programs, "restore.py": keeper, "ask.py": f"from restore import Restorer\nkept = {asked}\n"}
+    files = {**programs, "restore.py": KEEPER, "ask.py": f"from restore import Restorer\nkept = {asked}\n"}
     (told,) = [f for f in rewrite_files(files)["restore.py"].findings if f.status == "manual"]
     assert "ask.py:2 keeps Restorer as a value, and what makes one of it is out of sight" in told.message
     assert "delete" not in told.message

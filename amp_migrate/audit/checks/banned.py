@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import REFUSED
+from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
@@ -165,8 +166,17 @@ def _called(both: Mixed, made: dict[ast.AST, Module]) -> Iterator[tuple[Module, 
 
 def _calling(both: Mixed, made: Collection[ast.AST]) -> Iterator[tuple[Module, ast.Call, list[ast.AST]]]:
     """The calls of values one of which is among those given, with all that they may be."""
+    for module, call, found in _of_values(both) if made else ():
+        if any(n in made for n in found):
+            yield module, call, found
+
+
+@kept
+def _of_values(both: Mixed) -> list[tuple[Module, ast.Call, list[ast.AST]]]:
+    """The calls, with as much as a loss is given, of what is no name of something: of what a variable or container holds."""
     program, values = both.review.after, both.after.values
-    for module in both.after.modules if made else ():
+    calls: list[tuple[Module, ast.Call, list[ast.AST]]] = []
+    for module in both.after.modules:
         for call in module.calls():
             scope = module.scope_of(call)
             if len(call.args) + len(call.keywords) < 2 or not isinstance(
@@ -180,8 +190,8 @@ def _calling(both: Mixed, made: Collection[ast.AST]) -> Iterator[tuple[Module, a
                 continue
             found: list[ast.AST] = [o.node for o in values.origins(scope, call.func)]
             found += _entries(both, scope, call.func) if isinstance(call.func, ast.Subscript) else ()
-            if any(n in made for n in found):
-                yield module, call, found
+            calls.append((module, call, found))
+    return calls
 
 
 def _unfollowed(program: Program, function: Function, call: ast.Call) -> bool:

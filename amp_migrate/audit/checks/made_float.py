@@ -15,10 +15,11 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
-KEPT = frozenset("float cuda cpu to eval train requires_grad_ share_memory".split())  # give the network itself
+KEPT = SELF_RETURNING - {"half", "double", "bfloat16", "apply", "type"}  # and give no other dtype
 
 
 def check(review: Review) -> Iterable[Doubt]:

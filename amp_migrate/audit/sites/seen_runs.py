@@ -9,8 +9,9 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.lookalikes import PLAIN
+from amp_migrate.audit.values.same import SELF_RETURNING
 
-GIVING_BACK = frozenset("train eval to cuda cpu half float double bfloat16 requires_grad_ share_memory".split())
+GIVING_BACK = SELF_RETURNING - {"apply", "type"}
 Place = tuple[Module, ast.Call]
 
 

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from amp_migrate.reading.program.definitions import Function, called_name
+from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.regions.parts import only_own
@@ -17,9 +18,12 @@ from amp_migrate.reading.values.reaching import reaching_at
 from amp_migrate.reading.values.sources import Sources
 
 SETS_UP = HALVERS | {"initialize"}
-PLACING = frozenset(
-    "to cuda cpu eval train float share_memory requires_grad_".split()
-)  # methods that give the network back
+PLACING = SAME_OBJECT_METHODS - {
+    "half",
+    "double",
+    "apply",
+    "type",
+}  # methods that give the network back, in no other dtype
 
 
 def never_cast(unit: Unit, module: Module, called: ast.expr) -> bool:
