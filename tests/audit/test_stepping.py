@@ -670,7 +670,8 @@ def test_what_one_function_makes_for_two_calls_is_two_optimizers(
     assert any(fault in message for message in found) or not fault
 
 
-def test_renamed_imports_alone_raise_no_question_about_steps() -> None:
+def test_renamed_imports_alone_raise_no_question_about_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "VISITS", 2000)
     branches = "".join(f"if args.flag{i}:\n    scaler.update()\n" for i in range(40))
     text = f"""
 import torch
@@ -689,7 +690,8 @@ for x, y in loader:
 
 
 @pytest.mark.parametrize("scripts", [1, 2, 7])
-def test_steps_that_many_scripts_come_by_are_told_once(scripts: int) -> None:
+def test_steps_that_many_scripts_come_by_are_told_once(monkeypatch: pytest.MonkeyPatch, scripts: int) -> None:
+    monkeypatch.setattr(runs, "VISITS", 2000)
     branches = "".join(f"        if args.flag{i}:\n            scaler.update()\n" for i in range(40))
     trainer = f"""
 import torch
@@ -703,11 +705,11 @@ def train(args, model, optimizer, loader):
         scaler.step(optimizer)
 {branches}
 """
-    runs = {
+    entries = {
         f"run{i}.py": "from trainer import train\n\ntrain(args, model, optimizer, loader)\n" for i in range(scripts)
     }
     after = trainer.replace("scaler.step(optimizer)", "scaler.step(optimizer)\n        scaler.update()")
-    found = [d for d in doubts_of({"trainer.py": trainer, **runs}, {"trainer.py": after}) if "more paths" in d.message]
+    found = [d for d in doubts_of({"trainer.py": trainer, **entries}, {"trainer.py": after}) if "more paths" in d.message]
     assert [(d.path, d.code) for d in found] == [("run0.py", "AMP232")]
     said = found[0].message
     assert said.startswith("this script has more paths than were followed")

@@ -92,6 +92,21 @@ def test_what_every_run_has(made: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "wrong"),
+    [
+        ("copy.copy(parsed())", False),
+        ("EasyDict(vars(parsed()))", False),
+        ("SimpleNamespace(**vars(parsed()))", False),
+        ("SimpleNamespace(**parsed().__dict__)", False),
+        (f"copy.copy({LOADED})", True),
+        ("EasyDict(json.load(open(path)))", True),
+    ],
+)
+def test_a_copy_has_what_is_copied(made: str, wrong: bool) -> None:
+    assert refused(made, HOISTED) is wrong
+
+
+@pytest.mark.parametrize(
     "line", ["print(args.loss_scale)", "args.loss_scale = path.count('x')", "if args.loss_scale > 1:\n        print()"]
 )
 def test_what_is_read_or_put_there_anyway(line: str) -> None:
@@ -117,6 +132,32 @@ CALLED = {
             return amp.initialize(model, optimizer, loss_scale=config["loss_scale"])
     """,
 }
+
+
+BRANCHES = """
+def start(config):
+    if config["evaluates"]:
+        infer(config)
+    else:
+        train(config)
+
+def infer(config):
+    print(config["fp16"])
+
+def train(config):
+    ASKED
+"""
+
+
+@pytest.mark.parametrize(("asked", "wrong"), [('print(config["fp16"])', False), ("pass", True)])
+def test_functions_of_which_every_run_calls_one(asked: str, wrong: bool) -> None:
+    """What each of them reads is read in every run."""
+    head = "import json\nfrom apex import amp\n\nconfig = json.load(open(path))\n"
+    text = head + BRANCHES.replace("ASKED", asked) + "\n\nstart(config)\n"
+    after = text.replace("from apex import amp\n", "").replace(
+        "start(config)\n", 'print(bool(config["fp16"]))\nstart(config)\n'
+    )
+    assert any("was read only where" in d.message for d in doubts(text, after) if d.code == "AMP131") is wrong
 
 
 def test_a_function_that_is_called_under_a_test_alone() -> None:

@@ -51,6 +51,13 @@ def names_of(text: str | None) -> dict[str, Any]:
     return names
 
 
+def run_alone(folder: Path, text: str) -> tuple[str, str]:
+    """What a program, run in a process of its own, printed, and what it said as it failed."""
+    (folder / "train.py").write_text(text)
+    _, printed, errors = nursery.plain().run("train.py", [], folder)
+    return printed.strip(), errors
+
+
 def run_files(folder: Path, texts: dict[str, str], entry: str) -> Any:
     """Run one file of a project laid out in a folder, in a process of its own; the JSON it prints last.
 

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from amp_migrate.rules.parts import parallel
-from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files, texts_of
+from tests.rules.helpers import (
+    check_manual,
+    check_rewrite,
+    check_untouched,
+    rewrite,
+    rewrite_files,
+    run_alone,
+    texts_of,
+)
 
 
 @pytest.mark.parametrize("example", [e for c in parallel.CODES for e in c.examples])
@@ -515,10 +523,8 @@ def test_the_migrated_model_trains(tmp_path: Path) -> None:
         """
     )
     assert result.after is not None
-    script = tmp_path / "train.py"
-    script.write_text(result.after + TRAINED)
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
-    assert run.stdout.strip() == "[[1.0, 1.0]]", run.stderr
+    printed, errors = run_alone(tmp_path, result.after + TRAINED)
+    assert printed == "[[1.0, 1.0]]", errors
 
 
 def test_a_native_branch_that_never_ran_loses_what_torch_does_not_take() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import rewrite, run_alone
 
 MODES = """
     import torch
@@ -43,22 +41,18 @@ train([torch.ones(1, 2)] * 3)
 print("trained")
 torch.distributed.destroy_process_group()
 """
+UNFINISHED = "Expected to have finished reduction in the prior iteration"
 
 
 def test_a_model_of_several_modes_trains(tmp_path: Path) -> None:
     result = rewrite(MODES)
     assert "DDP(model, find_unused_parameters=True)" in (result.after or "")
     assert not [f for f in result.findings if f.code == "AMP651"]
-    assert _output(tmp_path, (result.after or "") + RUN) == "trained"
+    assert run_alone(tmp_path, (result.after or "") + RUN)[0] == "trained"
     plain = textwrap.dedent(MODES).replace("apex.parallel", "torch.nn.parallel").replace("delay_allreduce=True", "")
-    assert _output(tmp_path, plain + RUN) == ""  # which waits for the generator's gradients
-
-
-def _output(folder: Path, text: str) -> str:
-    script = folder / "train.py"
-    script.write_text(text)
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
-    return run.stdout.strip()
+    printed, errors = run_alone(tmp_path, plain + RUN)
+    assert not printed
+    assert UNFINISHED in errors  # which waits for the generator's gradients
 
 
 # -- what is said --------------------------------------------------------------------------------------------------------
@@ -352,8 +346,9 @@ def test_a_model_that_drops_what_a_head_gives_trains(tmp_path: Path) -> None:
     source = WITHIN.replace("READ", DROPPED)
     result = rewrite(source)
     assert any("reads nothing of what self.summary of its self.encoder" in f.message for f in result.findings)
-    assert _output(tmp_path, (result.after or "") + RUN) == "trained"
-    assert _output(tmp_path, textwrap.dedent(source).replace("apex.parallel", "torch.nn.parallel") + RUN) == ""
+    assert run_alone(tmp_path, (result.after or "") + RUN)[0] == "trained"
+    plain = textwrap.dedent(source).replace("apex.parallel", "torch.nn.parallel")
+    assert UNFINISHED in run_alone(tmp_path, plain + RUN)[1]
 
 
 def test_what_is_imported_where_it_is_used_is_answered_too() -> None:

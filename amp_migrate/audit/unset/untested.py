@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
@@ -35,6 +36,7 @@ _SETTINGS = re.compile(
 _LOADING = frozenset(
     "load loads safe_load full_load fromfile AttrDict EasyDict edict Namespace SimpleNamespace create".split()
 )
+_COPYING = frozenset("copy deepcopy dict AttrDict EasyDict edict Namespace SimpleNamespace create".split())
 _DEVICES = ("device_ids", "output_device")
 _ASKING = frozenset({"get", "keys", "hasattr", "getattr"})
 _DEEPEST = 3  # calls
@@ -138,33 +140,43 @@ def _literal(test: ast.expr, came_out: bool) -> tuple[str, bool]:
     return syntax.text(test), came_out
 
 
-def _around(review: Review, program: Program, module: Module, node: ast.AST, depth: int = 0) -> list[Test] | None:
-    """The tests that a node stands under, or all calls of its function; None where it is reached whatever they say."""
-    tests = _tests(review, module, node)
+class Way(NamedTuple):
+    """One way to a node: the tests that it stands under, innermost first, and the function, or file, that asks them."""
+
+    place: Function | Module
+    tests: list[Test]
+
+
+def _ways(review: Review, program: Program, module: Module, node: ast.AST, depth: int = 0) -> list[Way]:
+    """The tests that a node stands under, or each call of its function; none where it is reached whatever they say."""
     function = module.function_around(node)
-    if tests or function is None or depth >= _DEEPEST:
-        return tests or None
+    if tests := _tests(review, module, node):
+        return [Way(function or module, tests)]
+    if function is None or depth >= _DEEPEST:
+        return []
+    found: list[Way] = []
     for caller, call in program.callers(function):
-        outer = _around(review, program, caller, call, depth + 1)
-        if outer is None:
-            return None
-        tests += outer
-    return tests or None
+        outer = _ways(review, program, caller, call, depth + 1)
+        if not outer:
+            return []
+        found += outer
+    return found
 
 
 def _only_under(review: Review, change: Change, key: tuple[type, str]) -> list[ast.expr] | None:
     """The tests under which the program read a thing, if it did so under tests alone."""
     files = [change.before] if _reads(change.before).get(key) else review.before.having(key[1])
     found: list[ast.expr] = []
-    by_function: dict[Function | None, set[frozenset[tuple[str, bool]]]] = {}
+    by_place: dict[Function | Module, set[frozenset[tuple[str, bool]]]] = {}
     for module in files:
         for read in _reads(module).get(key, ()):
-            tests = _around(review, review.before, module, read)
-            if tests is None:
+            ways = _ways(review, review.before, module, read)
+            if not ways:
                 return None
-            found += [test for test, _ in tests]
-            by_function.setdefault(module.function_around(read), set()).add(frozenset(_literal(*t) for t in tests))
-    return None if any(_in_any_case(ways) for ways in by_function.values()) else found or None
+            for way in ways:
+                found += [test for test, _ in way.tests]
+                by_place.setdefault(way.place, set()).add(frozenset(_literal(*t) for t in way.tests))
+    return None if any(_in_any_case(ways) for ways in by_place.values()) else found or None
 
 
 def _in_any_case(ways: set[frozenset[tuple[str, bool]]]) -> bool:
@@ -189,8 +201,8 @@ def _about_holder(review: Review, change: Change, node: Read, tests: list[ast.ex
 
 def _asks(review: Review, change: Change, node: Read, known: set[str]) -> bool:
     """Whether a read stands under a test that asks for the same as one before, or for what the migration put in its place."""
-    now = _around(review, review.after, change.after, node) or []
-    return any(word in known for test, _ in now for word in _words(test))
+    now = _ways(review, review.after, change.after, node)
+    return any(word in known for way in now for test, _ in way.tests for word in _words(test))
 
 
 def _alike(review: Review, change: Change, tests: list[ast.expr]) -> set[str]:
@@ -243,15 +255,35 @@ def _has(review: Review, module: Module, node: Read, name: str) -> bool:
         stores = (s for s in _stores(other).get(name, ()) if program.is_self(other.scope_of(s), s.value) is None)
         if any(not _tests(review, other, store) for store in stores):
             return True
-    return bool(origins) and all(_one_has(review, values, origin, node, name) for origin in origins)
+    return _all_have(review, values, module, node.value, node, name)
+
+
+def _all_have(
+    review: Review, values: Values, module: Module, held: ast.expr, node: Read, name: str, depth: int = 0
+) -> bool:
+    origins = values.origins(module.scope_of(held), held)
+    return bool(origins) and all(_one_has(review, values, origin, node, name, depth) for origin in origins)
+
+
+def _copied(made: ast.AST) -> Iterator[ast.expr]:
+    """What a call makes a copy of, with all that it holds: `copy(args)`, `edict(vars(args))`, `Namespace(**vars(args))`."""
+    if isinstance(made, ast.Call) and syntax.last(made.func) in _COPYING:
+        given = [*made.args[:1], *(k.value for k in made.keywords if k.arg is None)]
+        for at in given:
+            inner = isinstance(at, ast.Call) and syntax.last(at.func) == "vars" and at.args
+            held = at.args[0] if isinstance(at, ast.Call) and inner else at
+            yield held.value if isinstance(held, ast.Attribute) and held.attr == "__dict__" else held
 
 
 def _is_loaded(origin: Origin) -> bool:
     return isinstance(origin.node, ast.Call) and syntax.last(origin.node.func) in _LOADING
 
 
-def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: str) -> bool:
+def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: str, depth: int) -> bool:
     made = origin.node
+    copied = _copied(made) if depth < _DEEPEST else ()
+    if any(_all_have(review, values, origin.module, of, node, name, depth + 1) for of in copied):
+        return True
     if isinstance(node, ast.Subscript):
         return isinstance(made, ast.Dict) and any(isinstance(k, ast.Constant) and k.value == name for k in made.keys)
     if origin.kind in ("class", "function", "constant"):
