@@ -709,7 +709,9 @@ def train(args, model, optimizer, loader):
         f"run{i}.py": "from trainer import train\n\ntrain(args, model, optimizer, loader)\n" for i in range(scripts)
     }
     after = trainer.replace("scaler.step(optimizer)", "scaler.step(optimizer)\n        scaler.update()")
-    found = [d for d in doubts_of({"trainer.py": trainer, **entries}, {"trainer.py": after}) if "more paths" in d.message]
+    found = [
+        d for d in doubts_of({"trainer.py": trainer, **entries}, {"trainer.py": after}) if "more paths" in d.message
+    ]
     assert [(d.path, d.code) for d in found] == [("run0.py", "AMP232")]
     said = found[0].message
     assert said.startswith("this script has more paths than were followed")

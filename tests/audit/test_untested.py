@@ -104,6 +104,11 @@ def test_what_every_run_has(made: str) -> None:
 )
 def test_a_copy_has_what_is_copied(made: str, wrong: bool) -> None:
     assert refused(made, HOISTED) is wrong
+    source = made.partition("(")[2].removesuffix(")")
+    if made.startswith("copy"):
+        assert (
+            refused(source, HOISTED, edit=(f"args = {source}", f"args = {source}\n    args = copy.copy(args)")) is wrong
+        )
 
 
 @pytest.mark.parametrize(

@@ -259,10 +259,16 @@ def _has(review: Review, module: Module, node: Read, name: str) -> bool:
 
 
 def _all_have(
-    review: Review, values: Values, module: Module, held: ast.expr, node: Read, name: str, depth: int = 0
+    review: Review,
+    values: Values,
+    module: Module,
+    held: ast.expr,
+    node: Read,
+    name: str,
+    asked: frozenset[ast.AST] = frozenset(),
 ) -> bool:
     origins = values.origins(module.scope_of(held), held)
-    return bool(origins) and all(_one_has(review, values, origin, node, name, depth) for origin in origins)
+    return bool(origins) and all(_one_has(review, values, origin, node, name, asked) for origin in origins)
 
 
 def _copied(made: ast.AST) -> Iterator[ast.expr]:
@@ -279,10 +285,11 @@ def _is_loaded(origin: Origin) -> bool:
     return isinstance(origin.node, ast.Call) and syntax.last(origin.node.func) in _LOADING
 
 
-def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: str, depth: int) -> bool:
+def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: str, asked: frozenset[ast.AST]) -> bool:
     made = origin.node
-    copied = _copied(made) if depth < _DEEPEST else ()
-    if any(_all_have(review, values, origin.module, of, node, name, depth + 1) for of in copied):
+    if made in asked:
+        return True  # what is copied onto its own name has what it had
+    if any(_all_have(review, values, origin.module, of, node, name, asked | {made}) for of in _copied(made)):
         return True
     if isinstance(node, ast.Subscript):
         return isinstance(made, ast.Dict) and any(isinstance(k, ast.Constant) and k.value == name for k in made.keys)
