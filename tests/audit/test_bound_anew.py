@@ -75,7 +75,32 @@ def test_what_may_have_them_is_left_alone(anew: str) -> None:
     assert not found(anew, PLAIN)
 
 
+OF_ITS_TYPE = """
+    def eased(given):
+        if isinstance(given, {first}):
+            return {gives}
+        elif isinstance(given, list):
+            return [eased(g) for g in given]
+        return given
+
+    def main("""
+
+
+@pytest.mark.parametrize(("first", "gives"), [("dict", "Eased(given)"), ("tuple", "{}")])
+def test_what_a_function_gives_for_one_type_is_not_what_it_gives_for_another(first: str, gives: str) -> None:
+    helper = OF_ITS_TYPE.format(first=first, gives=gives)
+    now = PLAIN.replace("config, ", "config, scaler, ", 1)
+    before, after = (
+        text.format(anew="config = eased(config)", given=given, asked='config.level != "O0"').replace(
+            "    def main(", helper.lstrip("\n"), 1
+        )
+        for text, given in ((BEFORE, PLAIN), (AFTER, now))
+    )
+    assert not told(doubts(before, after), "AMP131")
+
+
 def test_one_branch_is_enough() -> None:
+    assert found("if isinstance(config, Config): config = vars(config)", PLAIN) == [(5, "refuse")]
     assert found("if config.plain: config = vars(config)", PLAIN) == [(5, "refuse")]
 
 

@@ -13,6 +13,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.ways.frames import Frame, Made, frames_at
 from amp_migrate.audit.ways.ordered import Undecided, ordered
+from amp_migrate.audit.ways.within import tests_around
 
 PLAIN: dict[type[ast.expr], type] = {
     ast.Dict: dict,
@@ -87,8 +88,19 @@ def _lacking(review: Review, frame: Frame, read: ast.Attribute) -> str | None:
 def _kind(review: Review, made: Made) -> type | None:
     """The container of Python that an expression gives."""
     node = made.node
+    if made.frame is not None and _of_its_type(made.frame.module, node):
+        return None
     if isinstance(node, ast.Call) and made.frame is not None:
         scope = made.frame.module.scope_of(node)
         builtin = isinstance(node.func, ast.Name) and scope.binder(node.func.id) is None
         return GIVING.get(syntax.text(node.func) if builtin else review.after.dotted(scope, node.func) or "")
     return PLAIN.get(type(node)) if isinstance(node, ast.expr) else None
+
+
+def _of_its_type(module: Module, node: ast.AST) -> bool:
+    """Whether a function that was handed something of a type gives this back: what it gives for another type is another."""
+    return isinstance(module.statement(node), ast.Return) and any(
+        isinstance(n, ast.Call) and syntax.last(n.func) == "isinstance"
+        for test, _ in tests_around(module, node)
+        for n in ast.walk(test)
+    )
