@@ -43,6 +43,7 @@ def test_each_place_is_written_otherwise() -> None:
     assert {f"{SOURCE[m.start : m.end]} -> {m.new}" for m in mutants(SOURCE)} == WANTED
 
 
+@pytest.mark.slow
 def test_every_mutant_is_another_program() -> None:
     text = (ROOT / "amp_migrate/audit/checks/ranks.py").read_text("utf-8")
     plain = ast.dump(ast.parse(text))

@@ -21,8 +21,7 @@ SHELL = frozenset({"get_ipython", "display", "In", "Out"})  # what a notebook ha
 def gone(review: Review) -> Iterator[Doubt]:
     """Names that nothing binds any more, here or in the files that import them."""
     for change in review.changes.values():
-        if not change.after.stars:
-            yield from _unbound(review, change)
+        yield from _unbound(review, change)
         lost = change.before.top.bindings.keys() - change.after.top.bindings.keys()
         if lost:
             yield from _imported(review, change, lost)
@@ -53,7 +52,9 @@ def _unbound(review: Review, change: Change) -> Iterator[Doubt]:
         if node in unbound:
             found.setdefault(node.id, node)
     never = _never_bound(change.before)
-    for name in found.keys() - never:
+    for name in sorted(found.keys() - never):
+        if change.after.stars and _may_be_starred(review, change, found[name]):
+            continue
         message = f"{name} is read here, and nothing defines it any more"
         yield review.doubt(change.after, found[name], "AMP131", name, message)
 
@@ -147,6 +148,19 @@ def _unstarred(review: Review, module: Module) -> Iterator[Doubt]:
                 f"{name} comes from here no more, and {module.path}:{review.line(module, read)} has it by a star import"
             )
             yield Doubt(change.path, line, "AMP131", name, message)
+
+
+def _may_be_starred(review: Review, change: Change, read: ast.Name) -> bool:
+    """Whether `from x import *` may bind a name that nothing else does: a file of the program has it, or what it brings is
+    out of sight, and the program had no such name of its own there."""
+    scope = change.after.scope_of(read)
+    if _starred(review.after, change.path, read.id):
+        return True
+    function = change.after.function_around(read)
+    own = [f.scope for f in change.before.functions if function is not None and f.name == function.name]
+    return review.after.starred_from_afar(scope, read) and not any(
+        read.id in s.bindings for s in (change.before.top, *own)
+    )
 
 
 def _starred(program: Program, path: str, name: str) -> bool:
