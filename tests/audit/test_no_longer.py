@@ -102,3 +102,46 @@ def test_layers_of_torch_have_what_a_class_of_the_same_kind_had() -> None:
 """
     found = [d.message for d in doubts(before + rest, "    import torch\n    from torch.nn import LayerNorm" + rest)]
     assert found == ["nothing in sight sets an attribute variance_epsilon any more: see what module is here"]
+
+
+TOLD = """
+    import torch
+    {import_}
+
+    class First:
+        def __init__(self):
+            {none}
+
+        def step(self, loss):
+            {first}
+
+    class Second:
+        def __init__(self):
+            self.amp = {second}
+
+        def step(self, loss):
+            if self.amp is not None:
+                with self.amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+
+    def prepare(learner):
+        {put}
+    """
+
+
+@pytest.mark.parametrize(("second", "said"), [("None", True), ("made()", False)])
+def test_what_is_set_to_none_alone_is_told_where_it_is_used(second: str, said: bool) -> None:
+    amp = "if self.amp is not None: self.amp.scale_loss(loss, self.optimizer)"
+    before = TOLD.format(
+        import_="from apex import amp", none="self.amp = None", first=amp, second=second, put="learner.amp = amp"
+    )
+    after = TOLD.format(
+        import_="",
+        none="self.scaler = None",
+        first="self.scaler.scale(loss).backward()",
+        second=second,
+        put='learner.scaler = torch.amp.GradScaler("cuda")',
+    )
+    found = [d for d in doubts(before, after) if "to anything but None any more" in d.message]
+    assert [d.verdict for d in found] == ["review"] * said
+    assert not [d for d in doubts(before, before.replace("import torch", "import torch\n    import os")) if d in found]

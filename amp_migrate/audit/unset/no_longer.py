@@ -52,6 +52,29 @@ def no_longer_given(review: Review) -> Iterator[Doubt]:
             yield review.doubt(module, node, "AMP131", syntax.text(node), message)
 
 
+def only_none(review: Review) -> Iterator[Doubt]:
+    """Attributes that something was put into, and that hold None in every run now, though what they held is still used."""
+    for attr in _lost(review):
+        before = [value for m in review.before.having(attr) for _, value, _ in attributes(m).get(attr, ())]
+        after = [value for m in review.after.having(attr) for _, value, _ in attributes(m).get(attr, ())]
+        if not after or not all(map(_is_none, after)) or all(map(_is_none, before)):
+            continue
+        for module in review.after.having(attr):
+            used = (n for n in module.loads.get(attr, ()) if isinstance(module.parents.get(n), ast.Attribute))
+            if (node := next((n for n in used if isinstance(n, ast.Attribute)), None)) is None:
+                continue
+            if _as_it_was(review, module, node, attr):
+                message = (
+                    f"nothing in sight sets {syntax.text(node)} to anything but None any more: see what is to be done here "
+                    "where it was set"
+                )
+                yield review.doubt(module, node, "AMP131", syntax.text(node), message, "review")
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
 def _as_it_was(review: Review, module: Module, node: ast.expr, attr: str) -> bool:
     """Whether a file read this before: `self.scaler.scale` is the migration's own."""
     before = review.before.modules.get(module.path)
