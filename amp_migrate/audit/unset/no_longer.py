@@ -61,9 +61,8 @@ def only_none(review: Review) -> Iterator[Doubt]:
             continue
         for module in review.after.having(attr):
             used = (n for n in module.loads.get(attr, ()) if isinstance(module.parents.get(n), ast.Attribute))
-            if (node := next((n for n in used if isinstance(n, ast.Attribute)), None)) is None:
-                continue
-            if _as_it_was(review, module, node, attr):
+            told = (n for n in used if isinstance(n, ast.Attribute) and _as_it_was(review, module, n, attr))
+            if (node := next(told, None)) is not None:
                 message = (
                     f"nothing in sight sets {syntax.text(node)} to anything but None any more: see what is to be done here "
                     "where it was set"
