@@ -6,11 +6,10 @@ programming language, so a line counts when it requires, installs, clones, impor
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from amp_migrate import requirements
 from amp_migrate.findings import Code, FileResult, Finding
@@ -19,12 +18,12 @@ from amp_migrate.sources.discover import Found
 from amp_migrate.sources.failures import SourceError, failure, os_failure
 from amp_migrate.sources.files import read_bytes
 from amp_migrate.sources.outputs import is_report
+from amp_migrate.texts import Kind, kind_of, lines_of
 
 if TYPE_CHECKING:
     from amp_migrate.sources.notebooks import Notebook
 
 Named = Callable[[str], bool]
-Kind = Literal["requirements", "environment", "pyproject", "setup.cfg", "setup.py", "commands", "prose", "gitmodules"]
 REQUIRING: tuple[requirements.Kind, ...] = ("requirements", "environment", "pyproject", "setup.cfg", "setup.py")
 
 REQUIREMENT = "AMP851"
@@ -156,64 +155,6 @@ _PROMPT = re.compile(
 )
 _SUBMODULE = re.compile(rf"^\s*url\s*=.*?{_REPOSITORY}", re.I)
 
-_COMMAND_SUFFIXES = (
-    ".sh",
-    ".bash",
-    ".zsh",
-    ".slurm",
-    ".sbatch",
-    ".pbs",
-    ".bat",
-    ".ps1",
-    ".yml",
-    ".yaml",
-    ".mk",
-    ".def",
-)
-_COMMAND_NAMES = (
-    "dockerfile",
-    "containerfile",
-    "makefile",
-    "jenkinsfile",
-    "tox.ini",
-    "noxfile",
-    "justfile",
-    "procfile",
-)
-_PROSE_SUFFIXES = (".md", ".rst", ".markdown", ".mdx")
-# Characters of a line that are read. What is longer is data, and what is a command is looked for from each of its words.
-_LONGEST = 10_000
-# What was, not what is.
-_HISTORY = ("changelog", "changes", "history", "news", "release_notes", "releases")
-_PROSE_NAMES = ("readme", "install", "contributing")
-
-
-def kind_of(path: str) -> Kind | None:
-    """What sort of leftovers a file can hold, by its name; None for files that are not read."""
-    folder, name = os.path.split(path.lower())
-    if name.endswith("~"):
-        return None  # what an editor kept of an earlier text
-    if name.endswith(".py"):
-        return "setup.py" if name == "setup.py" else None
-    if name == "setup.cfg":
-        return "setup.cfg"
-    if name == "pyproject.toml":
-        return "pyproject"
-    if name == ".gitmodules":
-        return "gitmodules"
-    if name.endswith((".txt", ".in", ".pip")) and ("requirement" in name or os.path.basename(folder) == "requirements"):
-        return "requirements"
-    if name.endswith((".yml", ".yaml")) and ("environment" in name or name.startswith(("conda", "env", "meta."))):
-        return "environment"
-    if name.endswith(_COMMAND_SUFFIXES) or name.startswith(_COMMAND_NAMES) or name.endswith(".dockerfile"):
-        return "commands"
-    stem = name.rsplit(".", 1)[0]
-    if stem in _HISTORY:
-        return None
-    if name.endswith(_PROSE_SUFFIXES) or (stem in _PROSE_NAMES and (name == stem or name.endswith(".txt"))):
-        return "prose"
-    return None
-
 
 def scan(found: Found, named: Named = lambda option: True, *, migrated: bool = False) -> FileResult | None:
     """The leftovers of one file that is not migrated, or None where there are none.
@@ -246,7 +187,7 @@ def leftovers(
     text: str, kind: Kind, named: Named = lambda option: True, *, migrated: bool = False
 ) -> Iterator[Finding]:
     """The leftovers in the text of a file of this kind; `migrated`: the program becomes one of today's torch."""
-    lines = list(_lines(text, joined=kind in ("commands", "prose", "environment")))
+    lines = list(lines_of(text, joined=kind in ("commands", "prose", "environment")))
     if kind in REQUIRING:
         for requirement in stated(text, lines, kind):
             if _APEX.search(requirement.text):
@@ -284,26 +225,9 @@ def in_notebook(notebook: Notebook) -> list[Finding]:
     """The shell commands of a notebook that install Apex."""
     found = []
     for cell, first, text in notebook.shell():
-        for finding in _in_commands(list(_lines(text, joined=True)), prose=False):
+        for finding in _in_commands(list(lines_of(text, joined=True)), prose=False):
             found.append(notebook.at(cell, first + finding.line - 1, finding))
     return found
-
-
-def _lines(text: str, joined: bool) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; continued ones joined under the number of the first when `joined`."""
-    return ((number, line[:_LONGEST]) for number, line in _numbered(text, joined))
-
-
-def _numbered(text: str, joined: bool) -> Iterator[tuple[int, str]]:
-    pending, first = "", 0
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
-        if joined and line.endswith("\\"):
-            pending, first = pending + line[:-1] + "\n", first or number
-            continue
-        yield first or number, pending + line
-        pending, first = "", 0
-    if pending:
-        yield first, pending
 
 
 def _required(found: Requirement) -> Finding:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 
 from amp_migrate.findings import FileResult, Finding
-from amp_migrate.leftovers import REFERENCE, kind_of
+from amp_migrate.leftovers import REFERENCE
 from amp_migrate.sources.discover import Found
 from amp_migrate.sources.failures import SourceError
 from amp_migrate.sources.files import read_bytes
+from amp_migrate.texts import kind_of
 
 WRAPPER = "network_to_half"
 SHOWN = re.compile(rf"^[\s>]*(?:[\w.]+\s*=\s*)?(?:\w+\.)*({WRAPPER})\s*\(\s*\w")

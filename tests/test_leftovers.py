@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from amp_migrate.findings import Finding
-from amp_migrate.leftovers import Kind, kind_of, leftovers
+from amp_migrate.leftovers import leftovers
+from amp_migrate.texts import Kind, kind_of
 
 
 def found(text: str, kind: Kind) -> list[tuple[int, int, str]]:

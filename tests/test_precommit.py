@@ -125,11 +125,11 @@ def test_the_hooks_see_what_check_sees_in_the_folder(hook: str, repository: Path
 
 def names_that_check_reads() -> list[str]:
     """One file name for each thing that `check` knows a file by."""
-    from amp_migrate import leftovers
+    from amp_migrate import texts
     from amp_migrate.sources.discover import PYTHON_SUFFIXES, SETTINGS_SUFFIXES
 
-    suffixes = {*leftovers._COMMAND_SUFFIXES, *leftovers._PROSE_SUFFIXES, *PYTHON_SUFFIXES, *SETTINGS_SUFFIXES}
-    stems = {*leftovers._COMMAND_NAMES, *leftovers._PROSE_NAMES, *(f"{name}.txt" for name in leftovers._PROSE_NAMES)}
+    suffixes = {*texts.COMMAND_SUFFIXES, *texts.PROSE_SUFFIXES, *PYTHON_SUFFIXES, *SETTINGS_SUFFIXES}
+    stems = {*texts.COMMAND_NAMES, *texts.PROSE_NAMES, *(f"{name}.txt" for name in texts.PROSE_NAMES)}
     others = {"setup.py", "setup.cfg", "pyproject.toml", ".gitmodules", "gpu.dockerfile", "Dockerfile.gpu", "README"}
     required = {f"{name}{end}" for name in ("requirements", "dev-requirements") for end in (".txt", ".in", ".pip")}
     return sorted({*(f"a/x{suffix}" for suffix in suffixes), *stems, *others, *required, "requirements/gpu.in"})

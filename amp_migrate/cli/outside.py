@@ -21,7 +21,7 @@ _APART = frozenset(
 
 def wanted(path: str) -> bool:
     """Whether a file that is no Python can hold leftovers or settings, by its name."""
-    from amp_migrate.leftovers import kind_of
+    from amp_migrate.texts import kind_of
 
     return kind_of(path) is not None or is_configuration(path)
 
