@@ -148,6 +148,9 @@ _SAYS = re.compile(
     r"\binstall(?:s|ed|ing)?\s+(?:the\s+)?(?:\w*nvidia(?:'s)?[- ])?apex\b(?![-/\w])|\bnvidia(?:'s)?[- ]apex\b", re.I
 )
 _TRAINING = re.compile(r"torch|cuda|fp16|mixed[- ]precision", re.I)
+# Where the program that the text is about needs no Apex any more, the word alone says it: as no part of a path or a name.
+_MENTIONS = re.compile(r"(?<![\w./@-])apex(?![\w/@-]|\.\w)", re.I)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 # What may stand before a command: prompts and list marks, then nothing or the beginning of a longer command.
 _PROMPT = re.compile(
     r"[\s$>#*`!%|&;:\d.()\[\]\"'-]*"
@@ -156,10 +159,13 @@ _PROMPT = re.compile(
 _SUBMODULE = re.compile(rf"^\s*url\s*=.*?{_REPOSITORY}", re.I)
 
 
-def scan(found: Found, named: Named = lambda option: True, *, migrated: bool = False) -> FileResult | None:
+def scan(
+    found: Found, named: Named = lambda option: True, *, migrated: bool = False, free: bool = False
+) -> FileResult | None:
     """The leftovers of one file that is not migrated, or None where there are none.
 
-    `named` says whether the project's own Python code names an option, `migrated` whether code of it is.
+    `named` says whether the project's own Python code names an option, `migrated` whether code of it is, `free` whether
+    nothing of it needs Apex any more then.
     """
     kind = kind_of(found.path)
     if kind is None:
@@ -176,7 +182,7 @@ def scan(found: Found, named: Named = lambda option: True, *, migrated: bool = F
     words = (b"apex", b"opt_level", b"opt-level", b"amp_level", b"_backend", *([b"torch"] if migrated else []))
     if not any(word in lowered for word in words):
         return None
-    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind, named, migrated=migrated)))
+    findings = sorted(set(leftovers(data.decode("utf-8", errors="replace"), kind, named, migrated=migrated, free=free)))
     if not findings:
         return None
     manual = any(finding.status == "manual" for finding in findings)
@@ -184,9 +190,10 @@ def scan(found: Found, named: Named = lambda option: True, *, migrated: bool = F
 
 
 def leftovers(
-    text: str, kind: Kind, named: Named = lambda option: True, *, migrated: bool = False
+    text: str, kind: Kind, named: Named = lambda option: True, *, migrated: bool = False, free: bool = False
 ) -> Iterator[Finding]:
-    """The leftovers in the text of a file of this kind; `migrated`: the program becomes one of today's torch."""
+    """The leftovers in the text of a file of this kind; `migrated`: the program becomes one of today's torch, `free`: one
+    that needs no Apex."""
     lines = list(lines_of(text, joined=kind in ("commands", "prose", "environment")))
     if kind in REQUIRING:
         for requirement in stated(text, lines, kind):
@@ -197,11 +204,29 @@ def leftovers(
     elif kind == "gitmodules":
         yield from (_installed(n, m) for n, line in lines if (m := _SUBMODULE.search(line)))
     else:
-        yield from _in_commands(lines, kind == "prose", named)
+        found = list(_in_commands(lines, kind == "prose", named))
+        yield from found
         yield from _old_torch(lines, kind == "prose") if migrated else ()
-        if kind == "prose" and _TRAINING.search(text):
-            known = {n for n, line in lines if _REFERS.search(line) or _INSTALLS.search(line)}
-            yield from (_reference(n, m) for n, line in lines if n not in known and (m := _SAYS.search(line)))
+        yield from _mentioned(text, lines, kind == "prose", found, free=free)
+
+
+def _mentioned(
+    text: str, lines: list[tuple[int, str]], prose: bool, found: list[Finding], *, free: bool
+) -> Iterator[Finding]:
+    """Lines that speak of Apex beside those that were found: in prose, and in comments of what has no command to take out."""
+    if prose and (free or _TRAINING.search(text)):
+        known = {n for n, line in lines if _REFERS.search(line) or _INSTALLS.search(line)} | {f.line for f in found}
+        says = _MENTIONS if free else _SAYS
+        yield from (_reference(n, m) for n, line in lines if n not in known and (m := says.search(line)))
+    elif free and not any(finding.code == INSTALLATION for finding in found):
+        for number, line in lines:
+            if (comment := _COMMENT.search(line)) and (match := _MENTIONS.search(line, comment.start())):
+                yield _reference(number, match)
+
+
+def to_do(finding: Finding) -> bool:
+    """Whether a person has something to do about it."""
+    return finding.status == "manual" or (finding.code == REFERENCE and finding.review == "look")
 
 
 def beside_kept(result: FileResult, kept: str) -> FileResult:
@@ -213,7 +238,8 @@ def beside_kept(result: FileResult, kept: str) -> FileResult:
 
 def _beside_kept(finding: Finding, kept: str) -> Finding:
     if finding.code == REFERENCE:
-        return replace(finding, message=finding.message.replace(_UNUSED, f"which is still needed for {kept}"))
+        message = finding.message.replace(_UNUSED, f"which is still needed for {kept}")
+        return replace(finding, review="as-is", message=message)
     if finding.code not in (REQUIREMENT, INSTALLATION):
         return finding
     subject = finding.message.removesuffix(_REMOVE).removesuffix(_DELETE)

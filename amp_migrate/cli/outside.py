@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from amp_migrate.cli.progress import progress
@@ -17,6 +17,7 @@ from amp_migrate.sources.project import Project
 _APART = frozenset(
     "requirements reqs docker ci circleci github conda env envs environment environments install".split()
 )
+_DOCUMENTATION = frozenset("doc docs documentation".split())
 
 
 def wanted(path: str) -> bool:
@@ -35,7 +36,7 @@ def leftovers(
     changed = [result.path for result in migrated if result.after is not None]
     with progress(settings, ticking=True) as tell:
         tell(f"looking for Apex in {len(files)} files that are no Python")
-        found = [*_in_notebooks(project.targets), *_outside(files, project, changed)]
+        found = [*_in_notebooks(project.targets), *_outside(files, project, changed, free=_is_free(migrated))]
         recipes = outdated(files, migrated)
     return _beside_kept(_merged([*found, *recipes]) if recipes else found, migrated)
 
@@ -64,12 +65,26 @@ def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> lis
     return found
 
 
-def _outside(files: Sequence[Found], project: Project, changed: Sequence[str]) -> list[FileResult]:
+def _is_free(migrated: Sequence[FileResult]) -> bool:
+    """Whether nothing of the code needs Apex once what is decided stands."""
+    return not any(f.keeps_apex or f.status == "manual" for result in migrated for f in result.findings)
+
+
+def _outside(files: Sequence[Found], project: Project, changed: Sequence[str], *, free: bool) -> list[FileResult]:
     from amp_migrate.leftovers import scan
 
     # Without code in sight every option may be the program's own.
     named = names_in(project.targets, project.unparsed) if project.targets else lambda option: True
-    results = (scan(found, named, migrated=_is_about(found.display, changed)) for found in files)
+    code = _folders(source.display for source in project.targets)
+    results = (
+        scan(
+            found,
+            named,
+            migrated=_is_about(found.display, changed),
+            free=free and _speaks_of(found.display, changed, code),
+        )
+        for found in files
+    )
     return [result for result in results if result is not None]
 
 
@@ -80,6 +95,24 @@ def _is_about(path: str, changed: Sequence[str]) -> bool:
     if os.path.basename(folder).lstrip(".") in _APART:
         folder = os.path.dirname(folder)
     return any(not folder or other.startswith(f"{folder}/") for other in changed)
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    """The folders around files, and those around them."""
+    folders = set()
+    for path in paths:
+        while path and (path := os.path.dirname(path)) not in folders:
+            folders.add(path)
+    return folders
+
+
+def _speaks_of(path: str, changed: Sequence[str], code: Collection[str]) -> bool:
+    """Whether a text is about code that changes: what lies below the nearest folder around it with code that is no
+    documentation's own."""
+    folder = os.path.dirname(path)
+    while folder.strip(os.sep) and (folder not in code or os.path.basename(folder) in _DOCUMENTATION):
+        folder = os.path.dirname(folder)
+    return any(not folder or other.startswith(f"{folder.rstrip(os.sep)}/") for other in changed)
 
 
 def _in_notebooks(targets: Sequence[SourceFile]) -> list[FileResult]:

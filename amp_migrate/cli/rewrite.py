@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import click
@@ -138,8 +138,8 @@ def _of_many(ctx: click.Context, given: dict[str, Any], settings: Settings, path
 
 @dataclass(frozen=True)
 class Done:
-    """What a rewrite found and did. `leftovers` are files outside Python that still need a hand, `revision` is the commit
-    that holds what was changed."""
+    """What a rewrite found and did. `leftovers` are files outside Python with what is still to do in them, `revision` is the
+    commit that holds what was changed."""
 
     report: Report
     project: Project
@@ -170,7 +170,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
     leftovers: list[FileResult] = []
     if not settings.dry and not settings.stdin:
         # Only a person, or the summary for one, is told what to do next.
-        told = settings.output == "text" or settings.summary is not None
+        told = settings.output in ("text", "html") or settings.summary is not None
         revision = _revision(results) if told else None
         if told and any(r.listed for r in results):
             leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project, migrated, settings)]
@@ -183,8 +183,14 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
                 results = verified.held_back(results)
         results = session.write([*project.targets, *configured], results, settings)
     project.files += sum(r.listed for r in more)
-    left = tuple(r for r in leftovers if any(f.status == "manual" for f in r.findings))
-    return Done(session.report(project, results), project, left, revision, verdict, proved)
+    return Done(session.report(project, results), project, _to_do(leftovers), revision, verdict, proved)
+
+
+def _to_do(leftovers: list[FileResult]) -> tuple[FileResult, ...]:
+    from amp_migrate.leftovers import to_do
+
+    left = (replace(r, findings=[f for f in r.findings if to_do(f)]) for r in leftovers)
+    return tuple(r for r in left if r.findings)
 
 
 def _print(done: Done, settings: Settings, *, many: bool = False) -> None:
@@ -207,7 +213,7 @@ def _print(done: Done, settings: Settings, *, many: bool = False) -> None:
         following = several or steps.after_rewrite(
             found, done.leftovers, settings.paths, done.revision, proved=done.proved
         )
-        session.show(found, settings, "rewritten", err=settings.stdin, steps=following)
+        session.show(found, settings, "rewritten", err=settings.stdin, steps=following, beside=done.leftovers)
 
 
 def _pass_on(found: Report, project: Project) -> None:
@@ -240,7 +246,9 @@ def _summarized(done: Done, settings: Settings) -> bool:
 
     path = str(settings.summary)
     earlier = os.path.isfile(path)
-    text = summary.render(done.report, "rewritten", dtype=settings.options.dtype, revision=done.revision)
+    text = summary.render(
+        done.report, "rewritten", dtype=settings.options.dtype, revision=done.revision, beside=done.leftovers
+    )
     with unwinding():
         problem = outputs.write(path, text)
     if problem is None:

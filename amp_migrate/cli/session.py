@@ -353,10 +353,19 @@ def style_for(*, err: bool) -> Style:
     return Style(wants_colour(sys.stderr if err else sys.stdout))
 
 
-def show(found: Report, settings: Settings, mode: Any, *, err: bool, steps: Sequence[str] = ()) -> None:
-    """The report in the format asked for; for a person with what to do next, and a hint on a terminal."""
+def show(
+    found: Report,
+    settings: Settings,
+    mode: Any,
+    *,
+    err: bool,
+    steps: Sequence[str] = (),
+    beside: Sequence[FileResult] = (),
+) -> None:
+    """The report in the format asked for; for a person with what to do next, and a hint on a terminal. `beside` is what is
+    still to do in files outside Python, which a page of tables has as well."""
     style = style_for(err=err)
-    emit(reports.render(found, settings.output, mode, style, quiet=settings.quiet), err=err)
+    emit(reports.render(found, settings.output, mode, style, quiet=settings.quiet, beside=beside), err=err)
     if steps and settings.output == "text" and not settings.quiet:
         emit("\n" + "".join(f"{line}\n" for line in steps), err=err)
     stream = sys.stderr if err else sys.stdout

@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amp_migrate.findings import Report
+    from collections.abc import Sequence
+
+    from amp_migrate.findings import FileResult, Report
     from amp_migrate.reports.style import Style
     from amp_migrate.reports.text import Mode
 
 
-def render(report: Report, output: str, mode: Mode, style: Style | None = None, *, quiet: bool = False) -> str:
-    """The report in one of the formats text, json, sarif, github and html. Colour and `quiet` concern text alone."""
+def render(
+    report: Report,
+    output: str,
+    mode: Mode,
+    style: Style | None = None,
+    *,
+    quiet: bool = False,
+    beside: Sequence[FileResult] = (),
+) -> str:
+    """The report in one of the formats text, json, sarif, github and html. Colour and `quiet` concern text alone, `beside`
+    html: what is still to do in files that are not in the report."""
     if output == "json":
         import json
 
@@ -35,5 +46,5 @@ def render(report: Report, output: str, mode: Mode, style: Style | None = None, 
     if output == "html":
         from amp_migrate.reports import inventory
 
-        return inventory.html(report, text.headline(report, mode), migrated=mode == "rewritten")
+        return inventory.html(report, text.headline(report, mode), migrated=mode == "rewritten", beside=beside)
     return text.render(report, mode, style, quiet=quiet)

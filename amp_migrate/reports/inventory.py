@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from amp_migrate.findings import Report
+from amp_migrate.findings import FileResult, Report
 from amp_migrate.reports import quoting
-from amp_migrate.reports.gathered import gathered
+from amp_migrate.reports.gathered import Found, gathered, once
 from amp_migrate.reports.style import Style
+from amp_migrate.reports.text import worth_a_look
 from amp_migrate.sources.outputs import MARK
 
 STATES = {
@@ -113,8 +114,9 @@ summary { cursor: pointer; } li { margin: .3rem 0; } code { font-size: .9em; } .
 """
 
 
-def html(report: Report, headline: str, *, migrated: bool = False) -> str:
-    """A page of its own: both tables, and below them what needs a hand in each repository."""
+def html(report: Report, headline: str, *, migrated: bool = False, beside: Sequence[FileResult] = ()) -> str:
+    """A page of its own: both tables, and below them what needs a hand in each repository, what is still to do `beside` the
+    code, and what deserves a look in each file."""
     titles = _titles()
     done = "migrated" if migrated else "automatic"
     listed = "".join(
@@ -132,9 +134,10 @@ def html(report: Report, headline: str, *, migrated: bool = False) -> str:
     ]
     if counted:
         body += ["<h2>By code</h2>", _html_table(("code", done, "by hand", ""), counted)]
-    details = [_details(path, one) for path, one in (report.repositories or {".": report}).items()]
-    if any(details):
-        body += ["<h2>What needs a hand</h2>", *details]
+    each = [(path, _troubles(one)) for path, one in (report.repositories or {".": report}).items()]
+    body += _section("What needs a hand", each)
+    body += _section("Outside the code", _by_file((r, f) for r in beside for f in r.findings))
+    body += _section("Worth a look", _by_file(once(worth_a_look(report))))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="generator" content="{MARK}">'
@@ -148,15 +151,31 @@ def _html_table(head: Sequence[str], body: str) -> str:
     return f'<div class="wide"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _details(path: str, report: Report) -> str:
-    troubles = [(r, f) for r, f in gathered(report.findings()) if f.status == "manual" or r.status == "failed"]
-    if not troubles:
-        return ""
+def _troubles(report: Report) -> list[Found]:
+    return [(r, f) for r, f in gathered(report.findings()) if f.status == "manual" or r.status == "failed"]
+
+
+def _by_file(found: Iterable[Found]) -> list[tuple[str, list[Found]]]:
+    files: dict[str, list[Found]] = {}
+    for result, finding in found:
+        files.setdefault(result.path, []).append((result, finding))
+    return sorted(files.items())
+
+
+def _section(title: str, listed: Iterable[tuple[str, list[Found]]]) -> list[str]:
+    """What was found in each of some places, folded; nothing where nothing was."""
+    details = [_details(place, found) for place, found in listed if found]
+    return [f"<h2>{title}</h2>", *details] if details else []
+
+
+def _details(place: str, found: list[Found]) -> str:
     items = "".join(
         f"<li>{_code(f'{quoting.path(r.path)}:{f.line}')} {_code(f.code)} {escape(quoting.plain(f.message))}</li>"
-        for r, f in troubles
+        for r, f in found
     )
-    return f"<details><summary>{_code(path)} <span class='soft'>({len(troubles)})</span></summary><ul>{items}</ul></details>"
+    return (
+        f"<details><summary>{_code(place)} <span class='soft'>({len(found)})</span></summary><ul>{items}</ul></details>"
+    )
 
 
 def _code(text_: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from amp_migrate import literals
 from amp_migrate.findings import LOOSE, FileResult, Report
 from amp_migrate.reports import quoting
+from amp_migrate.reports.gathered import LISTED
 
 _PROGRAMS = 3  # commands of this kind that are printed
 
@@ -82,8 +83,8 @@ def after_dry(report: Report, paths: Sequence[str]) -> list[str]:
 def after_rewrite(
     report: Report, leftovers: Sequence[FileResult], paths: Sequence[str], revision: str | None, *, proved: bool = False
 ) -> list[str]:
-    """What follows a rewrite; `leftovers` are files outside Python that still need a hand, `revision` is the commit that
-    holds the original; `proved`: the programs were run, and agree."""
+    """What follows a rewrite; `leftovers` are files outside Python with what is still to do in them, `revision` is the commit
+    that holds the original; `proved`: the programs were run, and agree."""
     lines: list[str] = []
     if tuple(paths) == ("-",):
         return lines
@@ -100,6 +101,7 @@ def after_rewrite(
         lines.append(
             f"{', '.join(named[:_PROGRAMS])}{rest} {told} Apex: `amp-migrate check {_where(paths)}` lists where."
         )
+    lines += _speaking(leftovers)
     commands = [] if proved else _verify(report, paths, f" --original-rev {revision or 'REV'}")
     if commands:
         first = "Then prove" if lines else "prove"
@@ -107,6 +109,23 @@ def after_rewrite(
         if revision is None:
             lines.append("REV is a commit that holds these files as they were.")
     return lines and [f"Next: {lines[0]}", *lines[1:]]
+
+
+def _speaking(leftovers: Sequence[FileResult]) -> list[str]:
+    """The texts that only speak of Apex, and where."""
+    files = [r for r in leftovers if all((f.code, f.status) == ("AMP854", "note") for f in r.findings)]
+    if not files:
+        return []
+    told = [f"{quoting.path(r.path)}:{_lines_of(r)}" for r in files[:_PROGRAMS]]
+    rest = f" and {len(files) - _PROGRAMS} more files" if len(files) > _PROGRAMS else ""
+    return [
+        f"{'; '.join(told)}{rest} still {'speaks' if len(files) == 1 else 'speak'} of Apex: tell of torch.amp instead."
+    ]
+
+
+def _lines_of(result: FileResult) -> str:
+    lines = [str(line) for line in sorted({f.line for f in result.findings})]
+    return ", ".join(lines[:LISTED]) + (", ..." if len(lines) > LISTED else "")
 
 
 def of_many(command: str, report: Report) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from amp_migrate.findings import FileResult, Finding, Report, Review
 from amp_migrate.reports.gathered import gathered, once, unread
@@ -16,10 +16,17 @@ from amp_migrate.sources.outputs import MARK
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
 
-def render(report: Report, mode: Mode, *, dtype: str = "float16", revision: str | None = None) -> str:
+def render(
+    report: Report,
+    mode: Mode,
+    *,
+    dtype: str = "float16",
+    revision: str | None = None,
+    beside: Sequence[FileResult] = (),
+) -> str:
     """Per file what was migrated and how closely to review it; what needs a hand, what differs, how to verify.
 
-    `revision` is the commit that holds the files as they were before.
+    `revision` is the commit that holds the files as they were before, `beside` what is still to do in other files.
     """
     # The first line is not shown where Markdown is; `check` knows by it that this is no text of the project.
     lines = [
@@ -31,6 +38,7 @@ def render(report: Report, mode: Mode, *, dtype: str = "float16", revision: str 
     ]
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
+    lines += _list("Outside the code", once((r, f) for r in beside for f in r.findings), checkbox=True)
     lines += _failures(report)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
     lines += _list("Behaves differently", once(notes))
