@@ -58,14 +58,16 @@ def carry_out(
     adds = moves = False  # whether what adds to each micro-batch's gradients is multiplied there, or goes to the step
     helpers = frozenset(output.gathered)
     plain: Migration | None = None  # what came of it with a switch for each helper
+    inner = frozenset(output.inner)
+    around: Migration | None = None  # what came of it with regions around what has one inside
     while True:
-        migration = Migration(rest, options, taken, unit, output, home, users, divided, helpers, moves)
+        migration = Migration(rest, options, taken, unit, output, home, users, divided, helpers, inner, moves)
         try:
             _run_rules(migration, targets, loose)
             partial.mark(migration, left)
         except Blocked as failure:
-            if plain is not None:
-                return _take(plain.output, output)
+            if (before := plain or around) is not None:
+                return _take(before.output, output)
             if migration.switch.apart and failure.code in OUT_OF_REACH:
                 for init in rest.inits:
                     init.together = True
@@ -98,12 +100,18 @@ def carry_out(
         except Exception as error:  # a defect of ours must not cost the user's other files
             return refuse(unit, _defect(unit, error), output)
         else:
+            if around is None and (found := gathered.inner(migration) - inner):
+                around, inner = migration, inner | found
+                continue
+            if around is not None and gathered.loses(migration, around, inner):
+                migration, inner = around, frozenset(output.inner)
             if plain is None and (found := gathered.helpers(migration)):
                 plain, helpers = migration, helpers | found
                 continue
             if plain is not None and gathered.misses(migration, plain, helpers):
                 migration, helpers = plain, frozenset(output.gathered)
             migration.output.gathered |= helpers
+            migration.output.inner |= inner
             return _take(migration.output, output)
 
 

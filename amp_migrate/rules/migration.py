@@ -44,7 +44,8 @@ class Migration:
     `earlier` is what the units before it wrote: of code that it shares with them, they have decided the regions.
     `last_home` is the module at whose level the scaler lives, where it could not be handed over.
     `users` is why the unit has no set-up, where the users of a library are taken to have it.
-    `helpers` are functions that run a forward, and stand in the regions of who calls them.
+    `helpers` are functions that run a forward, and stand in the regions of who calls them; `inner` such as variables hold,
+    which have their regions inside.
     `divided` are the gradients that are read divided by the loss scale, where no `unscale_` can come before; `moves`: what
     adds to those of each micro-batch moves to the step, where that failed.
     `folds` are the branches that die, `pairs` the plain counterparts of `master_params` calls in folded pairs.
@@ -61,6 +62,7 @@ class Migration:
         users: Blocked | None = None,
         divided: Divided | None = None,
         helpers: frozenset[Function] = frozenset(),
+        inner: frozenset[Function] = frozenset(),
         moves: bool = False,
     ) -> None:
         self.unit = unit
@@ -77,7 +79,7 @@ class Migration:
             self.folds[module] = guard_folds(self.project, module)
             if module in own:
                 self.pairs.update(pair_folds(unit, module, self.folds[module]))
-        self.regions = RegionReader(whole or unit, self.folds, taken, helpers)
+        self.regions = RegionReader(whole or unit, self.folds, taken, helpers, inner)
         suffixes = unit.scaler_suffixes or {"": ""}
         others = self.earlier.wide if last_home is None else self.earlier.global_names
         others_here = {name for module, name in others if module in unit.modules}

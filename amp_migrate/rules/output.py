@@ -26,6 +26,7 @@ class Output:
     regions: dict[Scope, str] = field(default_factory=dict)  # the autocast call of scopes whose regions are decided
     training: set[Scope] = field(default_factory=set)  # those of them that hold the forward of a scaled loss
     gathered: set[Function] = field(default_factory=set)  # functions that run a model in the region of who calls them
+    inner: set[Function] = field(default_factory=set)  # functions that variables hold, which have their regions inside
     switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
@@ -135,6 +136,7 @@ class Output:
         self.regions |= other.regions
         self.training |= other.training
         self.gathered |= other.gathered
+        self.inner |= other.inner
         self.switches |= other.switches
         self.given |= other.given
         self.kept |= other.kept

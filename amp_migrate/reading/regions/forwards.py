@@ -28,6 +28,7 @@ from amp_migrate.reading.regions.no_forwards import (
 from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.regions.parts import part_slots, whole_slots
 from amp_migrate.reading.regions.renewed import never_cast
+from amp_migrate.reading.regions.variables import functions_held, of_variable
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, TENSOR_METHODS
 
@@ -35,9 +36,12 @@ from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, T
 class Forwards:
     """The forwards of one unit's models."""
 
-    def __init__(self, unit: Unit, helpers: frozenset[Function] = frozenset()) -> None:
+    def __init__(
+        self, unit: Unit, helpers: frozenset[Function] = frozenset(), inner: frozenset[Function] = frozenset()
+    ) -> None:
         self.unit = unit
         self.helpers = helpers  # functions whose calls stand for the forward in them
+        self.inner = inner  # functions that variables hold whose regions stand in them
         self.project: Project = unit.project
         self._found: dict[Function, bool] = {}
         self._helping: set[Function] = set()  # being looked at: functions may call each other
@@ -70,14 +74,14 @@ class Forwards:
 
     def only_told(self, module: Module, call: ast.Call) -> bool:
         """Whether it is the audit alone that knows it; what has a region of its own needs none around it."""
-        return self.told(module, call) and not self.own_region(call) and not self._is_seen(module, call)
+        return self.told(module, call) and not self.own_region(module, call) and not self._is_seen(module, call)
 
     def _may_run(self, module: Module, node: ast.Call) -> bool:
         func = node.func
         if self.helpers and not self.helpers.isdisjoint(self.project.resolved.get(node, ())):
             return True
         if self._runs_itself(module, node):
-            return not self.own_region(node)
+            return not self.own_region(module, node)
         if isinstance(func, (ast.Name, ast.Subscript)) or (
             isinstance(func, ast.Attribute) and func.attr in ("module",)
         ):
@@ -99,7 +103,7 @@ class Forwards:
                 and (self.is_model(module, func.value) or self._is_part(module, func.value))
                 and not named
             ):
-                if isinstance(module.parents.get(node), ast.Expr) or self.own_region(node):
+                if isinstance(module.parents.get(node), ast.Expr) or self.own_region(module, node):
                     return False
                 # What every tensor has, and no network of the program, is asked of an input that a variable holds, too.
                 return any(self.computes(f) for f in methods) if methods else func.attr not in TENSOR_METHODS
@@ -249,33 +253,21 @@ class Forwards:
 
     def calls_variable(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs something that is held in a variable, or hands one of the models to what it calls."""
-        return self._takes_model(module, call) or self._of_variable(module, call)
+        return self._takes_model(module, call) or of_variable(self.project, module, call)
 
     def handed_over(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands one of the models to a function out of sight, which runs it: `self.model_fn(x, self.model)`."""
+        return self._to_variable(module, call) and not self.own_region(module, call)
+
+    def _to_variable(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call hands one of the models to what a variable holds, or an item of it: `STEPS[name](model, batch)`."""
         if not self._takes_model(module, call):
             return False
-        item = isinstance(call.func, ast.Subscript) and not self.project.resolved.get(
-            call
-        )  # `STEPS[name](model, batch)`
-        return item or self._of_variable(module, call)
+        item = isinstance(call.func, ast.Subscript) and not self.project.resolved.get(call)
+        return item or of_variable(self.project, module, call)
 
     def _takes_model(self, module: Module, call: ast.Call) -> bool:
         return any(self.is_model(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
-
-    def _of_variable(self, module: Module, call: ast.Call) -> bool:
-        func = call.func
-        if self.project.resolved.get(call):
-            return False
-        if isinstance(func, ast.Name):
-            scope = module.scope_of(func)
-            owner = scope.lookup(func.id)
-            bound = owner.bindings.get(func.id, []) if owner is not None else []
-            return any(isinstance(b, (ast.Name, ast.arg)) for b in bound)
-        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
-            return False
-        cls = self.project.class_of(module.scope_of(func))
-        return cls is not None and module.is_self(func.value) and holds(cls, func.attr)
 
     def computes(self, function: Function) -> bool:
         """Whether a method of a network runs parts of it, or operations that autocast casts: one that only brings a
@@ -337,9 +329,17 @@ class Forwards:
         bodies = [f for f in functions if any(isinstance(n, ast.Return) for n in f.inside)]
         return bool(bodies) and all(map(looks, bodies))
 
-    def own_region(self, call: ast.Call) -> bool:
+    def run_by(self, module: Module, call: ast.Call) -> list[Function]:
+        """The functions of the program that a call runs by name, or by a variable where all that holds has its region inside."""
+        functions = self.project.resolved.get(call, [])
+        if self.inner and not functions and self._to_variable(module, call):
+            held = functions_held(self.project, module, call)
+            functions = held if self.inner.issuperset(held) else []
+        return [f for f in functions if f.name != "__init__"]
+
+    def own_region(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs project functions that have regions of their own."""
-        functions = [f for f in self.project.resolved.get(call, []) if f.name != "__init__"]
+        functions = self.run_by(module, call)
         return bool(functions) and all(self.has_forward(f) for f in functions)
 
     def has_forward(self, function: Function) -> bool:

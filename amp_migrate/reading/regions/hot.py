@@ -70,7 +70,7 @@ def hot_statements(
 ) -> set[Node]:
     """Statements between a forward and the loss: they carry its value on and the loss needs them."""
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
-    covered = {n for n in simple if any(map(reader.own_region, n.calls))}
+    covered = {n for n in simple if any(reader.own_region(module, c) for c in n.calls)}
     seeds = [n for n in simple if n in forwards or n in covered]
     stores = defines
     slice_nodes = _sliced(reader, module, simple, roots, stores)
@@ -314,7 +314,7 @@ def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
     whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
     for a in node.own:
         if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
-            if not (reader.own_region(a) or reader.on_host(a) or reader.hands_on(module, a)):
+            if not (reader.own_region(module, a) or reader.on_host(a) or reader.hands_on(module, a)):
                 return True
     return False
 

@@ -35,7 +35,7 @@ class LossMakers:
             if parameter in names
         ]
         while queue:
-            _, scope, wanted = queue.pop()
+            module, scope, wanted = queue.pop()
             stored = [(n, _stored(n)) for n in _assignments(scope)]
             terms = _terms(stored, wanted)
             for node, names in stored:
@@ -44,8 +44,8 @@ class LossMakers:
                 for call in walk(node.value):
                     if not isinstance(call, ast.Call):
                         continue
-                    for function in self.project.resolved.get(call, []):
-                        if function in found or function.name == "__init__":
+                    for function in self.forwards.run_by(module, call):
+                        if function in found:
                             continue
                         if not names & wanted and not self.forwards.has_forward(function):
                             continue  # a weight, or what is computed from what a forward gave

@@ -64,12 +64,13 @@ class RegionReader:
         folds: dict[Module, Folds],
         taken: Callable[[Scope], bool] = lambda _: False,
         helpers: frozenset[Function] = frozenset(),
+        inner: frozenset[Function] = frozenset(),
     ) -> None:
         self.unit = unit
         self.taken = taken  # whether a scope is one that another unit has decided
         self.project: Project = unit.project
         self.helpers = helpers  # functions that run a forward in the region of who calls them
-        self.forwards = Forwards(unit, helpers)
+        self.forwards = Forwards(unit, helpers, inner)
         self.companions = Companions(unit, self.forwards)
         self.folds = folds
         self._views: dict[Scope, Block] = {}
@@ -146,9 +147,9 @@ class RegionReader:
         if not calls:
             return False
         callers = {module.scope_of(call) for module, call in calls}
-        return scope not in callers and callers <= set(self._wanted) and all(self._in_region(m, c) for m, c in calls)
+        return scope not in callers and callers <= set(self._wanted) and all(self.in_region(m, c) for m, c in calls)
 
-    def _in_region(self, module: Module, call: ast.Call) -> bool:
+    def in_region(self, module: Module, call: ast.Call) -> bool:
         """Whether a call stands in a region of the function around it, and in none of the program's own."""
         scope = module.scope_of(call)
         around = [call, *module.ancestors(call)]
@@ -260,9 +261,9 @@ class RegionReader:
         """Whether a statement computes binary_cross_entropy, which raises under autocast."""
         return any(refuses(self.project, module, a) for a in node.calls)
 
-    def computes_loss(self, call: ast.Call) -> bool:
+    def computes_loss(self, module: Module, call: ast.Call) -> bool:
         """Whether a call computes a loss of tensors, and not in a function that has a region of its own."""
-        return is_loss(call) and not self.forwards.own_region(call) and not self.forwards.on_host(call)
+        return is_loss(call) and not self.forwards.own_region(module, call) and not self.forwards.on_host(call)
 
     def _before_initialize(self, scope: Scope, nodes: list[Node]) -> set[Node]:
         """Statements above `initialize` in the scope that calls it: they ran without Apex."""

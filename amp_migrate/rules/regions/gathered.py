@@ -13,6 +13,7 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.regions.gathered import gathers
 from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.legacy import is_legacy
+from amp_migrate.reading.values.run_by_variables import calls_of
 from amp_migrate.rules.migration import Migration
 
 CODES: tuple[Code, ...] = ()  # told as AMP501: see `autocast.py`
@@ -29,6 +30,23 @@ def helpers(m: Migration) -> frozenset[Function]:
     return frozenset(
         f for f in found if f.scope in m.output.regions and f.scope not in handing | acting and gathers(m.regions, f)
     )
+
+
+def inner(m: Migration) -> frozenset[Function]:
+    """The functions that have a region though a variable that is handed the model holds them, so that some who call them so have
+    one around it: that is for nothing."""
+    return frozenset(
+        function
+        for scope in m.output.regions
+        if (function := m.project.functions.get(scope.node)) is not None
+        for module, call in calls_of(m.project, function)
+        if module.scope_of(call) in m.output.regions and m.regions.in_region(module, call)
+    )
+
+
+def loses(m: Migration, around: Migration, functions: frozenset[Function]) -> bool:
+    """Whether one of such functions has no region any more, as it has `around`."""
+    return any(f.scope in around.output.regions and f.scope not in m.output.regions for f in functions)
 
 
 def misses(m: Migration, plain: Migration, gathered: frozenset[Function]) -> bool:

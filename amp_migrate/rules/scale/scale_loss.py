@@ -280,7 +280,7 @@ def _computes_here(m: Migration, loss: Loss) -> bool:
                 "autocast refuses binary_cross_entropy: give this loss a statement of its own above scale_loss",
             )
     outputs = m.regions.read(module.scope_of(loss.with_stmt)).outputs
-    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(c) or outputs.sums(c) for c in calls)
+    return any(m.regions.is_forward(module, c) or m.regions.computes_loss(module, c) or outputs.sums(c) for c in calls)
 
 
 def _fresh(loss: Loss) -> str:
