@@ -232,3 +232,22 @@ def test_a_native_branch_that_keeps_no_state_stays_as_it_is() -> None:
     told = [f for f in result.findings if f.code == "AMP431"]
     assert [(f.line, f.status, f.review) for f in told] == [(13, "note", "review"), (32, "note", "review")]
     assert all("the native branch that stays keeps no scaler's state" in f.message for f in told)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("min_loss_scale=128.0", ["min_loss_scale=128.0"]),
+        (
+            "min_loss_scale=args.lowest, max_loss_scale=2**20",
+            ["min_loss_scale=args.lowest", "max_loss_scale=1048576.0"],
+        ),
+        ("min_loss_scale=None, max_loss_scale=2**24", []),
+        ("loss_scale=128.0, min_loss_scale=1.0", []),
+    ],
+)
+def test_bounds_that_the_native_side_does_not_have_are_told(given: str, told: list[str]) -> None:
+    result = rewrite(CHOICE.replace('opt_level="O1"', f'opt_level="O1", {given}'))
+    assert result.after is not None
+    assert [f.message.split()[0] for f in found(result, "AMP117")] == told
+    assert not [f for f in found(result, "AMP119") if "lowest" in f.message]

@@ -129,6 +129,19 @@ def _text_at(m: Migration, home: Home, bounds: dict[Init, ast.expr]) -> str | No
     return guarded(text, asked_first(m, home, [bound]), "None")
 
 
+def unbounded(m: Migration) -> None:
+    """Say which bounds Apex was given that the native side of a program, which stays as it is, does not have."""
+    for init in m.unit.inits:
+        for name, _ in BOUNDS:
+            bound = _bound(init, name)
+            if bound is not None:
+                text = _text(init, bound)
+                message = (
+                    f"{name}={text} has no effect any more: nothing bounds the scale of the native side, which stays"
+                )
+                m.output.note(init.module, bound, "AMP117", "amp.initialize", message)
+
+
 def first_scale(m: Migration, home: Home) -> str | None:
     """The initial scale where the upper bound is, or may be, below the usual one: Apex takes the lower of both."""
     init = home.init

@@ -17,6 +17,7 @@ from amp_migrate.reading.twin.sides import NativeTwin, flat
 from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.scale.clamp import unbounded
 from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
@@ -94,6 +95,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
             m.output.done(module, node, "AMP120", construct, message + without * told, "review" if told else "as-is")
     scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
     plain_steps(m.project, m.output, m.unit.losses)
+    unbounded(m)
     old_checkpoints(m, twin)
     return True
 
