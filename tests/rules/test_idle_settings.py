@@ -31,6 +31,10 @@ CLASS = "class config:\n    fp16 = True\n    level = 'O2'\n    keep = True\n"
 CONSTANTS = "fp16 = True\nlevel = 'O2'\nkeep = True\n"
 MAPPING = "config = {'fp16': True, 'level': 'O2', 'keep': True}\n"
 CALL = "config = dict(fp16=True, level='O2', keep=True)\n"
+DEFAULTS = (
+    "@dataclass\nclass Config:\n    fp16: bool = field(default=True)\n    level: str = field(default='O2')\n"
+    "    keep: bool = field(default=True)\n\n\nconfig = Config()\n"
+)
 FIELDS = "config = make()\nconfig.fp16 = True\nconfig.level = 'O2'\nconfig.keep = True\n"
 
 
@@ -55,6 +59,12 @@ def told(settings: str, imports: str, read: str, more: str = "pass") -> dict[str
         (MAPPING, "from settings import config", "config.get('NAME')", ["'keep'"]),
         (CALL, "from settings import config", "config['NAME']", ["keep"]),
         (FIELDS, "from settings import config", "config.NAME", ["config.keep"]),
+        (
+            f"from dataclasses import dataclass, field\n\n\n{DEFAULTS}",
+            "from settings import config",
+            "config.NAME",
+            ["keep"],
+        ),
     ],
 )
 def test_a_setting_that_nothing_reads_any_more_is_told_where_it_is_set(

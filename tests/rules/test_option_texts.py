@@ -95,3 +95,38 @@ def test_the_help_of_a_parser_that_only_other_scripts_ask_for_is_told_apart() ->
     results = rewrite_files({"train.py": train + start, "test.py": test + start, "options.py": TWO_PARSERS})
     assert results["test.py"].after is None
     assert [f.line for f in found(results["options.py"], "AMP854")] == [6]
+
+
+DECLARED = {
+    "a field of settings": (
+        "from dataclasses import dataclass, field\n\n\n@dataclass\nclass Settings:\n    lr: float = 0.1\n"
+        '    fp16: bool = field(default=False, metadata={"help": "16 bits (through NVIDIA apex)"})\n\n\nargs = Settings()\n',
+        "args.fp16",
+        "fp16",
+    ),
+    "absl": (
+        'from absl import flags\n\nflags.DEFINE_bool("fp16", False, "Train with apex.")\nFLAGS = flags.FLAGS\n',
+        "FLAGS.fp16",
+        "fp16",
+    ),
+    "click": (
+        'import click\n\n\n@click.option("--use-fp16", is_flag=True, help="Train with apex.")\ndef main(use_fp16):\n'
+        "    train(model, optimizer, [], mixed=use_fp16)\n\n",
+        "",
+        "--use-fp16",
+    ),
+}
+
+
+@pytest.mark.parametrize(("declared", "read", "shown"), DECLARED.values(), ids=DECLARED)
+@pytest.mark.parametrize("says", [True, False])
+def test_helps_are_found_however_an_option_is_declared(declared: str, read: str, shown: str, says: bool) -> None:
+    head = "import torch\nfrom loop import train\n\nmodel = torch.nn.Linear(4, 2).cuda()\n"
+    head += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    text = head + (declared if says else declared.replace("apex", "autocast"))
+    text += f"train(model, optimizer, [], mixed={read})\n" if read else 'if __name__ == "__main__":\n    main()\n'
+    results = rewrite_files({"loop.py": LOOP, "main.py": text})
+    assert results["loop.py"].after is not None
+    told = [f.message for r in results.values() for f in found(r, "AMP854")]
+    line = next(n for n, at in enumerate(text.splitlines(), 1) if "apex" in at) if says else 0
+    assert told == [f"the help of {shown} still says Apex (line {line}): torch's own has taken its place"] * says

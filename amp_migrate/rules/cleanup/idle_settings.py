@@ -14,7 +14,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from amp_migrate.reading.program.command_line import declared
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -121,7 +121,7 @@ def _set(project: Project, targets: Collection[Module], word: str) -> Iterator[t
         if module not in targets or word not in module.text:
             continue
         for node in module.of(ast.Assign, ast.AnnAssign):
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(_default(node.value), ast.Constant):
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if _word(target) == word:
                         yield module, node, module.source(target)
@@ -134,6 +134,13 @@ def _set(project: Project, targets: Collection[Module], word: str) -> Iterator[t
                 for keyword in call.keywords:
                     if keyword.arg == word and isinstance(keyword.value, ast.Constant):
                         yield module, keyword.value, word
+
+
+def _default(value: ast.expr | None) -> ast.expr | None:
+    """What a setting is given; of a field of a class of data its default."""
+    if isinstance(value, ast.Call) and called_name(value) == "field":
+        return next((k.value for k in value.keywords if k.arg == "default"), None)
+    return value
 
 
 def _computed_no_more(project: Project, edited: dict[Module, Edits], word: str) -> bool:

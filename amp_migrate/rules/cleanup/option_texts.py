@@ -6,10 +6,11 @@ Native: https://docs.python.org/3/library/argparse.html#help
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from amp_migrate.findings import Code
 from amp_migrate.reading.program.command_line import declared
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
@@ -33,18 +34,35 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
     for module in targets if written else ():
         if module in kept - left:
             continue
-        said = [(name, call) for name, call in declared(module) if _says(call)] if SAYS_APEX.search(module.text) else []
+        said = list(_saying(module)) if SAYS_APEX.search(module.text) else []
         calls = [
-            call
-            for name, call in said
+            (call, shown)
+            for name, shown, call in said
             for near in [_served(project, module, call)]
             if any(_reads(project, m, name, near) and (m is module or not _declares(m, name)) for m in written & near)
             and not any(_chooses(m, name, output.kept) for m in near if name in m.named)
             and not any(_reads(project, m, name, near) for m in left & near)
             and not (module in output.edits and output.edits[module].gone(call))
         ]
-        calls.sort(key=lambda call: call.lineno)
-        note(module, calls, "add_argument", f"the help of {', '.join(map(_option, calls))}", output)
+        calls.sort(key=lambda told: told[0].lineno)
+        shown = ", ".join(shown for _, shown in calls)
+        note(module, [call for call, _ in calls], "add_argument", f"the help of {shown}", output)
+
+
+def _saying(module: Module) -> Iterator[tuple[str, str, ast.Call]]:
+    """The options whose help says Apex, as they are read, as they are shown, and as they are declared: with argparse, click or
+    absl, or as a field of a class of settings with a help in its metadata."""
+    options = {call: name for name, call in declared(module)}
+    for call, _ in module.calls:
+        if not _says(call):
+            continue
+        shown = _option(call)
+        stmt = module.parents.get(call)
+        if isinstance(stmt, ast.AnnAssign) and stmt.value is call and isinstance(stmt.target, ast.Name):
+            shown = stmt.target.id
+        name = options.get(call) or shown.lstrip("-").replace("-", "_")
+        if name:
+            yield name, shown, call
 
 
 def _served(project: Project, module: Module, call: ast.Call) -> frozenset[Module]:
@@ -57,14 +75,19 @@ def _served(project: Project, module: Module, call: ast.Call) -> frozenset[Modul
 
 def _reads(project: Project, module: Module, name: str, near: Collection[Module]) -> bool:
     """Whether a file reads an option, or another file does and hands it to a function there (`train(mixed=args.fp16)`)."""
-    return name in module.named or any(
+    return bool(_named(module, name)) or any(
         function.module is module
         for other in near
-        for node in other.named.get(name, ())
+        for node in _named(other, name)
         for around in other.ancestors(node)
         if isinstance(around, ast.Call)
         for function in project.resolved.get(around, ())
     )
+
+
+def _named(module: Module, name: str) -> list[ast.AST]:
+    """Where an option is named; one that click declares is a parameter of the function."""
+    return [*module.named.get(name, ()), *(module.loads.get(name, ()) if "click" in module.text else ())]
 
 
 def _declares(module: Module, option: str) -> bool:
@@ -89,10 +112,12 @@ def _chooses(module: Module, name: str, kept: Collection[ast.AST]) -> bool:
 
 
 def _says(call: ast.Call) -> bool:
-    texts = [n for k in call.keywords if k.arg == "help" for n in walk(k.value) if isinstance(n, ast.Constant)]
-    return any(isinstance(t.value, str) and SAYS_APEX.search(t.value) for t in texts)
+    helps = [k.value for k in call.keywords if k.arg in ("help", "metadata")]
+    helps += call.args[2:] if called_name(call).startswith("DEFINE_") else []
+    texts = (n.value for told in helps for n in walk(told) if isinstance(n, ast.Constant))
+    return any(isinstance(text, str) and SAYS_APEX.search(text) for text in texts)
 
 
 def _option(call: ast.Call) -> str:
     names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    return next((n for n in names if n.startswith("--")), names[0] if names else "an option")
+    return next((n for n in names if n.startswith("--")), names[0] if names else "")
