@@ -93,3 +93,12 @@ def test_what_sets_up_for_whoever_makes_the_object_is_not() -> None:
 def test_a_program_that_calls_it_says_itself_what_comes_first() -> None:
     run = program("from learner import Learner\n\nlearner = Learner(model, data)\nlearner.fit()\n")
     assert not told(doubts_of({"learner.py": BEFORE, "run.py": run}, {"learner.py": AFTER}), "AMP531")
+
+
+@pytest.mark.parametrize("path", ["show.ipynb", "tests/test_learner.py"])
+def test_a_notebook_or_a_test_that_calls_it_shows_what_users_may_do(path: str) -> None:
+    uses = program("from learner import Learner\n\n\ndef test_it():\n    Learner(model, data, False).validate()\n")
+    if path.endswith(".ipynb"):
+        uses = program("from learner import Learner\n\nLearner(model, data, False).validate()\n")
+    found = doubts_of({"learner.py": BEFORE, path: uses}, {"learner.py": AFTER})
+    assert told(found, "AMP531") == [(23, "look")]

@@ -16,6 +16,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.runners import evaluates
+from amp_migrate.audit.ways.chains import Chain, is_test
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
@@ -38,16 +39,21 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             if _set_by(both, function.owner, setter.name, region.enabled):
                 continue  # off until then
-            if not all(way.open for way in both.after.chains.to(module, forward.call)):
+            if any(_of_program(way) for way in both.after.chains.to(module, forward.call)):
                 continue  # the program itself calls it: see `precision.py`
             told.add(function)
             where = "" if asked == "True" else f" where {asked}"
             message = (
                 f"{forward.text} runs under autocast now{where}, also for who calls {function.name}() on an object whose "
-                f"{setter.name}(), where amp.initialize stood, has not run: it was float32 there. Let enabled= ask for that to "
+                f"{setter.name}(), where Apex was set up, has not run: it was float32 there. Let enabled= ask for that to "
                 "keep it"
             )
             yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "look", ("AMP531",))
+
+
+def _of_program(way: Chain) -> bool:
+    """Whether a script of the program comes that way: no test, and no notebook, which shows what a user may do."""
+    return not way.open and not is_test(way.start.function) and not way.start.module.path.endswith(".ipynb")
 
 
 def _set_by(both: Mixed, cls: Class, setter: str, asked: ast.expr | None) -> bool:
