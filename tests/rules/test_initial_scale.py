@@ -159,7 +159,7 @@ HELPED = """
 def test_a_scale_that_a_helper_makes_of_an_option_is_read_from_the_option_by_its_caller(scale: str) -> None:
     result = rewrite(HELPED.replace("{scale}", scale))
     after = result.after or ""
-    assert "scale = args.scale\n" in after
+    assert 'scale = None if args.scale in (None, "dynamic") else float(args.scale)\n' in after
     assert "scale is None" not in after
     assert "init_scale=" in after
     assert "def prepare(" not in after or "scale = float(args.scale)" not in after

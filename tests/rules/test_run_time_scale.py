@@ -101,7 +101,7 @@ def test_a_name_of_the_module_is_not_made_local_to_the_function() -> None:
         """
     after = rewrite(source).after
     assert after is not None
-    assert "    loss_scale = LOSS_SCALE\n" in after
+    assert '    loss_scale = None if LOSS_SCALE in (None, "dynamic") else float(LOSS_SCALE)\n' in after
     assert "scaler.update(loss_scale)" in after
 
 
@@ -129,7 +129,7 @@ def test_the_scale_a_function_was_asked_for_is_read_in_its_caller() -> None:
         """
     after = rewrite(source).after
     assert after is not None
-    assert "    loss_scale = args.loss_scale\n" in after
+    assert '    loss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n' in after
     assert "scaler.update(loss_scale)" in after
 
 
@@ -161,8 +161,11 @@ def test_each_caller_reads_the_scale_that_it_asks_for() -> None:
     after = rewrite(source).after
     assert after is not None
     small, large = after.partition("if args.small:")[2].split("    else:\n")
-    assert "        loss_scale = args.small_scale\n" in small
-    assert "        loss_scale = args.loss_scale\n" in large.partition("    for x, y")[0]
+    assert '        loss_scale = None if args.small_scale in (None, "dynamic") else float(args.small_scale)\n' in small
+    assert (
+        '        loss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n'
+        in large.partition("    for x, y")[0]
+    )
 
 
 def test_a_local_that_nothing_else_reads_holds_it() -> None:
@@ -221,7 +224,9 @@ def test_a_field_that_the_program_has_under_that_name_stays_its_own() -> None:
     after = rewrite_files({"trainer.py": trainer, "scaling.py": helper})["trainer.py"].after
     assert after is not None
     assert after.count("self.loss_scale") == 1
-    assert "        self.static_loss_scale = config.scale\n" in after
+    assert (
+        '        self.static_loss_scale = None if config.scale in (None, "dynamic") else float(config.scale)\n' in after
+    )
     assert "self.scaler.update(self.static_loss_scale)" in after
 
 
@@ -267,7 +272,7 @@ def test_a_trainer_keeps_what_only_its_constructor_can_see() -> None:
         """
     after = rewrite(source).after
     assert after is not None
-    assert "self.loss_scale = args.loss_scale\n" in after
+    assert 'self.loss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n' in after
     assert "self.scaler.update(self.loss_scale)" in after
 
 
@@ -404,3 +409,44 @@ def test_a_branch_without_a_scale_is_dynamic() -> None:
     after = rewrite(apex(prepare=prepare, imports=IMPORTS)).after
     assert after is not None
     assert "loss_scale = None if args.loss_scale == 0 else 64.0\n" in after
+
+
+OTHERWISE = """
+import torch
+from apex import amp
+
+
+def prepare(model, optimizer, config):
+    scale = config.loss_scale or "dynamic"
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=scale)
+    return model, optimizer
+
+
+def main(config, batches):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = prepare(model, optimizer, config)
+    for x in batches:
+        loss = model(x).pow(2).mean()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+
+
+def test_what_stands_in_for_a_scale_that_is_not_set_is_read_without_parentheses_around_it() -> None:
+    after = rewrite(OTHERWISE).after
+    assert after is not None
+    assert '    loss_scale = config.loss_scale or "dynamic"\n' in after
+
+
+@pytest.mark.parametrize("test", ["not config.scale", "config.a or config.b"])
+def test_a_choice_of_an_older_wrapper_has_no_parentheses_either(test: str) -> None:
+    older = OTHERWISE.replace("from apex import amp", "from apex.fp16_utils import FP16_Optimizer")
+    lines = older.replace('    scale = config.loss_scale or "dynamic"\n', "").splitlines()
+    wrapped = f"    optimizer = FP16_Optimizer(optimizer, config.scale, dynamic_loss_scale={test})"
+    lines = [wrapped if "initialize" in line else line for line in lines]
+    text = "\n".join(line for line in lines if "scale_loss" not in line) + "\n"
+    after = rewrite(text.replace("            scaled_loss.backward()", "        optimizer.backward(loss)")).after
+    assert after is not None
+    assert f"None if {test} else" in after

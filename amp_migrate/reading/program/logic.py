@@ -37,6 +37,18 @@ def bracketed(node: ast.expr, text: str) -> str:
     return f"({text})" if isinstance(node, LOOSE) else text
 
 
+def in_parentheses(text: str) -> bool:
+    """Whether parentheses stand around all of an expression: `(a or b)`, not `(a or b) and (c or d)`."""
+    tree = ast.parse(text, mode="eval").body
+    inside = tree.col_offset > 0 and tree.end_col_offset == len(text.encode()) - 1
+    return text[:1] == "(" and text[-1:] == ")" and "\n" not in text and inside
+
+
+def unbracketed(text: str) -> str:
+    """The text of an expression without parentheses around all of it."""
+    return text[1:-1] if in_parentheses(text) else text
+
+
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)  # expressions that `and`, `or` and `not` take in parentheses only
 
 # Functions of Python's own that only look at an object.

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from amp_migrate.reading.program.definitions import argument, is_none
+from amp_migrate.reading.program.logic import bracketed
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -131,8 +132,7 @@ def _single(project: Project, site: Site) -> Scale:
     fixed = _number(project, site.module, static)
     if switch is False or dynamic is None:
         return Scale(off=True) if fixed == "1.0" else Scale(start=fixed, fixed=fixed)
-    text = site.module.source(dynamic)
-    test = text if isinstance(dynamic, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Compare)) else f"({text})"
+    test = bracketed(dynamic, site.module.source(dynamic))
     return Scale(
         f"{moving.start or START} if {test} else {fixed}",
         moving.interval,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.definitions import called_name
+from amp_migrate.reading.program.logic import in_parentheses
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.analysis import Values
@@ -23,7 +24,7 @@ def as_bool(project: Project, scope: Scope, text: str) -> str:
     # `device and cfg.fp16` gives the device where that is empty: what people may set otherwise is not all that is seen.
     if all(_may_only_be_bool(project, scope, part) for part in _operands(scope.module.imagine(text, scope))):
         return text
-    return f"bool{text}" if _in_parentheses(text) else f"bool({text})"
+    return f"bool{text}" if in_parentheses(text) else f"bool({text})"
 
 
 def _operands(expr: ast.expr) -> list[ast.expr]:
@@ -34,13 +35,6 @@ def _operands(expr: ast.expr) -> list[ast.expr]:
 def _may_only_be_bool(project: Project, scope: Scope, expr: ast.expr) -> bool:
     told = [_is_bool(v) for v in project.once(Values).may_be(scope.module, expr) if v.name != BESIDE]
     return bool(told) and all(told)
-
-
-def _in_parentheses(text: str) -> bool:
-    """Whether parentheses stand around all of an expression: `(a or b)`, not `(a or b) and (c or d)`."""
-    tree = ast.parse(text, mode="eval").body
-    inside = tree.col_offset > 0 and tree.end_col_offset == len(text.encode()) - 1
-    return text[:1] == "(" and text[-1:] == ")" and "\n" not in text and inside
 
 
 def _is_bool(value: Value) -> bool:

@@ -13,7 +13,7 @@ import ast
 from itertools import takewhile
 
 from amp_migrate.reading.program.definitions import called_name
-from amp_migrate.reading.program.logic import bracketed
+from amp_migrate.reading.program.logic import bracketed, unbracketed
 from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home, only_inside
@@ -55,10 +55,12 @@ def preparation(m: Migration, home: Home, scale: ast.expr) -> tuple[list[str], s
         if _dynamic(scale.orelse) and numeric(scale.body, scale.test):
             return [f"{name} = {_float(init.module, scale.body)} if {test} else {none}"], start
         text = source(scale)
-    lines = [] if text == name else [f"{name} = {text}"]
-    if numeric(scale, None) or number(ast.parse(text, mode="eval").body) is not None:
+    node = ast.parse(text, mode="eval").body
+    if numeric(scale, None) or number(node) is not None:
         return [f"{name} = {_as_float(text)}"], name
-    return [*lines, f"{name} = {none} if {name} in (None, {quote}dynamic{quote}) else float({name})"], start
+    plain = isinstance(node, (ast.Name, ast.Attribute))  # read as often as it is written
+    lines, read = ([], text) if plain else ([f"{name} = {text}"], name)
+    return [*lines, f"{name} = {none} if {read} in (None, {quote}dynamic{quote}) else float({read})"], start
 
 
 def variable(m: Migration, home: Home, scale: ast.expr) -> str:
@@ -154,7 +156,7 @@ def _at_home(m: Migration, home: Home, scale: ast.expr) -> str:
         if module.statement(call) is home.anchor and function is not None:
             moved = flag_in_call(m.project, Flag(function.scope, (text,)), function, module, call, home.scope)
             if moved is not None and moved.parts:
-                return moved.parts[0]
+                return unbracketed(moved.parts[0])
     if isinstance(known := init.only("loss_scale"), (int, float)):
         return repr(float(known))  # as all calls in sight pass it
     raise Blocked(
