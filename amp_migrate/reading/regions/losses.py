@@ -11,6 +11,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import children, reached, walk
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.units.unit import Unit
+from amp_migrate.reading.values.entries import DISPLAYS
 
 
 class LossMakers:
@@ -59,7 +60,7 @@ class LossMakers:
         for node in walk(function.node):
             if not isinstance(node, ast.Return) or node.value is None:
                 continue
-            if isinstance(node.value, ast.Tuple) and positions is not None:
+            if isinstance(node.value, DISPLAYS) and positions is not None:
                 for index, element in enumerate(node.value.elts):
                     names |= names_in(element) if index in positions else set()
             else:
@@ -144,7 +145,7 @@ def names_in(node: ast.AST) -> set[str]:
 def _positions(node: ast.Assign | ast.AugAssign, wanted: set[str]) -> set[int] | None:
     """Which elements of an unpacked result are wanted; None where all may be."""
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-    if not isinstance(target, (ast.Tuple, ast.List)):
+    if not isinstance(target, DISPLAYS):
         return None
     return {i for i, e in enumerate(target.elts) if _stores(e) & wanted}
 

@@ -17,14 +17,15 @@ from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.values import operations as known
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.buffers import registered
-from amp_migrate.reading.values.entries import appended
+from amp_migrate.reading.values.entries import DISPLAYS, appended, parts
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns, only_value
 from amp_migrate.reading.values.table import BESIDE, Answer, Path, Value
 
-# scalar: float32 without dimensions, which half times it does not become; number: of Python; host: no tensor, or one that NumPy
-# has; either: half or integer, by the way; unknown: any of these, for what makes it is out of sight, or differs by the way.
+# scalar: float32 without dimensions, which half times it does not become; integer: of a tensor, which may be float32 by another
+# way; number: of Python; host: no tensor, or one that NumPy has; either: half or integer, by the way; unknown: any of these, for
+# what makes it is out of sight, or differs by the way.
 # "nothing" is said of what hangs on itself, while the rest of it is asked.
 Dtype = Literal["half", "float32", "scalar", "integer", "number", "host", "either", "unknown", "nothing"]
 FLOAT32 = frozenset({"float32", "scalar"})
@@ -107,7 +108,7 @@ class Dtypes:
     def entry(self, module: Module, call: ast.expr, index: int, forwards: Iterable[Function] = ()) -> set[Dtype]:
         """What the entry at an index may be of several things that a call of the program returns; nothing where it returns one."""
         found = self.returns.given_back(module, call, forwards) if isinstance(call, ast.Call) else []
-        apart = [(home, value.elts) for home, value in found if isinstance(value, ast.Tuple)]
+        apart = [(home, value.elts) for home, value in found if isinstance(value, DISPLAYS)]
         if any(isinstance(e, ast.Starred) for _, entries in apart for e in entries):
             return set()
         return {self.of(home, entries[index]) for home, entries in apart if -len(entries) <= index < len(entries)}
@@ -377,7 +378,9 @@ def joined(found: Iterable[Dtype]) -> Dtype:
         return kinds.pop()
     if kinds & {"half", "either"}:
         return "either" if kinds & {"integer", "either"} else "half"
-    return "scalar" if kinds == FLOAT32 else "unknown"
+    if kinds == FLOAT32:
+        return "scalar"
+    return "integer" if kinds and kinds <= {"integer", *FLOAT32} else "unknown"
 
 
 def _of_type(name: str) -> Dtype | None:
@@ -390,11 +393,3 @@ def _has_axis(call: ast.Call, name: str, given: Sequence[ast.expr]) -> bool:
     """Whether a reduction leaves dimensions."""
     before = 2 if name in ("norm", "dist") else 1  # the order of a norm
     return any(k.arg in ("dim", "axis") for k in call.keywords) or len(given) > before
-
-
-def parts(target: ast.expr) -> Iterator[tuple[str, int, int]]:
-    """The names that a target unpacks into, each with its index and the number of parts."""
-    if isinstance(target, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in target.elts):
-        for index, element in enumerate(target.elts):
-            if isinstance(element, ast.Name):
-                yield element.id, index, len(target.elts)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import JOINING, PAIRS
+
+DISPLAYS = (ast.Tuple, ast.List)  # several things in a row, given back or unpacked into
 
 
 def entry_of(module: Module, use: ast.Name) -> ast.expr | None:
@@ -91,3 +94,11 @@ def values_of_pair(node: ast.expr) -> ast.expr | None:
     if isinstance(node.func.value, ast.Name) and node.func.value.id == "torch":
         return node.args[0] if node.args else None
     return node.func.value
+
+
+def parts(target: ast.expr) -> Iterator[tuple[str, int, int]]:
+    """The names that a target unpacks into, each with its index and the number of parts."""
+    if isinstance(target, DISPLAYS) and not any(isinstance(e, ast.Starred) for e in target.elts):
+        for index, element in enumerate(target.elts):
+            if isinstance(element, ast.Name):
+                yield element.id, index, len(target.elts)

@@ -15,6 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, reached, values_returned
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.calls import NONE
+from amp_migrate.reading.values.entries import DISPLAYS
 from amp_migrate.reading.values.handed_back import parameters_of
 from amp_migrate.reading.values.table import Answer, Path, Value
 from amp_migrate.reading.values.tensors import FLOAT_ARGUMENTS, FLOAT_METHODS, SHAPE_METHODS, is_generator
@@ -63,12 +64,12 @@ class Returns:
 
     def apart(
         self, module: Module, call: ast.Call, length: int, forwards: Iterable[Function] = (), depth: int = 4
-    ) -> list[tuple[Module, ast.Tuple]]:
-        """The tuples of so many things that a call gives back, also by way of what it calls in turn."""
-        found: list[tuple[Module, ast.Tuple]] = []
+    ) -> list[tuple[Module, ast.Tuple | ast.List]]:
+        """The tuples and lists of so many things that a call gives back, also by way of what it calls in turn."""
+        found: list[tuple[Module, ast.Tuple | ast.List]] = []
         for home, value in self.given_back(module, call, forwards):
             made = only_value(home, value) if isinstance(value, ast.Name) else value
-            if isinstance(made, ast.Tuple) and len(made.elts) == length:
+            if isinstance(made, DISPLAYS) and len(made.elts) == length:
                 found.append((home, made))
             elif isinstance(made, ast.Call) and depth:
                 found += self.apart(home, made, length, depth=depth - 1)
@@ -84,7 +85,7 @@ class Returns:
         for function in list(self.functions(module, call)) or forwards:
             given = dict(self.project.arguments(function, call))
             for value in (n.value for n in own_nodes(function.node.body) if isinstance(n, ast.Return)):
-                if not isinstance(value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in value.elts):
+                if not isinstance(value, DISPLAYS) or any(isinstance(e, ast.Starred) for e in value.elts):
                     return None
                 if length not in (None, len(value.elts)) or not -len(value.elts) <= index < len(value.elts):
                     continue

@@ -10,8 +10,8 @@ from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
-from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes, parts
-from amp_migrate.reading.values.entries import appended, entries_in, entry_at, entry_of, values_of_pair
+from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes
+from amp_migrate.reading.values.entries import DISPLAYS, appended, entries_in, entry_at, entry_of, parts, values_of_pair
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.operations import INTEGERS, JOINING
 from amp_migrate.reading.values.reaching import reaching
@@ -165,13 +165,13 @@ class HalfValues:
             if held is not None and self.may_be(held, outputs=outputs, depth=depth):
                 return True
             return not outputs and self._computed(stmt, name)
-        if isinstance(stmt.targets[0], ast.Tuple) and (values := values_of_pair(stmt.value)) is not None:
+        if isinstance(stmt.targets[0], DISPLAYS) and (values := values_of_pair(stmt.value)) is not None:
             first = stmt.targets[0].elts[0]
             return (
                 isinstance(first, ast.Name) and first.id == name and self.may_be(values, outputs=outputs, depth=depth)
             )
         target, kept = stmt.targets[0], kept_from(stmt.value)
-        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(stmt.value, (ast.Tuple, ast.List)):
+        if isinstance(target, DISPLAYS) and isinstance(stmt.value, DISPLAYS):
             pairs = zip(target.elts, stmt.value.elts, strict=False)
             return any(self.may_be(v, outputs=outputs, depth=depth) for t, v in pairs if ast.unparse(t) == name)
         if isinstance(target, ast.Name) and isinstance(kept, ast.Name) and self._only_outputs(kept):
@@ -259,7 +259,7 @@ class HalfValues:
             return all(self.is_tensor(v, depth - 1) for v in held)
         if isinstance(node, ast.Call) and self.is_output(node):
             found = self.m.regions.returns.given_back(self.module, node, self._forwards)
-            apart = [(home, v.elts) for home, v in found if isinstance(v, (ast.List, ast.Tuple))]
+            apart = [(home, v.elts) for home, v in found if isinstance(v, DISPLAYS)]
             floating = all(self.dtypes.of(home, e) in {"half", *FLOAT32} for home, entries in apart for e in entries)
             rows = self.m.regions.returns.of(self.module, node) == "tensor"
             return rows or (bool(found) and len(apart) == len(found) and floating)
@@ -269,13 +269,13 @@ class HalfValues:
         if isinstance(stmt, ast.For):
             held = entries_in(stmt.target, stmt.iter, name)
             return held is not None and self._entries(held, depth)
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple):
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], DISPLAYS):
             values = values_of_pair(stmt.value)
             if values is not None:
                 return self.is_tensor(values, depth)
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
             return False
-        if isinstance(stmt.targets[0], ast.Tuple):
+        if isinstance(stmt.targets[0], DISPLAYS):
             if self.is_output(stmt.value) and self._entries(stmt.value, depth):
                 return True
             return self.is_output(stmt.value) and not self.may_be_whole(name)
@@ -345,11 +345,11 @@ class HalfValues:
         """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
         statements = {self.module.statement(b) for b in self.found.scope.bindings.get(name, ())}
         bound = [b for b in statements if isinstance(b, ast.Assign)]
-        parts = [b for b in bound if isinstance(b.targets[0], ast.Tuple) and self._several(b.value)]
+        parts = [b for b in bound if isinstance(b.targets[0], DISPLAYS) and self._several(b.value)]
         if parts and NUMBER_NAMES.search(name):
             return True
-        either = any(self.given(b, name) == "either" for b in bound)
-        if not either and (not parts or OUTPUT_NAMES.search(name)):
+        given = {self.given(b, name) for b in bound}
+        if "either" not in given and (not parts or OUTPUT_NAMES.search(name) or given == {"half"}):
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
         return not any(_shows_floating(self.module, n) for n in uses)

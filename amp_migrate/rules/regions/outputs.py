@@ -15,6 +15,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.refused import refuses
 from amp_migrate.reading.values.dtypes import Dtypes
+from amp_migrate.reading.values.entries import DISPLAYS
 from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
@@ -234,7 +235,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
             doubtful = half.may_be_whole(name) and held(module, uses) != "float"
             outside = [n for n in outside if not doubtful or read_as(module, n) not in ("cpu", "numpy")]
             if (
-                isinstance(target, ast.Tuple)
+                isinstance(target, DISPLAYS)
                 and not doubtful
                 and all(_tensor_use(module, n) for n in outside)
                 and _shows(m, module, uses)

@@ -21,6 +21,8 @@ from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, kept_fr
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
+SAME_DTYPE = frozenset({"data", "T"})  # attributes
+PARTS = (ast.Tuple, ast.Slice)  # of a tensor, as they index it
 # What is the same of float16 and of its float32 copy.
 SAME_VALUES = WHOLE_NUMBERS | frozenset("float double numpy item tolist size dim numel".split())
 CODES = (
@@ -92,7 +94,7 @@ def _before_the_cpu(value: ast.expr) -> ast.expr:
         ):
             found = current.func.value if current.func.attr == "cpu" else found
             current = current.func.value
-        elif isinstance(current, ast.Attribute) and current.attr in ("data", "T"):
+        elif isinstance(current, ast.Attribute) and current.attr in SAME_DTYPE:
             current = current.value
         else:
             return found
@@ -127,8 +129,8 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
                     before_cpu = current.func.value
                 methods.add(current.func.attr)
                 current = current.func.value
-            elif (isinstance(current, ast.Attribute) and current.attr in ("data", "T")) or (
-                isinstance(current, ast.Subscript) and isinstance(current.slice, (ast.Tuple, ast.Slice))
+            elif (isinstance(current, ast.Attribute) and current.attr in SAME_DTYPE) or (
+                isinstance(current, ast.Subscript) and isinstance(current.slice, PARTS)
             ):
                 current = current.value
             else:
@@ -201,14 +203,18 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
 def _whole(value: ast.expr) -> ast.expr:
     """What a value is a part of: `output` of `output[0, :, 1].detach()`; see `_arrays`."""
     current = kept_from(value)
-    while isinstance(current, ast.Subscript) and isinstance(current.slice, (ast.Tuple, ast.Slice)):
+    while isinstance(current, ast.Subscript) and isinstance(current.slice, PARTS):
         current = kept_from(current.value)
     return current
 
 
 def read_as(module: Module, node: ast.expr) -> str:
-    """The method that a value ends in: `item` of `x.detach().item()`."""
+    """The method that a value ends in: `item` of `x.detach().data[:, 0].item()`."""
     outer = module.parents.get(node)
+    if (isinstance(outer, ast.Attribute) and outer.attr in SAME_DTYPE) or (
+        isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.slice, PARTS)
+    ):
+        return read_as(module, outer)
     call = module.parents.get(outer) if isinstance(outer, ast.Attribute) else None
     if not isinstance(outer, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not outer:
         return ""
