@@ -42,6 +42,42 @@ def after(scaler: str = "", extra: str = "", value: str = "", enabled: str = "",
     return native(loop, f'scaler = torch.amp.GradScaler("cuda"{scaler})', **parts)
 
 
+ONCE = "before Apex had amp.initialize, that was "
+
+
+@pytest.mark.parametrize(
+    ("wrap", "imports", "said"),
+    [
+        (
+            ", dynamic_loss_scale=True",
+            IMPORT,
+            f"doubles after 2000 clean steps, as in the last Apex; {ONCE}at 2**32 and after 1000",
+        ),
+        (", dynamic_loss_scale=ask", IMPORT, f"{ONCE}at 2**32 and after 1000"),
+        (
+            ', dynamic_loss_scale=True, dynamic_loss_args={"init_scale": 2**16}',
+            IMPORT,
+            f"clean steps, as in the last Apex; {ONCE}after 1000",
+        ),
+        (
+            ', dynamic_loss_scale=True, dynamic_loss_args={"scale_window": 500}',
+            IMPORT,
+            f"at 65536, as in the last Apex; {ONCE}at 2**32",
+        ),
+        (', dynamic_loss_scale=True, dynamic_loss_args={"scale_window": 500, "init_scale": 8}', IMPORT, ""),
+        (", static_loss_scale=128.0", IMPORT, ""),
+        ("", IMPORT, ""),
+        (", dynamic_loss_scale=True", "from apex.optimizers import FP16_Optimizer", ""),
+    ],
+)
+def test_how_a_scale_moves_that_was_left_to_apex_is_said(wrap: str, imports: str, said: str) -> None:
+    source = before(wrap=wrap, imports=imports)
+    (finding,) = found(rewrite(source), "AMP701")
+    assert ("; the scale " in finding.message) == bool(said)
+    assert finding.message.endswith(said)
+    assert "; the scale " not in found(rewrite(source, dtype="bfloat16"), "AMP701")[0].message
+
+
 # -- the scale -------------------------------------------------------------------------------------------------------
 
 

@@ -153,6 +153,19 @@ def over_fused_adam(site: Site) -> bool:
     return "fp16_utils" not in site.name
 
 
+def left_open(site: Site, scale: Scale) -> str:
+    """What is said of a dynamic scale that was left to the wrapper of apex.fp16_utils, which once had other defaults."""
+    if scale.is_static or over_fused_adam(site):
+        return ""
+    now, once = [], []
+    if not scale.begins:
+        now, once = ["starts at 65536"], ["at 2**32"]
+    if scale.interval is None:
+        now, once = [*now, "doubles after 2000 clean steps"], [*once, "after 1000"]
+    told = f"; the scale {' and '.join(now)}, as in the last Apex; before Apex had amp.initialize, that was {' and '.join(once)}"
+    return told if now else ""
+
+
 def _moving(site: Site, settings: ast.expr | None) -> Scale:
     """A dynamic scale. The wrapper of apex.optimizers doubles it after 1000 clean steps, the other after 2000."""
     interval = "1000" if over_fused_adam(site) else None

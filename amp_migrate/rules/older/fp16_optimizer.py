@@ -15,7 +15,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.switch.legacy_folds import WITHOUT_EFFECT
 from amp_migrate.reading.units.legacy import WRAPPER, LegacyInit, choice_of_inner
-from amp_migrate.reading.units.legacy_scale import over_fused_adam
+from amp_migrate.reading.units.legacy_scale import left_open, over_fused_adam
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.reading.values.closures import given_closures
@@ -197,7 +197,7 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
         "AMP701",
         init.site.construct,
         "float32 weights, a GradScaler and autocast in place of float16 weights and their masters (memory and speed "
-        "can differ; checkpoints hold float32)",
+        "can differ; checkpoints hold float32)" + (left_open(init.site, init.scale) if m.scales else ""),
         "look",
     )
     if init.scale.may_be_static and m.scales and not over_fused_adam(init.site):  # the other skipped such steps too
