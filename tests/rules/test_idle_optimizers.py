@@ -42,3 +42,33 @@ def test_an_optimizer_that_may_have_no_gradient_is_reported() -> None:
 )
 def test_optimizers_that_always_get_gradients_are_not_meant(forward: str) -> None:
     assert not found(rewrite(program(forward)), "AMP219")
+
+
+BY_KEY = """
+loss = criterion(nets["one"](x), y)
+if warm:
+    loss = loss + criterion(nets["two"](x), y)
+with amp.scale_loss(loss, [steppers["one"], steppers["two"]]) as scaled_loss:
+    scaled_loss.backward()
+steppers["one"].step()
+steppers["two"].step()
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        'steppers = {k: None for k in nets}\nsteppers["one"] = SGD(nets["one"].parameters(), lr=0.1)\n'
+        'steppers["two"] = SGD(nets["two"].parameters(), lr=0.1)',
+        'steppers = {"one": SGD(nets["one"].parameters(), lr=0.1), "two": SGD(nets["two"].parameters(), lr=0.1)}',
+    ],
+)
+def test_entries_of_a_mapping_are_told_apart(made: str) -> None:
+    initialize = (
+        '[nets["one"], nets["two"]], [steppers["one"], steppers["two"]] = amp.initialize(\n'
+        '    [nets["one"], nets["two"]], [steppers["one"], steppers["two"]], opt_level="O1"\n)'
+    )
+    imports = "from apex import amp\nfrom torch.optim import SGD\nfrom project import warm"
+    model = f'nets = {{"one": build(), "two": build()}}\n{made}'
+    (finding,) = found(rewrite(apex(BY_KEY, initialize, imports=imports, model=model)), "AMP219")
+    assert 'where steppers["two"] gets no gradient' in finding.message

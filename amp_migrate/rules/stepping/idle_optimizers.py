@@ -12,6 +12,7 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Node, chain, find
+from amp_migrate.reading.units.places import models_given, place_name
 from amp_migrate.reading.units.unit import Step
 from amp_migrate.rules.migration import Migration
 
@@ -71,11 +72,13 @@ def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:
         stepped = find(view, step.stmt)
         if stepped is None:
             continue
-        own = _models_of(m, step)
+        own, entries = _models_of(m, step), _entries_of(m, step)
         rare = {
             ast.unparse(call.func)
             for node, call in forwards
-            if _rarer(node, stepped) and (own is None or m.project.slot(module, call.func) in own)
+            if _rarer(node, stepped)
+            and (own is None or m.project.slot(module, call.func) in own)
+            and (entries is None or place_name(call.func) in entries)
         }
         always = {
             ast.unparse(call.func)
@@ -112,6 +115,16 @@ def _models_of(m: Migration, step: Step) -> set[Slot] | None:
                 if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
                     found |= set(m.project.sources(module, part.value))
     return m.project.reaches(m.project.origins(found)) if found else None
+
+
+def _entries_of(m: Migration, step: Step) -> set[str] | None:
+    """The models, as they are written, whose parameters an entry of a mapping was made with: `nets["one"]` of `steppers["one"]`.
+    None of an optimizer that is no entry, or of which that is not in sight."""
+    if not isinstance(step.optimizer, ast.Subscript):
+        return None
+    name = place_name(step.optimizer)
+    found = m.project.once(models_given, step.module).get(name or "")
+    return found if found and all("[" in model or "." in model for model in found) else None
 
 
 def _rarer(forward: Node, step: Node) -> bool:
