@@ -353,3 +353,22 @@ def main(model, optimizer, x):
     (result,) = migrate(Program([SourceFile(Path("one.py"), "one.py", text)], root=Path()), Options())
     assert result.after is None
     assert told in {finding.code for finding in result.findings}
+
+
+def test_why_a_region_that_was_tried_is_left_out_is_what_was_found_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amp_migrate import audit
+
+    evaluation = "\n\ndef check(model, x):\n    with torch.no_grad():\n        return model(x)\n"
+    text = apex() + evaluation
+
+    def refuting(_: object, after: dict[str, str], *__: object) -> list[audit.Doubt]:
+        last = after["one.py"].partition("def check")[2]
+        line = text.count("\n")
+        return [audit.Doubt("one.py", line, "AMP131", "a name", "a is not set")] if "autocast" in last else []
+
+    monkeypatch.setattr(audit, "audit", refuting)
+    (result,) = migrate(Program([SourceFile(Path("one.py"), "one.py", text)], root=Path()), Options())
+    assert result.after is not None
+    assert result.after.endswith(evaluation)
+    (told,) = [f for f in result.findings if f.code == "AMP502"]
+    assert told.message.startswith("runs in float32: the region tried here was left out (a is not set);")

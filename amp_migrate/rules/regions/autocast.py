@@ -75,8 +75,10 @@ CODES = (
 )
 
 
-# What the audit found about a region.
-WRONG = "runs in float32: a region here would be wrong ({}); where it ran after initialize, put it in one by hand"
+# What the audit found about the program with a region.
+REFUTED = (
+    "runs in float32: the region tried here was left out ({}); where it ran after initialize, put it in one by hand"
+)
 
 
 def apply(m: Migration) -> None:
@@ -118,7 +120,7 @@ def apply(m: Migration) -> None:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
                 if scope in m.unit.handed:
-                    _uncast(m, scope, WRONG.format(m.unit.handed[scope]))
+                    _uncast(m, scope, REFUTED.format(m.unit.handed[scope]))
                 if m.set_up.never(scope) or scope in m.unit.handed or _only_told(m, scope, region):
                     m.float32.add(region.first)
                     continue
@@ -159,7 +161,7 @@ def apply(m: Migration) -> None:
             _companion(m, module, stmt)
     hand_to_callers(m, bare, without)
     for scope, why in m.unit.uncast.items():
-        _uncast(m, scope, WRONG.format(why))
+        _uncast(m, scope, REFUTED.format(why))
     for scope, instead in m.unit.overridden.items():
         if _set_up_below(m, scope):
             continue  # as it was: an object that runs it never came by Apex
