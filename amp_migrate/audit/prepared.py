@@ -191,6 +191,14 @@ class Prepared:
         """Whether the outputs of all of them came back in float32: network_to_half cast inputs only."""
         return self.floats(module) and all(s.name == INITIALIZE for s in self.around_of(module) if s.models)
 
+    def initializes(self, module: Module) -> bool:
+        """Whether `amp.initialize` is among what sets the programs of a file up: it casts what state_dict() gives."""
+        return any(s.name == INITIALIZE for s in self.around_of(module))
+
+    def since(self, module: Module) -> str:
+        """What models that are no longer float32 have behind them, as messages name it."""
+        return "after amp.initialize" if self.initializes(module) else "after it was made half"
+
     @kept
     def asks(self, module: Module) -> bool:
         """Whether which opt level it is, O1 or one that makes outputs float32, is only known when the program runs."""

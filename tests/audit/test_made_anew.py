@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amp_migrate.audit import Doubt
 from tests.audit.helpers import doubts
 
@@ -200,3 +202,30 @@ def test_a_variable_from_around_a_function_that_holds_a_new_network_by_then() ->
     assert (doubt.verdict, "may run what is made anew" in doubt.message) == ("look", True)
     renew = "def renew():\n    global model\n    model = Net.from_pretrained(path)\nrenew()"
     assert not _outside(renew)
+
+
+@pytest.mark.parametrize("taken", ["model", "model.cuda()", "model.to(args.device).eval()"])
+def test_what_wraps_the_moved_model_runs_the_same(taken: str) -> None:
+    assert not _said(f"    model = torch.nn.DataParallel({taken})\n    evaluate(model)")
+
+
+def test_the_set_up_that_is_named_is_the_one_that_was_there() -> None:
+    then = "    if args.best:\n        model = Net.from_pretrained(args.best).cuda()\n    evaluate(model)"
+    ((_, message),) = _said(then)
+    assert "what is made anew after amp.initialize (called" in message
+    parts = {
+        "imports": "from apex.fp16_utils import FP16_Optimizer",
+        "region": "nothing()",
+        "set_up": "model = model.half()\n    optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)",
+        "step": "optimizer.backward(loss)\n        optimizer.step()",
+        "trained": "pass",
+        "then": then,
+    }
+    after = {**parts, "imports": "", "region": 'nothing(), torch.autocast("cuda", dtype=torch.float16)'}
+    after |= {
+        "set_up": 'scaler = torch.amp.GradScaler("cuda")',
+        "step": "scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
+    }
+    messages = [d.message for d in doubts(PROGRAM.format(**parts), PROGRAM.format(**after)) if d.code == "AMP531"]
+    assert messages
+    assert all("amp.initialize" not in m and "made anew after it was made half" in m for m in messages)

@@ -17,7 +17,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import targets
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.networks import copied_since, may_be_half
-from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, INITIALIZE, Identity
+from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, Identity
 from amp_migrate.audit.sites.weights import Frame, Weights
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.findings import Code
@@ -51,9 +51,8 @@ def check(review: Review) -> Iterable[Doubt]:
             if place is None:
                 continue
             asked = "" if both.floats(module) else "where the opt level asked for is O2 or O3, "
-            since = "after amp.initialize" if _initialized(both, module) else "after it was made half"
             message = (
-                f"{how}, {since}: {asked}these weights were float16 with Apex, and what is averaged in them was rounded "
+                f"{how}, {both.since(module)}: {asked}these weights were float16 with Apex, and what is averaged in them was rounded "
                 "to it at each step; they are float32 now"
             )
             yield review.doubt(*place, "AMP541", "a copy of the model", message, "look")
@@ -72,7 +71,7 @@ def _saved(both: Mixed, weights: Weights) -> Iterator[Doubt]:
             place = both.review.statement_now(module, node)
             if place is None or not any(_was_half(both, module, node, i) for i, _ in found.places):
                 continue
-            if not _initialized(both, module):
+            if not both.initializes(module):
                 if _behind_masters(both, module, node):
                     message = (
                         f"{syntax.text(node)} writes to what state_dict() gives: FP16_Optimizer had made its float32 masters of the "
@@ -90,11 +89,6 @@ def _saved(both: Mixed, weights: Weights) -> Iterator[Doubt]:
             verdict: Verdict = "review" if both.floats(module) else "look"
             yield both.review.doubt(*place, "AMP541", "a copy of the model", message, verdict)
             break
-
-
-def _initialized(both: Mixed, module: Module) -> bool:
-    """Whether `amp.initialize` made the weights half in the programs of a file: it casts what state_dict() gives."""
-    return any(s.name == INITIALIZE for s in both.around_of(module))
 
 
 def _behind_masters(both: Mixed, module: Module, node: ast.AST) -> bool:

@@ -293,7 +293,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 when = matter(minimal(gained, found), was.going, now) if when is None else when
                 doubt = _doubt(both, forward, chain, "gained", when)
                 if any(both.under_apex(o, model).anew for c, o in ways if c in certain):
-                    also = "; what is made anew after amp.initialize was float32 under O2 and O3, too"
+                    also = f"; what is made anew {both.since(chain.place.module)} was float32 under O2 and O3, too"
                     doubt = replace(doubt, message=doubt.message + also)
                 if was.usual is not None and example(conjunction([given, now, negation(was.usual)])) is None:
                     doubt = replace(doubt, verdict="look")

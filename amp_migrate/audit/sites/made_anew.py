@@ -50,7 +50,7 @@ def doubts(both: Mixed, found: Iterable[Anew]) -> Iterator[Doubt]:
         where = f"({_called(module.path, came)})"
         asked = "" if both.floats(module) else "where the opt level asked for is O2 or O3, "
         message = (
-            f"{text} {runs} what is made anew after amp.initialize {where}: {asked}that was float32, and it runs under "
+            f"{text} {runs} what is made anew {both.since(module)} {where}: {asked}that was float32, and it runs under "
             "autocast now"
         )
         model = f"the initialized model ({_called(module.path, given)})"

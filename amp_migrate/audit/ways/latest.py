@@ -99,7 +99,7 @@ def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
     stmt = module.statement(value)
     names = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set()
     names |= {syntax.text(m) for m in setup.models}
-    if not any(syntax.text(a) in names for a in syntax.given(value)):
+    if not any(syntax.text(_unmoved(a)) in names for a in syntax.given(value)):
         return False
     copied = syntax.text(value.func).rpartition(".")[2] == "deepcopy"
     return not copied or setup.module is not module or may_follow(module, setup.call, value)
@@ -380,7 +380,7 @@ def _of_same(value: ast.AST, name: str) -> bool:
     while isinstance(value, (ast.Call, ast.Attribute)) and syntax.text(value) != name:
         given += value.args if isinstance(value, ast.Call) else []
         value = value.func if isinstance(value, ast.Call) else value.value
-    return any(syntax.text(v) == name for v in (value, *given))
+    return any(syntax.text(_unmoved(v)) == name for v in given) or syntax.text(value) == name
 
 
 def _binds(stmt: ast.AST, name: str) -> bool:
