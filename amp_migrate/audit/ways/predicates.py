@@ -7,6 +7,7 @@ they could be, so that two switches are rather taken for one than for two.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
 
 from amp_migrate.audit.kept import kept
@@ -81,20 +82,22 @@ class Predicates:
                 if (stops or not raises_else(step.module, test, came))
                 and counted.isdisjoint(n.id for n in syntax.every(test, ast.Name))
             ]
-        self._given[key] = conjunction(parts)
-        return self._given[key]
+        return self._given.setdefault(key, conjunction(parts))
 
     def made(self, chain: Chain) -> list[Formula]:
-        """What must have come out how for the objects to be there by whose methods a way comes: else their making raised."""
-        functions = (step.function for step in chain.steps if step.function is not None)
-        owners = dict.fromkeys(f.owner for f in functions if f.owner is not None and f.name != "__init__")
-        return [
+        """What must have come out how for the objects to be there by whose methods a way comes: where they are made, and in it."""
+        functions = [f for step in chain.steps if (f := step.function) is not None and f.name != "__init__"]
+        owners = dict.fromkeys(f.owner for f in functions if f.owner is not None)
+        raising = [
             negation(self.of(stmt.test, self.trails.anywhere(makers[0].scope)))
             for owner in owners
             if len(makers := self.program.constructors(owner)) == 1
             for stmt in makers[0].node.body
             if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise) and not stmt.orelse
         ]
+        made = filter(None, (self.chains.making(chain, owner) for owner in owners))
+        under = ((self.chains.tests(m, call), self._on_the_way(m.scope_of(call), chain)) for _, m, call in made)
+        return [*raising, *itertools.starmap(self.under, under)]
 
     def under(self, tests: Tests, place: Place, depth: int = 0) -> Formula:
         """That tests came out as they say."""
@@ -294,8 +297,7 @@ class Predicates:
             if chain is None or comes_after(chain, way) is not False
         ]
         self._making -= {call}
-        self._made_on[key] = disjunction(made)
-        return self._made_on[key]
+        return self._made_on.setdefault(key, disjunction(made))
 
     def _off_at_first(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """`self.mixed = False` of a constructor, `self.mixed = x` of another method: on once that ran with it."""
@@ -314,9 +316,8 @@ class Predicates:
             bools = any(isinstance(v, ast.Constant) and v.value is not None for _, v in given)
             return self._field_branches(expr, place, depth) if whole and not bools else None
         module, value = later
-        if not (self.program.dotted(module.scope_of(value), value) or "").startswith("apex"):
-            return None
-        return self._made(module, value, ast.Constant(True), depth, place.chain)
+        apex = (self.program.dotted(module.scope_of(value), value) or "").startswith("apex")
+        return self._made(module, value, ast.Constant(True), depth, place.chain) if apex else None
 
     def _at_first(
         self, expr: ast.Attribute, place: Place
@@ -340,9 +341,8 @@ class Predicates:
         if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
             return None
         given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
-        return self._switched(
-            scope.module, given, place if scope is place.scope else self.trails.anywhere(scope), depth
-        )
+        inside = place if scope is place.scope else self.trails.anywhere(scope)
+        return self._switched(scope.module, given, inside, depth)
 
     def _imported(self, expr: ast.expr, place: Place, depth: int) -> Formula | None:
         """`if fp16: from apex import amp`, else `amp = None`: the conditions under which a name is the module, also under that
