@@ -40,6 +40,8 @@ DESCRIPTIONS = frozenset(
     "shape device dtype is_cuda is_cpu is_sparse is_quantized requires_grad ndim is_leaf grad_fn layout names itemsize "
     "nbytes _version retains_grad output_nr".split()
 )
+# Methods of which a half tensor and its float32 copy give the same.
+ALIKE_OF_COPIES = frozenset("size dim numel nelement get_device item tolist".split())
 # Built-in functions that ask nothing that depends on a tensor's dtype.
 INDIFFERENT = frozenset("len isinstance type id range enumerate hasattr callable".split())
 # torch and torch.nn.functional: how many leading arguments are floating point tensors.
@@ -272,11 +274,11 @@ def is_generator(function: FunctionNode) -> bool:
 
 
 def only_described(module: Module, value: ast.expr) -> bool:
-    """Whether a value is only asked what holds for any dtype (`len(x)`, `x.shape`), or for its dtype itself: a copy in
+    """Whether a value is only asked what holds for any dtype (`len(x)`, `x.item()`), or for its dtype itself: a copy in
     another dtype would be idle there, or change what is asked."""
     parent = module.parents.get(value)
     if isinstance(parent, ast.Attribute):
-        return parent.attr in DESCRIPTIONS
+        return parent.attr in DESCRIPTIONS | ALIKE_OF_COPIES
     return (
         isinstance(parent, ast.Call)
         and value in parent.args

@@ -76,9 +76,7 @@ CODES = (
 
 
 # What the audit found about the program with a region.
-REFUTED = (
-    "runs in float32: the region tried here was left out ({}); where it ran after initialize, put it in one by hand"
-)
+LEFT = "runs in float32: the region tried here was left out ({}); where it ran after initialize, put it in one by hand"
 
 
 def apply(m: Migration) -> None:
@@ -120,7 +118,7 @@ def apply(m: Migration) -> None:
                 header = m.output.regions[scope] = m.autocast(module, region.first)
             except Blocked as failure:
                 if scope in m.unit.handed:
-                    _uncast(m, scope, REFUTED.format(m.unit.handed[scope]))
+                    _uncast(m, scope, LEFT.format(m.unit.handed[scope]))
                 if m.set_up.never(scope) or scope in m.unit.handed or _only_told(m, scope, region):
                     m.float32.add(region.first)
                     continue
@@ -161,7 +159,7 @@ def apply(m: Migration) -> None:
             _companion(m, module, stmt)
     hand_to_callers(m, bare, without)
     for scope, why in m.unit.uncast.items():
-        _uncast(m, scope, REFUTED.format(why))
+        _uncast(m, scope, LEFT.format(why))
     for scope, instead in m.unit.overridden.items():
         if _set_up_below(m, scope):
             continue  # as it was: an object that runs it never came by Apex

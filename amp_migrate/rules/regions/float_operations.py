@@ -17,7 +17,7 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.operations import FLOAT_TYPES, FUNCTIONAL_IN_APEX, TORCH_IN_APEX
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
+from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, half_before, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
@@ -80,6 +80,8 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
         if not isinstance(node, ast.Call) or _only_differentiated(module, node):
             continue
         values = [v for v in _computed_from(module, node, promised) if _leaves(module, node, v, half)]
+        if promised:
+            values = [v for v in values if not half_before(half, v)]
         for value in values:
             write_float(m.edit(module), half, value)
         for value, written in passed_on(half, node, TAKE_FLOATS):
@@ -139,7 +141,8 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     """`torch.mm(output, bank.t())`, which raises where one of them is float16 and the other is not."""
     values = [v for v in _multiplied(module, node) if not isinstance(v, ast.Constant)]
     halves = [v for v in values if half.may_be(v, outputs=True)]
-    if not halves or (not promised and len(halves) == len(values)):  # O1 ran it in half as well
+    before = not promised or all(half_before(half, v) for v in halves)
+    if not halves or (before and len(halves) == len(values)):  # Apex ran it in half as well
         return
     called = ast.unparse(node.func) if isinstance(node, ast.Call) else "@"
     last = called.rpartition(".")[2]
@@ -157,11 +160,9 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     half.float_calls.add(node)
     given = " and ".join(module.source(v) for v in halves)
     message = f"{last} computes from {given} in float32, as it did under Apex"
-    if not promised and last not in UNPATCHED:
-        message = (
-            f"{last} computes from {given} in float32: O1 made its arguments alike, and outside of a region it raises on float16 "
-            "and float32 together"
-        )
+    if before and (promised or last not in UNPATCHED):
+        alike = "" if promised else "O1 made its arguments alike, and "
+        message = f"{last} computes from {given} in float32: {alike}outside of a region it raises on float16 and float32 together"
     m.output.note(module, node, "AMP522", called, message, "as-is" if promised else "look")
 
 
