@@ -49,19 +49,18 @@ class Body(Expressions):
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def block(self, body: list[ast.stmt]) -> None:
-        for stmt in body:
-            truth = self.comes_out(stmt.test) if isinstance(stmt, ast.If) else None
-            self.statement(stmt)
-            if truth is not None and isinstance(stmt, ast.If) and leaves(stmt.body if truth else stmt.orelse):
-                break
+    def block(self, body: list[ast.stmt]) -> bool:
+        """Run statements up to what surely leaves; whether something does, as tests come out in the call that is followed."""
+        return any(self.statement(stmt) for stmt in body)
 
-    def statement(self, stmt: ast.stmt) -> None:
+    def statement(self, stmt: ast.stmt) -> bool:
+        """Run one; whether it leaves."""
         outer = self.halves.at
         if self.module.path in self.halves.both.review.changes and (outer is None or not self.of_network):
             self.halves.at = self.module, stmt
-        self.run(stmt)
+        left = self.run(stmt)
         self.halves.at = outer
+        return left
 
     @cached_property
     def of_network(self) -> bool:
@@ -69,7 +68,9 @@ class Body(Expressions):
         owner = self.method.owner if self.method is not None else None
         return owner is not None and self.halves.program.is_network(owner)
 
-    def run(self, stmt: ast.stmt) -> None:
+    def run(self, stmt: ast.stmt) -> bool:
+        if isinstance(stmt, ast.If):
+            return self.either(stmt)
         if type(stmt) is ast.Assign:
             value = self.of(stmt.value)
             for target in stmt.targets:
@@ -101,11 +102,6 @@ class Body(Expressions):
             if value.followed:
                 self.halves.returned[stmt] = value
             self.left()
-        elif isinstance(stmt, ast.If):
-            self.of(stmt.test)
-            truth = self.comes_out(stmt.test)
-            asked = not_half(self.halves.program, self.module.scope_of(stmt), stmt.test) if truth is None else ([], [])
-            self.branches(stmt.body if truth is not False else [], stmt.orelse if truth is not True else [], asked)
         elif isinstance(stmt, (ast.For, ast.AsyncFor)):
             runs = self.halves.is_stack(self.module, stmt.iter)
             turn = self.turn(stmt.iter)  # asked for once, whatever its names hold later
@@ -132,8 +128,9 @@ class Body(Expressions):
                     self.inside = on and not region.off
                 else:
                     self.of(item.context_expr)
-            self.block(stmt.body)
+            left = self.block(stmt.body)
             self.inside = outside
+            return left
         elif isinstance(stmt, ast.Try):
             self.block(stmt.body)
             for handler in stmt.handlers:
@@ -142,6 +139,16 @@ class Body(Expressions):
             self.block(stmt.finalbody)
         elif isinstance(stmt, ast.Assert):
             self.of(stmt.test)
+        return leaves([stmt])
+
+    def either(self, stmt: ast.If) -> bool:
+        """Run the branch of an `if` that is taken in the call that is followed, or both of them; whether it leaves."""
+        self.of(stmt.test)
+        truth = self.comes_out(stmt.test)
+        if truth is not None:
+            return self.block(stmt.body if truth else stmt.orelse)
+        self.branches(stmt.body, stmt.orelse, not_half(self.halves.program, self.module.scope_of(stmt), stmt.test))
+        return False
 
     def assigned(self, target: ast.Subscript, expr: ast.expr, value: Value) -> None:
         """`x[mask] = y`, `x[rows, columns] = y`: one number fills what a mask shows, in whichever dtype."""

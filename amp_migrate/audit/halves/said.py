@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit.doubts import Verdict
+from amp_migrate.audit.dtypes import WITHOUT_NETWORKS
 from amp_migrate.audit.halves.tensors import CAST, PERHAPS_INDEXED, Value
 from amp_migrate.audit.mixed import Mixed
 from amp_migrate.audit.program import syntax
@@ -126,7 +127,8 @@ class Said:
                 "given; an extension that reads float32 wants .float()"
             ), "look"
         if kind in ("unseen", "unseen beside"):
-            was = "Apex had it in float32" if value.was == "float" else "O1 ran its softmax, sums and losses in float32"
+            host = value.was == "float" or self._takes_arrays(module, node)  # what is on the CPU came there as float32
+            was = "Apex had it in float32" if host else "O1 ran its softmax, sums and losses in float32"
             was = "O2 gave it in float32" if self.both.floats(module) else was
             called = node.func if isinstance(node, ast.Call) and len(node.args) == 1 else None
             if called is not None and not value.host and self._may_have_weights(module, called):
@@ -215,6 +217,15 @@ class Said:
             return False
         old = change.rewritten.get(stmt)
         return old is None or syntax.text(node) not in syntax.text(old)
+
+    def _takes_arrays(self, module: Module, node: ast.AST) -> bool:
+        """Whether what is called comes of a library that takes arrays, as NumPy does: `KMeans(2).fit(found)`."""
+        called: ast.AST | None = node.func if isinstance(node, ast.Call) else None
+        while isinstance(called, ast.expr):
+            if (name := self.both.review.after.dotted(module.scope_of(called), called)) is not None:
+                return name.partition(".")[0] in WITHOUT_NETWORKS
+            called = getattr(called, "func", getattr(called, "value", None))
+        return False
 
     def _may_have_weights(self, module: Module, called: ast.expr) -> bool:
         """Whether what is called is held in a variable whose name is not that of a loss, a metric and the like; a method of
