@@ -202,20 +202,26 @@ class Switch:
         """The switch as an argument where a node stands: evaluated there, or asked of an object in sight that keeps the
         scaler."""
         scope = module.scope_of(node)
-        text = self.evaluated(scope) if not self._kept else None
+        text = self.evaluated(scope, node) if not self._kept else None
         off = self._is_beside(scope) or self._runs_without(scope) or not self._asks_scaler
         if text is not None or off:
             return text
         holder = self.m.scaler.holder(module, scope, node)
         return f"{holder}.is_enabled()" if holder is not None else None
 
-    def evaluated(self, scope: Scope) -> str | None:
-        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope."""
+    def evaluated(self, scope: Scope, node: ast.AST | None = None) -> str | None:
+        """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope; at a node
+        of it without what stands around that."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
         text = None if handed or self._is_beside(scope) else self.read_in(scope)
         if text is None:
             return None
         parts = distinct(self._on_the_way(scope) + ([] if text == "True" else [text]))
+        if node is not None and parts:
+            left = self._asked_around(Flag(scope, tuple(parts)), scope.module, node)
+            if left.never or left.always:
+                return "False" if left.never else "True"
+            parts = left.parts or parts
         return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
 
     def _is_beside(self, scope: Scope) -> bool:

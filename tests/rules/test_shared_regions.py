@@ -408,3 +408,56 @@ def test_the_own_main_of_a_file_that_programs_share_never_used_apex() -> None:
     assert "sample(model, torch.ones(2, 4), use_amp=use_amp)" in texts["generate.py"]
     assert "        main()" not in texts["serve.py"]
     assert "main(use_amp=True)" in texts["serve.py"]
+
+
+MODES = """
+    import argparse
+    import json
+
+    import torch
+    import torch.nn as nn
+    from apex import amp
+
+
+    def train(args, model):
+        def tune(optimizer):
+            loss = model(torch.ones(2, 4)).pow(2).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+            return evaluate(args, model)
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        return tune(optimizer)
+
+
+    def evaluate(args, model):
+        with torch.no_grad():
+            out = model(torch.ones(2, 4))
+            return str(out.dtype)
+
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--load", default="")
+        args = parser.parse_args()
+        model = nn.Linear(4, 2)
+        if args.load == "":
+            return train(args, model)
+        else:
+            model = amp.initialize(model, opt_level="O1")
+            return evaluate(args, model)
+
+
+    if __name__ == "__main__":
+        print(json.dumps(main()))
+    """
+
+
+def test_what_is_handed_over_asks_for_nothing_that_holds_where_it_stands(tmp_path: Path) -> None:
+    after = check_files({"main.py": MODES}, device="cpu")
+    assert after["main.py"].count("evaluate(args, model, use_amp=True)") == 2
+    for loaded in ("", "x"):
+        texts = {"main.py": after["main.py"].replace('default=""', f'default="{loaded}"')}
+        assert run_files(tmp_path, texts, "main.py") == "torch.float16"

@@ -67,7 +67,7 @@ def hand(m: Migration, name: str, calls: Iterable[tuple[Function, Module, ast.Ca
         if not m.live(module, call) or elsewhere or m.set_up.never(scope) or m.set_up.never_at(module, call):
             continue
         try:
-            enabled = m.switch.evaluated(scope) or m.switch.at(module, call)
+            enabled = m.switch.evaluated(scope, call) or m.switch.at(module, call)
         except NeverOn:
             continue
         except Blocked as failure:
