@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.helpers import check_files, rewrite, rewrite_files
+from tests.rules.helpers import check_files, rewrite, rewrite_files, run_files
 from tests.rules.programs import APEX_LOOP, MODEL, apex
 from tests.rules.test_autocast import AUTOCAST, check_region
 from tests.rules.trained import check_trained
@@ -393,3 +395,73 @@ def test_what_only_tells_of_losses_computes_none(name: str) -> None:
     assert result.after is not None
     assert result.after.count("torch.autocast(") == 1
     assert f"\n    print('epoch ' + {name}(loss.item()))" in result.after
+
+
+SIDE_BY_SIDE = """
+import json
+
+import torch
+from torch import nn
+from apex import amp
+
+SEEN = []
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x):
+        out = self.last(x)
+        SEEN.append(str(out.dtype))
+        return out
+
+
+def run(model, criterion, optimizer, batches, parts=False, warm=1):
+    share = 0.1
+    for phase in ("train", "val"):
+        for x, y in batches:
+            optimizer.zero_grad()
+            if phase == "val":
+                with torch.no_grad():
+                    outputs = model(x)
+            else:
+                outputs = model(x)
+
+            if parts:
+                part = {}
+                soft = nn.Softmax(dim=1)
+                for i in range(2):
+                    part[i] = outputs[i]
+                score = soft(part[0]) + soft(part[1])
+                _, best = torch.max(score.data, 1)
+                loss = criterion(part[0], y)
+                loss += criterion(part[1], y)
+            else:
+                loss = criterion(outputs, y)
+                _, best = torch.max(outputs.data, 1)
+
+            if warm and phase == "train":
+                share = min(1.0, share + 0.9)
+                loss *= share
+
+            if phase == "train":
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+
+
+if __name__ == "__main__":
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    run(model, nn.CrossEntropyLoss(), optimizer, [(torch.ones(2, 4), torch.tensor([0, 1]))])
+    print(json.dumps(SEEN))
+"""
+
+
+def test_regions_with_nothing_between_them_are_one(tmp_path: Path) -> None:
+    after = check_files({"main.py": SIDE_BY_SIDE}, device="cpu")
+    assert after["main.py"].count("torch.autocast(") == 1
+    assert run_files(tmp_path, after, "main.py") == ["torch.float16"] * 2
