@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.rules.helpers import rewrite, rewrite_files
 from tests.rules.programs import apex, found, initialize
@@ -105,6 +106,7 @@ def test_so_do_those_of_features_that_are_not_seen_to_be_float32(grid: str) -> N
     ("body", "lines"),
     [
         ("return (x - x.mean(-1)) / x.std(-1)", [20]),
+        ("y = x.var(-1)\n        return x + 1e-8 / x.mean() + torch.sqrt(y)", [20]),
         ("x = self.norm(x)\n        return x / x.std(-1)", []),
         ("y = load(x)\n        return x / y.std(-1)", []),
     ],
@@ -169,3 +171,28 @@ def test_a_grid_that_a_buffer_makes_float32_is_not_named(buffer: str, told: bool
     program = program.replace("optimizer =", f"{WARP.replace('BUFFER', buffer)}\noptimizer =", 1)
     assert "Warp" in program
     assert bool([f for f in found(rewrite(program), "AMP508") if "grid_sample" in f.message]) == told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return (x - x.mean(-1)) / torch.sqrt(x.var(-1) + 1e-8)",
+        "y = x.var(-1, unbiased=False)\n        return (x - x.mean(-1)) * torch.rsqrt(y + self.eps)",
+        "y = x.var(-1)\n        return x / y.sqrt()",
+        "y = x.std(-1, keepdim=True)\n        return self.weight * (x - x.mean(-1)) / (y + 1e-8) + self.bias",
+    ],
+)
+def test_what_a_normalization_divides_by_may_be_inf_or_nothing(body: str) -> None:
+    """As it is in half: the difference is none of rounding."""
+    more = f"\n\nclass Own(Net):\n    def forward(self, x):\n        {body}\n"
+    results = rewrite_files({"train.py": TRAIN, "net.py": NET.replace("USED", "x").replace("HELD", "") + more})
+    (told,) = found(results["net.py"], "AMP508")
+    assert told.review == "look"
+    assert ("a variance above 65504 is inf" in told.message) == ("var" in body)
+    assert "an eps below 3e-8 is 0" in told.message
+    assert "small" not in told.message
+
+
+def test_half_has_no_such_numbers() -> None:
+    assert torch.tensor([300.0, -300.0]).half().var().isinf()
+    assert (torch.zeros(1).half() + 2.9e-8).item() == 0

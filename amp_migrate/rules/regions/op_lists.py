@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
@@ -18,6 +19,12 @@ from amp_migrate.rules.migration import Migration
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
 GRID = ", where both are half: coordinates of 11 bits. .float() on either keeps it"
+# What is divided by one of these: a normalization written out.
+NORMAL = {
+    "var": ", and what is divided by it here: where that is half, a variance above 65504 is inf and an eps below 3e-8 is 0. "
+    ".float() on the input keeps it",
+    "std": ", and what is divided by it here: where that is half, an eps below 3e-8 is 0. .float() on the input keeps it",
+}
 F = "torch.nn.functional."
 UPCAST = {f"{F}gelu", f"{F}grid_sample", "torch.std", "torch.var", "torch.nn.GELU"}
 
@@ -29,7 +36,8 @@ CODES = (
         apex="O1's list of float32 functions holds gelu, grid_sample, std and var, and made what they are given float32.",
         native="Autocast's list does not: they run in the dtype of what they are given, float16 after a matrix product "
         "(grid_sample in the wider of its two).",
-        why="The difference is of the size of float16 rounding. Where it matters, call the operation on input.float().",
+        why="The difference is of the size of float16 rounding, but where a normalization that is written out divides by it: half "
+        "has no variance above 65504 and no eps below 3e-8. Where it matters, call the operation on input.float().",
         links=("https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use", NATIVE),
     ),
 )
@@ -45,13 +53,14 @@ def apply(m: Migration) -> None:
             short = name.rpartition(".")[2]
             call = module.parents.get(node)
             cast = isinstance(call, ast.Call) and not m.edit(module).insertions.keys().isdisjoint(call.args)
-            if short.lower() not in told and not cast and (certain or module in m.unit.modules):
-                told.add(short.lower())
+            normal = NORMAL.get(short, "") if _divides(module, node, added=short == "var") else ""
+            if short.lower() + normal not in told and not cast and (certain or module in m.unit.modules):
+                told.add(short.lower() + normal)
+                where = " where that is half" * (not certain)
                 message = f"O1 computed {short} in float32, autocast computes it in its input's dtype"
-                message += (
-                    GRID if short == "grid_sample" else ": a small difference" + " where that is half" * (not certain)
-                )
-                m.output.note(module, node, "AMP508", name, message, "look" if short == "grid_sample" else "as-is")
+                message += normal or (GRID if short == "grid_sample" else f": a small difference{where}")
+                looks = short == "grid_sample" or normal
+                m.output.note(module, node, "AMP508", name, message, "look" if looks else "as-is")
 
 
 def _uses(project: Project, module: Module) -> list[tuple[str, ast.expr, bool]]:
@@ -83,6 +92,23 @@ def _found(project: Project, module: Module) -> Iterator[tuple[str, ast.expr, bo
             dtype = dtypes.of(module, func.value)
             if dtype == "half" or (dtype == "unknown" and _is_input(project, module, func.value)):
                 yield f"torch.{word}", call, True
+
+
+def _divides(module: Module, node: ast.AST, added: bool) -> bool:
+    """Whether something is divided by what an operation gives, also by its name: `(x - mean) / torch.sqrt(x.var(-1) + eps)`.
+    Without `added`: by that and what is added to it."""
+    child = node
+    for at in module.ancestors(node):
+        if isinstance(at, ast.stmt):
+            names = [t.id for t in at.targets if isinstance(t, ast.Name)] if isinstance(at, ast.Assign) else []
+            uses = (u for name in names for u in module.loads.get(name, ()) if u.lineno > at.lineno)
+            return any(module.scope_of(u) is module.scope_of(at) and _divides(module, u, added) for u in uses)
+        added = added or (isinstance(at, ast.BinOp) and isinstance(at.op, ast.Add))
+        divided = isinstance(at, ast.BinOp) and isinstance(at.op, ast.Div) and at.right is child
+        if divided or (isinstance(at, ast.Call) and called_name(at) == "rsqrt"):
+            return added
+        child = at
+    return False
 
 
 def _is_input(project: Project, module: Module, value: ast.expr) -> bool:
