@@ -565,6 +565,11 @@ def test_half_inputs_and_half_networks_are_told_apart() -> None:
         inputs = rewrite(without.format(half=half))
         assert any(f.code == "AMP720" and f.message.startswith("inputs may stay float32") for f in inputs.findings)
     assert not any(f.code == "AMP720" for f in rewrite(without.format(half=".to(torch.float32)")).findings)
+    twice = without.format(half=".half()").replace(
+        "for x, y in loader:", "for x, y in loader:\n            y = y.half()"
+    )
+    (told,) = [f for f in rewrite(twice).findings if f.code == "AMP720"]
+    assert (told.line, told.message.endswith("half can clash (and in line 15)")) == (14, True)
 
 
 def test_what_only_evaluates_in_half_is_no_danger_to_the_scaler() -> None:

@@ -10,6 +10,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
@@ -107,6 +108,7 @@ def unit(m: Migration) -> None:
         near = module in m.unit.modules
         if not near and not any(name in module.text for name in ("half", "Half", "float16", *HALVERS)):
             continue
+        inputs: list[ast.Call] = []
         for node in walk(module.tree):
             if not isinstance(node, ast.Call):
                 continue
@@ -118,7 +120,8 @@ def unit(m: Migration) -> None:
                     in_sequential.append((module, node))
             elif isinstance(node.func, ast.Attribute) and node.func.attr in ("half", "type", "to"):
                 if not _defined_here(m, module, node):  # others may call it, who train nothing
-                    _cast(m, module, node, node.func)
+                    inputs += [node] if _cast(m, module, node, node.func) else []
+        _tell_inputs(m, module, inputs)
     states = sequential_keys.note(m, in_sequential)
     going = other_sequentials.tell(m, in_sequential, states)
     for module, call in going:
@@ -127,11 +130,11 @@ def unit(m: Migration) -> None:
     sequential_keys.take_items(m, [*in_sequential, *going])
 
 
-def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
-    """`.half()`, `.type(torch.cuda.HalfTensor)` and `.to(torch.half)` of a model or of what it is given."""
+def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> bool:
+    """`.half()`, `.type(torch.cuda.HalfTensor)` and `.to(torch.half)` of a model, or of what it is given: whether it is that."""
     if func.attr == "half" and not call.args:
         if m.scales and never_on(m, module, call):
-            return  # for runs that only evaluate: no scaler comes there
+            return False  # for runs that only evaluate: no scaler comes there
         if is_model(m, module, func.value):
             _keep(m, module, call, "half")
         elif module in m.unit.modules and m.live(module, call) and _is_network(m, module, call, func.value):
@@ -148,21 +151,32 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
                     "told: a GradScaler refuses their gradients; leave it float32 where it is trained",
                 )
         else:
-            _input(m, module, call, func)
-        return
+            return _is_input(m, module, call, func)
+        return False
     if cast_to_half(module, call) and is_model(m, module, func.value):
         same_switch(m, module, call, func.attr)
         keep_float32(m, module, call, func)
-    elif cast_to_half(module, call) and not _is_network(m, module, call, func.value):
-        _input(m, module, call, func)
+        return False
+    return (
+        cast_to_half(module, call) and not _is_network(m, module, call, func.value) and _is_input(m, module, call, func)
+    )
 
 
-def _input(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> None:
-    """Tell of a tensor that the program makes half itself; in other files of the programs that train, of an item for sure."""
+def _is_input(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> bool:
+    """Whether a tensor that the program makes half itself is to be told of; in other files of the programs that train, an item
+    for sure."""
     known = module in m.unit.modules or (isinstance(func.value, ast.Subscript) and not never_on(m, module, call))
-    if known and m.live(module, call):
-        message = "inputs may stay float32: autocast casts what needs it, outside of it half can clash"
-        m.output.note(module, call, "AMP720", func.attr, message)
+    return known and m.live(module, call)
+
+
+def _tell_inputs(m: Migration, module: Module, inputs: list[ast.Call]) -> None:
+    """Tell of the tensors that a file makes half, once."""
+    ordered = sorted(inputs, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0))
+    for call in ordered[:1]:
+        lines = [str(line) for line in dict.fromkeys(c.lineno for c in ordered) if line != call.lineno]
+        also = f" (and in line{'s' * (len(lines) > 1)} {', '.join(lines)})" if lines else ""
+        message = f"inputs may stay float32: autocast casts what needs it, outside of it half can clash{also}"
+        m.output.note(module, call, "AMP720", called_name(call), message)
 
 
 def _is_network(m: Migration, module: Module, call: ast.Call, value: ast.expr) -> bool:
