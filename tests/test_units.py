@@ -372,3 +372,11 @@ def test_why_a_region_that_was_tried_is_left_out_is_what_was_found_about_it(monk
     assert result.after.endswith(evaluation)
     (told,) = [f for f in result.findings if f.code == "AMP502"]
     assert told.message.startswith("runs in float32: the region tried here was left out (a is not set);")
+
+
+def test_what_the_audit_could_not_follow_is_not_called_wrong() -> None:
+    """It refuses what may raise as well as what does."""
+    from amp_migrate.audit import Doubt
+
+    said = Doubt("one.py", 1, "AMP231", "optimizer.step", "the scaler may step this optimizer again").refusal
+    assert said.endswith("failed its audit, and is taken back: the scaler may step this optimizer again")

@@ -49,7 +49,7 @@ class Doubt:
         no fault of the program."""
         if self.message.startswith("left with Apex"):
             return self.message
-        return f"left with Apex; migrate it by hand. What this tool wrote in its place was wrong, and is taken back: {self.message}"
+        return f"left with Apex; migrate it by hand. What this tool wrote instead failed its audit, and is taken back: {self.message}"
 
 
 def with_ways(doubt: Doubt, others: Iterable[Doubt]) -> Doubt:
