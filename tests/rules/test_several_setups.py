@@ -258,6 +258,7 @@ def test_models_that_are_set_up_in_turn_have_one_scaler_that_is_made_once() -> N
     """What the loop only put back goes, and with it the loop."""
     after = check_trained(IN_TURN.format(level='"O1"', more=""))
     assert '\nscaler = torch.amp.GradScaler("cpu")\nfor x, y in loader:\n' in after
+    assert after.count("GradScaler") == 1
 
 
 @pytest.mark.parametrize(("level", "more"), [("levels[i]", ""), ('"O1"', "\n    print(i)")])

@@ -69,7 +69,12 @@ def _assigned_on_every_path(m: Migration, plan: ScalerPlan, scope: Scope, reads:
     if not homes or scope.is_class:
         return
     stmts = {module.statement(n) for n in _in_scope(m, scope, reads)}
+    loops = [p for h in homes if isinstance(p := module.parents.get(h.anchor), ast.For)]
+    written = m.edit(module).statements
     before = {h.anchor for h in homes if not h.after}
+    before |= {
+        loop for loop in loops if loop in written and written[loop].kind == "splice"
+    }  # which goes: see `leave_loop`
     paths = Paths(before, {h.anchor for h in homes if h.after}, stmts)
     paths.block(scope.body, frozenset())
     holders = [module.block(h.anchor) for h in homes]
