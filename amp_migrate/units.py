@@ -16,7 +16,7 @@ from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.process_wide import LastHome, last_homes
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.twin.sides import find_twin
-from amp_migrate.reading.units.unit import AddsToEach, Blocked, Unit
+from amp_migrate.reading.units.unit import AddsToEach, Blocked, ReadsEach, Unit
 from amp_migrate.rules import TAKEN_OVER, UNIT_RULES, FileRule, partial
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.output import Output
@@ -82,7 +82,7 @@ def carry_out(
                 users = failure
                 continue
             if failure.code == "AMP307" and migration.scales:
-                read = divisible(migration.gradients, failure.module, failure.node)
+                read = _divisible(migration, failure)
                 if not read.keys() <= divided.keys():
                     divided, early = {**divided, **read}, early or failure
                     adds = adds or isinstance(failure, AddsToEach)
@@ -113,6 +113,12 @@ def carry_out(
             migration.output.gathered |= helpers
             migration.output.inner |= inner
             return _take(migration.output, output)
+
+
+def _divisible(migration: Migration, failure: Blocked) -> Divided:
+    """What reads gradients where a migration cannot have them unscaled, as far as it can be given the scale instead."""
+    places = failure.places if isinstance(failure, ReadsEach) else ((failure.module, failure.node),)
+    return {n: m for module, node in places for n, m in divisible(migration.gradients, module, node).items()}
 
 
 def _defect(unit: Unit, error: Exception) -> Exception:

@@ -293,14 +293,23 @@ def test_a_scaler_alone(old: str, new: str, wanted: list[str]) -> None:
     assert not told(doubts(before, after.replace(old, new), dtype="bfloat16"), "AMP532")
 
 
-@pytest.mark.parametrize(("other", "wanted"), [("train.fit()", []), ("pass", ["review"])])
-def test_a_region_in_another_file(other: str, wanted: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({"z9.py": "import train"}, []),
+        ({"z9.py": "", "main.py": "import train\nfrom z9 import forward\n"}, []),
+        ({"z9.py": "", "main.py": "from z9 import forward\n"}, ["review"]),
+        ({"z9.py": ""}, ["review"]),
+    ],
+)
+def test_a_region_in_another_file(files: dict[str, str], wanted: list[str]) -> None:
+    """It counts where a process has both."""
     before, after = both()
     after = after.replace(
         '    with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):\n        loss', "    loss"
     )
-    region = f"import torch\n\nwith torch.autocast('cuda'):\n    {other}\n"
-    found = doubts_of({"train.py": before, "z9.py": region}, {"train.py": after})
+    region = "\nimport torch\n\ndef forward(x):\n    with torch.autocast('cuda'):\n        return x @ x\n"
+    found = doubts_of({"train.py": before, **files, "z9.py": files["z9.py"] + region}, {"train.py": after})
     assert [v for _, v in told(found, "AMP532")] == wanted
 
 

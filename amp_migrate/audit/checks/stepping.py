@@ -29,6 +29,7 @@ from amp_migrate.audit.stepping.excluded import never_two
 from amp_migrate.audit.stepping.lost import not_followed
 from amp_migrate.audit.stepping.machine import (
     BESIDE,
+    BOUND,
     LEFT,
     MIXED,
     PLAIN,
@@ -274,6 +275,8 @@ def _verdicts(place: Place, tags: set[str]) -> Iterator[tuple[str, str]]:
         yield "update() would be reached without a step or unscale_ since the last update(), which raises", "refuse"
     if what == "read" and SCALED in tags:
         yield "gradients would be read while they are still scaled: with Apex they were unscaled here", "refuse"
+    if what == "read" and BOUND in tags:
+        yield "gradients that do not carry the loss scale would be clipped to a bound times the scale", "refuse"
     if what == "plain step":
         if tags & {SCALED, STALE, MIXED}:
             yield "this optimizer would step by itself on gradients that are still scaled", "refuse"

@@ -17,6 +17,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.near import near_in
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.regions import AUTOCAST, Region
 from amp_migrate.audit.sites.setups import argument
@@ -206,8 +207,7 @@ def _alone(both: Mixed) -> Iterator[Doubt]:
         module = change.after
         if "GradScaler" not in module.words or module in with_region:
             continue
-        last = module.name.rpartition(".")[2]
-        if any(m.name.rpartition(".")[2] in module.text or last in m.text for m in with_region):
+        if not with_region.isdisjoint(near_in(review.after).files([module])):
             continue
         for call, name in calls_in(review.after, module, GRAD_SCALER):
             if not change.changed(call) or syntax.is_false(argument(call, "enabled", GRAD_SCALER[name])):

@@ -10,6 +10,7 @@ from amp_migrate.audit.paths.facts import Facts
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.stepping.bodies import Action, Bodies
+from amp_migrate.audit.stepping.bounds import bound, times_scale
 from amp_migrate.audit.stepping.handed import Asked
 from amp_migrate.audit.stepping.machine import FAINT, OPEN, OTHER_MODE, PLAIN, ZERO, ZEROS, Machine, State
 from amp_migrate.audit.stepping.objects import Env, Ident
@@ -25,7 +26,8 @@ def _divides(module: Module, node: ast.AST) -> bool:
     """Whether the function around a read of gradients, or the statement, asks for the scale."""
     around = module.function_around(node)
     text = around.node if around is not None else module.statement(node)
-    return any(n.attr in ("get_scale", "_scale") for n in syntax.every(text, ast.Attribute))
+    bounds = {n for call in syntax.every(text, ast.Call) if (b := bound(call)) is not None for n in syntax.walk(b)}
+    return any(n.attr in ("get_scale", "_scale") and n not in bounds for n in syntax.every(text, ast.Attribute))
 
 
 def _bound_once(scope: Scope, loss: ast.expr) -> bool:
@@ -177,13 +179,14 @@ class Actions(Losses):
         return self.machine.zero(state, known, held)
 
     def _read(self, env: Env, action: Action, facts: Facts, state: State) -> None:
-        if _divides(action.module, action.node):
+        times = times_scale(action.module, action.node)
+        if times == 0 and _divides(action.module, action.node):
             return  # divided, or compared with what is multiplied
         excused = self.sibling(action, "unscale_", "step")
         whose = self._whose(env, action)
         if any(self.cannot_be(o, facts) for o in whose or self.machine.optimizers):
             return
-        self.machine.read(state, action.module, action.node, whose, excused)
+        self.machine.read(state, action.module, action.node, whose, excused, times)
 
     def _whose(self, env: Env, action: Action) -> list[Ident]:
         """The optimizers whose gradients an action is about; none where that cannot be told."""

@@ -23,6 +23,7 @@ OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, REACHED, FAINT, OTHER_M
 # What is wrong with a step, and with `unscale_`, of what the same scaler has stepped or unscaled.
 _STEPPED = {"stepped": "not updated"}
 _UNSCALED = {"unscaled": "twice", "stepped": "after step"}
+BOUND = "bound"  # said of a clip whose bound carries another scale than the gradients do
 BESIDE = "beside"  # said of a plain step on what a loss gave that was scaled for other optimizers
 
 
@@ -329,15 +330,17 @@ class Machine:
                 changes[one] = state.of(one)._replace(held=held, passed="", beside=False, sure=False)
         return state.put(changes)
 
-    def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool) -> None:
-        """Somebody looks at how large gradients are; of which optimizers is `of`, of any if that is empty."""
+    def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool, times: int) -> None:
+        """Somebody looks at how large gradients are; of which optimizers is `of`, of any if that is empty. They are compared
+        with what was multiplied by the scale so many `times`."""
         chosen = sorted(of) or sorted(self.optimizers)
         held = {o: state.of(t).held for o in chosen for t in self.targets(o, self.optimizers)}
         there = {o: h for o, h in held.items() if h not in (OPEN, ZERO, ZEROS, USED)}
-        wrong = bool(there) and all(h in (SCALED, STALE, MIXED) for h in there.values())
-        if wrong and excused and all(self._may_be_off(o) for o in there):
+        bad = (UNSCALED, LEFT, STALE, MIXED) if times else (SCALED, STALE, MIXED)
+        wrong = bool(there) and (times not in (0, 1) or all(h in bad for h in there.values()))
+        if wrong and not times and excused and all(self._may_be_off(o) for o in there):
             wrong = False
-        self.note("read", module, node, "", SCALED if wrong else "ok")
+        self.note("read", module, node, "", "ok" if not wrong else BOUND if times else SCALED)
 
     def exchange(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident]) -> None:
         """Gradients are replaced by what other processes may have; of which optimizers is `of`, of any if that is empty."""

@@ -82,11 +82,13 @@ class Objects:
                         if one is not None
                         else self._looped(scope, expr, loop, env)
                     )
-                given = [(v, item) for n in nodes for v, item in given_to(n, expr.id)] if not loops else []
+                given = [(binder, v, item) for n in nodes for v, item in given_to(n, expr.id)] if not loops else []
+                if given and binder is binder.module.top:  # `engine.scaler = ...` in another file
+                    given += self.values.set_elsewhere(binder.module, expr.id)
                 refs = [self._of(binder, expr, self.values.parameter(binder, n)) for n in handed] if given else []
                 if given and (binder, expr.id) not in self._asked:
                     self._asked.add((binder, expr.id))
-                    refs += [self._item(binder, v, item, env, depth) for v, item in given]
+                    refs += [self._item(scope, v, item, env, depth) for scope, v, item in given]
                     self._asked.discard((binder, expr.id))
                     return self._union(refs, expr)
                 if given:

@@ -2,7 +2,7 @@
 
 `scaler.unscale_` is for complete gradients. What looks at those of one micro-batch, or of the first of two losses (a
 log, a Fisher matrix), is given each of them divided, as far as it changes none of them. What is added to them is
-multiplied: `p.grad.add_(decay * p)` after every micro-batch.
+multiplied: `p.grad.add_(decay * p)` after every micro-batch. So is what their norm is clipped to, and the norm divided.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import names_stored, walk
 
-Divided = Mapping[ast.AST, Module]  # each `X.grad` that is read, and its file
+Divided = Mapping[ast.AST, Module]  # each `X.grad` that is read, or call that clips, and its file
+
+# Linear in the gradients, as in the bound. To clip single values is not: an inf becomes a number, and no step is skipped.
+CLIPS = frozenset(
+    f"torch.nn.utils.{home}{name}" for home in ("", "clip_grad.") for name in ("clip_grad_norm_", "clip_grad_norm")
+)
 
 SAME = frozenset(("data", "detach"))  # the gradient itself
 ABOUT = frozenset("dtype device shape is_sparse is_cuda layout size numel dim ndim".split())  # nothing of its size
@@ -71,6 +76,13 @@ def added(module: Module, whole: ast.AST) -> ast.expr | None:
     return call.args[-1] if plain and factors in ([], ["alpha"]) else None
 
 
+def bound_of(module: Module, call: ast.Call) -> ast.expr | None:
+    """What the norm of gradients is clipped to, by torch's own function; None of anything else."""
+    if module.qualify(call.func) not in CLIPS or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    return call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "max_norm"), None)
+
+
 def asks_about(module: Module, whole: ast.AST) -> bool:
     """`p.grad.device`, to which the scale makes no difference."""
     parent = module.parents.get(whole)
@@ -94,7 +106,10 @@ def _collect(
         if not isinstance(node, ast.Call) or called_name(node) in NOT_READERS:
             continue
         if reads_by_name(called_name(node)) or reader.handles(module, node):
-            return False
+            if bound_of(module, node) is None or _decides(reader, module, node):
+                return False
+            found[node] = module
+            continue
         for function in reader.uses.followed(node):
             if function in seen or not reader.function_reads(function, 3):
                 continue

@@ -52,6 +52,7 @@ class Fault:
     module: Module
     node: ast.AST
     kind: str  # "read", "unscaled twice", "added to", "updated between", "stepped twice", "stepped again" or "divided"
+    unscaled: tuple[tuple[Module, ast.AST], ...] = field(default=(), compare=False)  # what is added to: before these
 
 
 @dataclass
@@ -79,6 +80,7 @@ class Events:
         self.faults: dict[Fault, None] = {}
         self._updates: dict[Fault, None] = {}  # after which gradients carry a scale of before: faults if they are used
         self._vague = False  # whether a step was met that may be of any of several optimizers
+        self._unscaled: dict[ast.stmt, tuple[Module, Keys]] = {}  # the places of `unscale_` that were met, and of whom
         self.idle: dict[
             ast.Call, bool
         ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
@@ -111,10 +113,11 @@ class Events:
         return state
 
     def _expression(self, module: Module, node: Node, part: ast.AST, state: State, names: Names) -> State:
+        if part in self.reader.divided:
+            self._divided(module, part, state, self._concerned(module, node, names))
+            return state
         if isinstance(part, ast.Attribute):
-            if part in self.reader.divided:
-                self._divided(module, part, state, self._concerned(module, node, names))
-            elif self.reader.reads_here(module, part) and not self._silent(node):
+            if self.reader.reads_here(module, part) and not self._silent(node):
                 self._read(module, part, state, self._concerned(module, node, names))
             return state
         if not isinstance(part, ast.Call):
@@ -307,7 +310,8 @@ class Events:
     def _backward(self, module: Module, node: ast.AST, state: State, keys: Keys) -> State:
         self._used(state, keys)
         if len(keys) == 1 and any(UNSCALED in state[k] for k in keys):
-            self.faults.setdefault(Fault(module, node, "added to"))
+            places = tuple((home, stmt) for stmt, (home, of) in self._unscaled.items() if of & keys)
+            self.faults.setdefault(Fault(module, node, "added to", places))
         return scaled(state, keys)
 
     def _step(self, module: Module, step: Step, state: State, keys: Keys, names: Names) -> None:
@@ -359,6 +363,7 @@ class Events:
         here = home.scope_of(step.optimizer) is module.scope_of(stmt)
         keys = self.optimizers.keys(home, step.optimizer, names if here else {})
         self._used(state, keys)
+        self._unscaled[stmt] = module, keys | self._unscaled.get(stmt, (module, keys))[1]
         if len(keys) == 1 and any(UNSCALED in state[k] or state[k] <= WAITING for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
         root = step

@@ -28,7 +28,7 @@ class Readers:
 
     def __init__(self, unit: Unit, divided: Mapping[ast.AST, Module] | None = None) -> None:
         self.unit = unit
-        self.divided = divided or {}  # `X.grad` that is read divided by the scale: no place waits for it
+        self.divided = divided or {}  # what is read as the scale has it, a clip's bound times it: no place waits for it
         self.project: Project = unit.project
         self.uses = unit.project.once(GradientUses)
         self.untrained = Untrained(unit)
@@ -103,7 +103,7 @@ class Readers:
 
     @cached_property
     def _given_masters(self) -> dict[ast.Call, Module]:
-        return given_masters(self.unit)
+        return {call: module for call, module in given_masters(self.unit).items() if call not in self.divided}
 
     @cached_property
     def _handling_masters(self) -> set[Function]:

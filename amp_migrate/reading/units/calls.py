@@ -41,6 +41,14 @@ class AddsToEach(Blocked):
     """Code that adds to the gradients of every micro-batch, and can be given the loss scale where it stands."""
 
 
+class ReadsEach(Blocked):
+    """A backward that may add to gradients which were read, and unscaled for that, at `places`."""
+
+    def __init__(self, at: tuple[Module, ast.AST], message: str, places: tuple[tuple[Module, ast.AST], ...]) -> None:
+        super().__init__(*at, "AMP307", "unscale_", message)
+        self.places = places
+
+
 class NeverOn(Blocked):
     """Code that only runs in programs without mixed precision: nothing that calls it sets it up."""
 

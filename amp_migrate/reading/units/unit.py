@@ -23,6 +23,7 @@ from amp_migrate.reading.units.calls import Blocked as Blocked
 from amp_migrate.reading.units.calls import Init as Init
 from amp_migrate.reading.units.calls import Loss as Loss
 from amp_migrate.reading.units.calls import NeverOn as NeverOn
+from amp_migrate.reading.units.calls import ReadsEach as ReadsEach
 from amp_migrate.reading.units.calls import Step as Step
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes

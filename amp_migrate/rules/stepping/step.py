@@ -17,7 +17,7 @@ from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps,
 from amp_migrate.reading.gradients.spread import Spread
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.scaler.handover import ScalerPlan
-from amp_migrate.reading.units.unit import Blocked, Loss, Step
+from amp_migrate.reading.units.unit import Blocked, Loss, ReadsEach, Step
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.stepping import unscale
 from amp_migrate.rules.stepping.chosen import chooses
@@ -237,6 +237,8 @@ def _unstepped(loss: Loss) -> str:
 
 
 def _refuse(fault: Fault) -> None:
+    if fault.unscaled:
+        raise ReadsEach((fault.module, fault.node), FAULTS[fault.kind], fault.unscaled)
     raise Blocked(fault.module, fault.node, "AMP307", "unscale_", FAULTS[fault.kind])
 
 

@@ -155,7 +155,7 @@ def problems(step: StepComparison, before: Attempt, after: Attempt) -> list[str]
         5 * t.NORM_RATIO_FLOOR, t.LOCKSTEP_FACTOR * _off(noise.ratio)
     ):
         problems.append(
-            f"{at}: the norm found by clipping is {step.clip_ratio:.6g} times the original's"
+            f"{at}: the norm found by clipping is {step.clip_ratio:.6g} times the original's, by what it is clipped to"
             f"{_in_scales(step.clip_ratio, step)}"
         )
     return problems
@@ -279,12 +279,14 @@ def _loss_error(one: Attempt, other: Attempt) -> float:
 
 
 def _clip_ratio(one: Attempt, other: Attempt) -> float | None:
-    """Between the norms the last clip of the step returned."""
-    norms = [next((c.norm for c in reversed(a.clips) if c.norm is not None), None) for a in (one, other)]
-    before, after = norms
-    if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)) or before == 0:
+    """Between the norms the last clip of the step returned, each of them by what it was clipped to."""
+    last = [next((c for c in reversed(a.clips) if c.norm is not None), None) for a in (one, other)]
+    before, after = [math.nan if c is None or c.norm is None else c.norm for c in last]
+    if not (math.isfinite(before) and math.isfinite(after)) or before == 0:
         return None
-    return after / before
+    limits = [math.nan if c is None else c.limit for c in last]
+    clips = all(math.isfinite(limit) and limit > 0 for limit in limits)
+    return after / before * (limits[0] / limits[1] if clips else 1.0)
 
 
 def _inputs(recording: Recording, window: int) -> str:

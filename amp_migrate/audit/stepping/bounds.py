@@ -1,0 +1,46 @@
+"""What the norm of gradients is clipped to, and how often it was multiplied by the loss scale."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.targets import given_to
+
+_CLIPS = frozenset({"clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grad_value"})
+_BOUNDS = frozenset({"max_norm", "clip_value"})
+
+
+def bound(call: ast.Call) -> ast.expr | None:
+    """The bound that a clip of torch's is given."""
+    if syntax.last(call.func) not in _CLIPS:
+        return None
+    given = [k.value for k in call.keywords if k.arg in _BOUNDS] or call.args[1:2]
+    return given[0] if given else None
+
+
+@kept
+def times_scale(module: Module, node: ast.AST) -> int:
+    """How often the bound of a clip carries the loss scale: -1 where it is divided by it."""
+    given = bound(node) if isinstance(node, ast.Call) else None
+    return _times(module, given, 0) if given is not None else 0
+
+
+def _times(module: Module, expr: ast.expr, depth: int) -> int:
+    if isinstance(expr, ast.Call):
+        if syntax.last(expr.func) == "get_scale":
+            return 1
+        return _times(module, expr.args[0], depth) if syntax.text(expr.func) == "float" and expr.args else 0
+    if isinstance(expr, ast.BinOp):
+        left, right = _times(module, expr.left, depth), _times(module, expr.right, depth)
+        if isinstance(expr.op, (ast.Mult, ast.Div)):
+            return left + (right if isinstance(expr.op, ast.Mult) else -right)
+        return left if left == right else 0
+    if isinstance(expr, ast.Name) and depth < 3:
+        binder = module.scope_of(expr).binder(expr.id)
+        nodes = binder.bindings[expr.id] if binder is not None else []
+        given = [value for n in nodes for value, item in given_to(n, expr.id) if not item]
+        return _times(module, given[0], depth + 1) if len(nodes) == len(given) == 1 else 0
+    return 0

@@ -1,0 +1,131 @@
+"""Clips after every backward of a step, where no place for `unscale_` serves all of them: their bound carries the scale."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+from tests.rules.programs import check_refused, found
+from tests.rules.trained import PRELUDE, check_trained
+
+HELPER = """
+def backpropagate(loss, model, optimizer, fp16, pieces, max_norm):
+    loss = loss / pieces
+    if fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        CLIP
+    else:
+        loss.backward()
+        clip_grad_norm_(model.parameters(), max_norm)
+    return loss
+
+
+def train_step(model, optimizer, batches, fp16):
+    for x, y in batches:
+        loss = criterion(model(x), y)
+        loss = backpropagate(loss, model, optimizer, fp16, len(batches), 0.02)
+        seen.append(loss.item())
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+fp16 = True
+if fp16:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for i in (0, 2, 4):
+    train_step(model, optimizer, loader[i : i + 2], fp16)
+seen.append(model[0].weight.norm().item())
+"""
+CLIP = "clip_grad_norm_(amp.master_params(optimizer), max_norm)"
+
+
+@pytest.mark.parametrize(
+    ("clip", "now"),
+    [
+        (CLIP, "clip_grad_norm_(model.parameters(), max_norm * scaler.get_scale())"),
+        (
+            CLIP.replace("max_norm", "max_norm=max_norm + 0.0, norm_type=1"),
+            "max_norm=(max_norm + 0.0) * scaler.get_scale(), norm_type=1)",
+        ),
+        (
+            f"norm = {CLIP}\n        seen.append(norm.item())",
+            "norm = clip_grad_norm_(model.parameters(), max_norm * scaler.get_scale()) / scaler.get_scale()",
+        ),
+        (
+            f"seen.append({CLIP}.item())",
+            "seen.append((clip_grad_norm_(model.parameters(), max_norm * scaler.get_scale()) / scaler.get_scale()).item())",
+        ),
+        (f"{CLIP}\n        seen.append(model[0].bias.grad.norm())", "max_norm * scaler.get_scale())"),
+    ],
+)
+def test_a_helper_that_clips_after_its_backward(clip: str, now: str) -> None:
+    after = check_trained(HELPER.replace("CLIP", clip), norms_scaled=True)
+    assert now in after
+    assert "unscale_" not in after
+
+
+def test_what_is_told_of_it() -> None:
+    result = rewrite(PRELUDE + HELPER.replace("CLIP", CLIP))
+    (told,) = found(result, "AMP311")
+    assert (told.status, told.review, told.construct) == ("note", "look", "clip_grad_norm_")
+    assert "amp.master_params" in result.before.splitlines()[told.line - 1]
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, model, optimizer, bound):
+        self.bound = bound
+        self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+    def backward(self, loss):
+        with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+            scaled_loss.backward()
+        CLIP
+
+    def clip(self):
+        for group in self.optimizer.param_groups:
+            clip_grad_norm_(group["params"], self.bound)
+
+    def train(self, pieces):
+        for i, (x, y) in enumerate(loader):
+            loss = criterion(self.model(x), y) / pieces
+            self.backward(loss)
+            if (i + 1) % pieces == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            seen.append(self.model[0].weight.norm().item())
+
+
+Trainer(model, optimizer, 0.02).train(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("clip", "now"),
+    [
+        ("clip_grad_norm_(self.model.parameters(), self.bound)", "self.bound * self.scaler.get_scale())"),
+        (
+            "self.clip()",
+            'for group in self.optimizer.param_groups:\n            clip_grad_norm_(group["params"], self.bound * ',
+        ),
+        ("if self.bound > 0:\n            self.clip()", "self.bound * loss_scale)"),
+    ],
+)
+def test_methods_that_clip_after_each_backward(clip: str, now: str) -> None:
+    after = check_trained(TRAINER.replace("CLIP", clip), norms_scaled=True)
+    assert now in after
+    assert "unscale_" not in after
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        "torch.nn.utils.clip_grad_value_(amp.master_params(optimizer), max_norm)",  # it would hide an overflow
+        f"norm = {CLIP}\n        if norm > 100:\n            loss = loss * 0",
+        f"return {CLIP}",
+        "clip_grad_norm_(amp.master_params(optimizer), *[max_norm])",
+    ],
+)
+def test_what_is_not_linear_or_decides_is_refused(clip: str) -> None:
+    check_refused(PRELUDE + HELPER.replace("CLIP", clip), "AMP307")
