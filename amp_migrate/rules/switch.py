@@ -60,7 +60,7 @@ class Switch:
                 if self.unit.handed[scope]:
                     raise
                 del self.unit.handed[scope]
-        flags = self._flags(scope)
+        flags = self.flags(scope)
         if self.m.scales and any(
             left_out(self.project, h) for h in self.m.scaler.governing(scope) if h.scope is not scope
         ):
@@ -115,7 +115,7 @@ class Switch:
         asks = apart and self.m.scaler.near(module.scope_of(node))
         return self._asked(module, node) if asks else self._switch_at(module, node)
 
-    def _flags(self, scope: Scope) -> list[Flag]:
+    def flags(self, scope: Scope) -> list[Flag]:
         """The switches of the scalers that govern a scope; those of the `initialize` calls where there is none."""
         return [self._with_call(h) for h in self.m.scaler.governing(scope)] or [
             flag_around(self.project, init) for init in self.unit.inits
@@ -195,7 +195,7 @@ class Switch:
 
     def off_at(self, module: Module, node: ast.AST) -> bool:
         """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""
-        flags = [f for f in self._flags(module.scope_of(node)) if not f.never]
+        flags = [f for f in self.flags(module.scope_of(node)) if not f.never]
         return bool(flags) and all(self._asked_around(f, module, node).never for f in flags)
 
     def _told_at(self, module: Module, node: ast.AST) -> str | None:
@@ -237,7 +237,7 @@ class Switch:
 
     def read_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
-        flags = self._flags(scope)
+        flags = self.flags(scope)
         if not flags or all(f.always for f in flags):
             return "True"
         return self._seen_from(flags[0], scope, by_field=True) if len({f.text() for f in flags}) == 1 else None

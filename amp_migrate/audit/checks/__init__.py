@@ -16,6 +16,7 @@ from amp_migrate.audit.checks import (
     assigned,
     banned,
     calls,
+    cast_without_apex,
     caught,
     changed_dtypes,
     class_tests,
@@ -94,6 +95,7 @@ TELLING: tuple[Check, ...] = (
     *(
         always_on,
         apex_copies,
+        cast_without_apex,
         caught,
         changed_dtypes,
         clipped_beyond,

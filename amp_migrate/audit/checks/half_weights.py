@@ -294,7 +294,7 @@ def _becomes_half(both: Mixed, module: Module, value: ast.expr) -> bool:
         return False
     asked = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "dtype")]
     place = Place(module.scope_of(value))
-    named = value.func.attr in ("to", "type") and any(_half_type(both, dtype, place) is True for dtype in asked)
+    named = value.func.attr in ("to", "type") and any(half_type(both, dtype, place) is True for dtype in asked)
     return named or value.func.attr == "half"
 
 
@@ -353,11 +353,11 @@ def _half(both: Mixed, module: Module, tensor: ast.expr) -> Formula:
         dtype = argument(origin.node, "dtype", 99)
         name = both.review.after.dotted(scope, origin.node.func) or ""
         if dtype is not None and name.startswith("torch."):
-            found = disjunction([found, _half_type(both, dtype, Place(scope))])
+            found = disjunction([found, half_type(both, dtype, Place(scope))])
     return found
 
 
-def _half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Formula:
+def half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Formula:
     """When an expression is a half type."""
     name = both.review.after.dotted(place.scope, dtype)
     if name is not None:
@@ -365,10 +365,10 @@ def _half_type(both: Mixed, dtype: ast.expr, place: Place, depth: int = 0) -> Fo
     predicates = both.after.predicates
     if isinstance(dtype, ast.IfExp):
         test = predicates.of(dtype.test, place)
-        yes, no = (_half_type(both, v, place, depth + 1) for v in (dtype.body, dtype.orelse))
+        yes, no = (half_type(both, v, place, depth + 1) for v in (dtype.body, dtype.orelse))
         return disjunction([conjunction([test, yes]), conjunction([negation(test), no])])
     found = predicates.trails.value(dtype, place) if depth < 5 else None
-    return _half_type(both, found[0], found[1], depth + 1) if found is not None else False
+    return half_type(both, found[0], found[1], depth + 1) if found is not None else False
 
 
 def _scaled_steps(both: Mixed) -> Iterator[tuple[ast.expr, Module, ast.expr]]:

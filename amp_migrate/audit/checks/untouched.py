@@ -143,8 +143,7 @@ class _Put(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        casts = isinstance(node.func, ast.Attribute) and node.func.attr == "float" and not node.args
-        return node.func.value if casts and isinstance(node.func, ast.Attribute) else node
+        return syntax.cast_to_float(node) or node
 
 
 def _kind(stmt: ast.stmt) -> tuple[type, ...]:

@@ -46,6 +46,8 @@ class Library(Operations):
             and asks_for_double(self.halves.program, self.module.scope_of(expr), expr.args[0])
         ):
             return DOUBLE
+        if attr == "to" and syntax.cast_to_float(expr) is not None:
+            return FLOAT._replace(kept=True)  # where mixed precision is on
         if attr in ("to", "type", "astype"):
             asked = [*expr.args, *(k.value for k in expr.keywords if k.arg in ("dtype", None))]
             for arg in asked:

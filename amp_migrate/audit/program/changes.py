@@ -333,6 +333,7 @@ def head(stmt: ast.stmt) -> str:
 
 
 # A function of which one call runs with autocast off is the same function: `torch.autocast("cuda", enabled=False)(f)(x)`.
+_CAST = re.compile(r"\.to\(dtype=[\w.]*float32 if .*? else None\)")  # where something is made float32 in some runs
 _APART = re.compile(r"\b[\w.]+\.autocast\([^()]*\)\(([\w.]+)\)(?=\()")
 
 
@@ -342,7 +343,7 @@ def _likely(old: list[ast.stmt], new: list[ast.stmt], heads: _Heads) -> Iterator
     for n in new:
         best, score = None, ENOUGH
         alike = [i for i in range(start, len(old)) if type(old[i]) is type(n)]
-        now = _APART.sub(r"\1", heads[n]) if alike else ""
+        now = _CAST.sub("", _APART.sub(r"\1", heads[n])) if alike else ""
         for i in alike:
             was = heads[old[i]]
             call = was.removesuffix(")")

@@ -204,6 +204,20 @@ def whole(expr: ast.expr) -> ast.expr:
     return whole(expr.value) if isinstance(expr, ast.Subscript) else expr
 
 
+def cast_to_float(call: ast.Call) -> ast.expr | None:
+    """What a call makes float32 and does nothing else with: `x.float()`, in some runs alone `x.to(dtype=torch.float32 if on else
+    None)`."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or call.args:
+        return None
+    if func.attr == "float":
+        return func.value
+    chosen = call.keywords[0].value if func.attr == "to" and len(call.keywords) == 1 else None
+    if not isinstance(chosen, ast.IfExp) or not is_none(chosen.orelse):
+        return None
+    return func.value if last(chosen.body) in ("float32", "float") else None
+
+
 def is_none(expr: ast.AST | None) -> bool:
     """Whether an expression is None as it is written."""
     return isinstance(expr, ast.Constant) and expr.value is None

@@ -22,6 +22,7 @@ from amp_migrate.rules.regions.half_values import (
     HalfValues,
     kept_from,
 )
+from amp_migrate.rules.regions.own_halves import as_float
 from amp_migrate.writing.edits import Edits
 
 # What rounds half values once more: what comes of it differs by the dtype that it computes in.
@@ -42,7 +43,7 @@ def write_float(edits: Edits, half: HalfValues, value: ast.expr, *, written: boo
     elif written:
         return False
     if value not in edits.insertions:
-        edits.insert("after", value, ".float()")
+        edits.insert("after", value, as_float(half.m, half.module, value))
     return True
 
 
@@ -57,7 +58,7 @@ def _before_rounding(edits: Edits, half: HalfValues, use: ast.Name) -> bool:
         outside = not half.stands_inside(stmt) and half.module.scope_of(stmt) is half.found.scope
         if outside and rounded is not stmt.value and half.may_be(rounded):
             if rounded not in edits.insertions:
-                edits.insert("after", rounded, ".float()")
+                edits.insert("after", rounded, as_float(half.m, half.module, rounded))
             half.float_stmts.add(stmt)
     return bool(reached) and half.float_stmts.issuperset(reached)
 

@@ -19,6 +19,7 @@ from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, half_before, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
+from amp_migrate.rules.regions.own_halves import as_float
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
 CODES = (
@@ -105,7 +106,7 @@ def where_seen(m: Migration) -> None:
             open_ = (v for v in given if isinstance(v, CASTABLE) and v not in m.edit(module).insertions)
             value = next((v for v in open_ if not _is_float32(module, v)), None)
             if value is not None and called_name(call) not in COUNTING:
-                m.edit(module).insert("after", value, ".float()")
+                m.edit(module).insert("after", value, as_float(m, module, value))
                 message = f"{called_name(call)} computes from {module.source(value)} in float32, as it did under Apex"
                 m.output.note(module, call, "AMP522", ast.unparse(call.func), message, "as-is")
 
@@ -156,7 +157,7 @@ def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfV
     if not cast or not all(isinstance(v, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)) for v in cast):
         return
     for value in cast:
-        m.edit(module).insert("after", value, ".float()")
+        m.edit(module).insert("after", value, as_float(m, module, value))
     half.float_calls.add(node)
     given = " and ".join(module.source(v) for v in halves)
     message = f"{last} computes from {given} in float32, as it did under Apex"
