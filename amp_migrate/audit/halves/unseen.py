@@ -14,6 +14,7 @@ from amp_migrate.audit.kept import kept_meanwhile
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.one_run import in_one_run
 from amp_migrate.audit.sites.seen_runs import seen_runs
 from amp_migrate.audit.values.names import last_name
 
@@ -71,7 +72,7 @@ class Unseen:
         self.halves.unseen = True
         for module in self.after.modules:
             for call in module.calls() if HOOK in module.words else ():
-                if last_name(call.func) != HOOK or not call.args:
+                if last_name(call.func) != HOOK or not call.args or not in_one_run(self.halves.both, module, call):
                     continue
                 scope = module.scope_of(call)
                 named = self.program.definitions(scope, call.args[0], guess=False)
