@@ -11,10 +11,11 @@ from typing import TypeVar, cast
 import libcst as cst
 
 from amp_migrate.reading.program.logic import pure
+from amp_migrate.writing.beyond import beyond
 from amp_migrate.writing.edits import Code, Edits, StatementEdit, Wrap
 from amp_migrate.writing.emitted import parts_of
 from amp_migrate.writing.generated import code_of
-from amp_migrate.writing.indentation import between, block, continued, shifted, step_around
+from amp_migrate.writing.indentation import between, block, continued, margin, shifted, step_around
 from amp_migrate.writing.joined import branch_of_equals
 from amp_migrate.writing.lines import (
     ABOUT_APEX,
@@ -150,24 +151,26 @@ class _Writer(Statements):
         carried: list[cst.EmptyLine] = []
         stmts = [s for s in stmts if s not in self.left]
         at = 0
+        apart = False  # whether lines that stood beyond a statement end what is carried
         for line in lines:
             count = len(line.body) if isinstance(line, cst.SimpleStatementLine) else 1
             own = list(stmts[at : at + count])
             at += count
+            further: list[cst.EmptyLine] = []
+            carried_after: list[cst.EmptyLine] = []
             if not any(s in self.touched for s in own):
                 new = [cast(Statement, line)]
             else:
+                if isinstance(line, cst.BaseCompoundStatement):
+                    kept, further = beyond(line, margin(self.edits.module, own[0]), self.module.default_indent)
+                    line = cast(cst.BaseCompoundStatement, kept)
                 new, carried_after = self._line(own, line)
-                if not new:
-                    carried = join_lines(carried, carried_after)
-                    groups.append((own, []))
-                    continue
-                new[0] = follow(new[0], carried)
-                carried = carried_after
-                groups.append((own, new))
-                continue
-            new[0] = follow(new[0], carried) if carried else new[0]
-            carried = []
+            if new:
+                new[0] = lead(new[0], carried) if apart else follow(new[0], carried)
+                carried, apart = carried_after, False
+            else:
+                carried = join_lines(carried, carried_after)
+            carried, apart = join_lines(carried, further), apart or bool(further)
             groups.append((own, new))
         return self._wrap(groups), carried
 

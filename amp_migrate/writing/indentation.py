@@ -67,3 +67,8 @@ def between(module: Module, inner: ast.stmt, outer: ast.stmt) -> tuple[str, int]
     deeper = outer.col_offset - inner.col_offset
     line = module.lines[outer.lineno - 1].decode()
     return (line[: outer.col_offset][:deeper] if deeper > 0 else "", max(-deeper, 0))
+
+
+def margin(module: Module, stmt: ast.stmt) -> str:
+    """How a statement that begins its line is indented."""
+    return module.lines[stmt.lineno - 1].decode()[: stmt.col_offset]

@@ -88,3 +88,39 @@ def test_a_ruled_line_stays_above_what_has_changed_too() -> None:
     edits = edits_of(f"x = 0\n{RULE}\n# APEX\ny = DDP(x)\n{RULE}\nb = 2\n")
     edits.replace(statement(edits, 4).value, "parallel(x)")  # type: ignore[attr-defined]
     check(edits, f"x = 0\n{RULE}\ny = parallel(x)\n{RULE}\nb = 2\n")
+
+
+BEYOND = "    # several GPUs\n    #if many:\n        #x = parallel(x)\n"
+
+
+@pytest.mark.parametrize("blanks", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("around", ["if x:\n", "for x in y:\n"])
+@pytest.mark.parametrize(
+    "gone",
+    ["    if x:\n        a\n", "    if x:\n        if y:\n            a\n", "    with x:\n        pass\n"],
+)
+def test_code_in_comments_below_a_block_that_goes_stays(gone: str, around: str, blanks: str) -> None:
+    """The last of the comments is as deep as the block: the parser takes all of them for its end."""
+    edits = edits_of(f"{around}    c = 0\n{gone}{blanks}{BEYOND}\n    b = 2\n")
+    edits.delete(statement(edits, 3))
+    check(edits, f"{around}    c = 0\n{blanks}{BEYOND}\n    b = 2\n")
+
+
+def test_it_stays_below_what_takes_the_place_of_a_block_and_at_the_end() -> None:
+    edits = edits_of(f"if x:\n    if x:\n        a\n        # of the block\n\n{BEYOND}    b = 2\n")
+    edits.delete(statement(edits, 2))
+    edits.insert_before(statement(edits, 2), "c = 1")
+    check(edits, f"if x:\n    c = 1\n\n{BEYOND}    b = 2\n")
+    edits = edits_of(f"if x:\n    b = 2\n    try:\n        a\n    except b:\n        c\n\n{BEYOND}")
+    edits.delete(statement(edits, 3))
+    check(edits, f"if x:\n    b = 2\n\n{BEYOND}")
+
+
+def test_it_stays_below_a_branch_that_goes_and_a_block_in_which_something_changes() -> None:
+    text = f"if x:\n    if x:\n        a\n    else:\n        b\n\n{BEYOND}\n\n    c = 2\n"
+    edits = edits_of(text)
+    edits.splice(statement(edits, 2))
+    check(edits, f"if x:\n    a\n\n{BEYOND}\n\n    c = 2\n")
+    edits = edits_of(text)
+    edits.replace(statement(edits, 3), "d")
+    check(edits, text.replace("        a\n", "        d\n"))
