@@ -9,41 +9,16 @@ from functools import partial
 
 from amp_migrate.reading.conditions.chains import exclusive
 from amp_migrate.reading.program.definitions import called_name, dotted
-from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module
 from amp_migrate.reading.program.tree import children, identifiers, walk
 from amp_migrate.reading.program.view import Node
+from amp_migrate.reading.regions.computing import TRIVIAL_CALLS, computes, plain_numbers, worth
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.regions.kept_losses import NOT_LOSSES, keeps_loss
 from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.values.operations import LOSS_NAMES
-from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
-
-# Calls that compute nothing Apex would have cast: on a loss that is there, and on the way to a batch.
-TRIVIAL_CALLS = frozenset(
-    """
-    add_scalar all_reduce append backward barrier bool clone cpu data debug detach dict dim enumerate float format
-    get getattr hasattr info int isinstance item items join keys len list log max mean min numpy perf_counter print
-    range reduce_loss_dict reduce_tensor size step str sum synchronize time tuple type update values view zero_grad
-    zip
-    """.split()
-)
-PREPARING_CALLS = frozenset(
-    """
-    FloatTensor LongTensor Variable adjust_learning_rate adjust_lr append arange as_tensor batch_to_gpu cat chunk
-    clone collate contiguous copy cpu cuda cutmix_data deepcopy detach dict double enumerate eval extend fill_ float
-    format from_numpy full get getattr half hasattr int isinstance items iter keys len list long lr_scheduler
-    mixup_data mixup_fn move_to_device next normal_ numpy ones ones_like parse_batch partial permute pin_memory pop
-    prefetch_to_gpu print rand rand_bbox randint randn randperm range requires_grad_ reshape sample send_to_device
-    set_epoch shuffle split squeeze stack step str tensor time to to_device to_gpu tqdm train transpose tuple
-    uniform_ unsqueeze values view zero_grad zeros zeros_like zip
-    """.split()
-)
-# Methods of tensors that neither Apex nor autocast runs in another dtype than they are given.
-UNCAST = SELECTING_METHODS | frozenset(
-    "add add_ sub sub_ mul mul_ div div_ neg neg_ abs abs_ eq ne gt lt ge le clamp clamp_ expand expand_as t fill_ zero_ "
-    "copy_ record_stream wait_stream masked_fill masked_fill_ logical_and logical_or logical_not any all".split()
-)
+from amp_migrate.reading.values.tensors import SHAPE_METHODS
 
 COUNTS = frozenset("dim int len ndimension nelement numel size".split())  # what gives a number of what it is asked of
 
@@ -88,11 +63,14 @@ def hot_statements(
         hot |= set(found)
     tainted: set[str] = set()
     reading: set[Node] = set()
+    clean: set[Node] = set()
     for n in simple:  # in source order: what later statements compute does not reach back
-        if reads_names(n) & tainted:
+        if any(not _renewed(n, name, clean) for name in reads_names(n) & tainted):
             reading.add(n)
         if n in seeds or (n in reading and _carries(n)):
             tainted |= stores(n)
+        elif n not in reading and not n.blocks:
+            clean.add(n)
     for n in slice_nodes:
         if n.blocks or n in covered or not (n in forwards or n in reading):
             continue
@@ -104,15 +82,25 @@ def hot_statements(
     hot |= {n for n in outputs.reduced if any(map(outputs.sums, n.own))}
     # Evaluation: the loss of outputs, though nothing is scaled.
     for n in simple:
-        if (
-            not n.blocks
-            and reads_names(n) & tainted
-            and (_calls_loss(reader, module, n) or keeps_loss(module, n, defines(n)))
-        ):
+        if not n.blocks and n in reading and (_calls_loss(reader, module, n) or keeps_loss(module, n, defines(n))):
             hot.add(n)
     if any(root.names for root in roots) and hot:
         hot |= _arithmetic(slice_nodes, hot, tainted)
     return hot
+
+
+def _renewed(node: Node, name: str, clean: set[Node]) -> bool:
+    """Whether what gives a name its value right above a statement, in every run, is no forward's: one of the `clean`."""
+    current: Node | None = node
+    while current is not None:
+        for above in reversed(current.parent.nodes[: current.index]):
+            giving = [n for n in above.walk() if name in defines(n)]
+            if giving:
+                last = giving[-1]
+                plain = above is last or (isinstance(above.stmt, WITH_NODES) and last.parent.holder is above)
+                return plain and last in clean
+        current = current.parent.holder
+    return False
 
 
 class Outputs:
@@ -268,43 +256,13 @@ def _terms(value: ast.expr) -> Iterator[ast.expr]:
         yield from _terms(value.right)
 
 
-def worth(node: Node, hands_on: Callable[[ast.Call], bool] = lambda _: False) -> bool:
-    """Whether a statement computes more than arithmetic on a loss. `hands_on`: calls that compute nothing."""
-    for a in node.own:
-        if isinstance(a, ast.Call) and not _plain_numbers(a) and not hands_on(a):
-            name = called_name(a)
-            if name not in TRIVIAL_CALLS and name not in PREPARING_CALLS:
-                return True
-    return False
-
-
-def _plain_numbers(call: ast.Call) -> bool:
-    """Whether a call computes with Python's or NumPy's numbers, which nothing casts."""
-    return (dotted(call.func) or "").partition(".")[0] in ("math", "random", "np", "numpy", "time", "os")
-
-
 def _carries(node: Node) -> bool:
     """Whether a statement hands on tensors of the forward: not plain numbers and not bookkeeping."""
     if isinstance(node.stmt, (ast.Assign, ast.AnnAssign)) and isinstance(node.stmt.value, ast.Call):
         name = called_name(node.stmt.value)
         numbers = ("item", "tolist", "len", "numpy", "time", "int", "float")
-        return not _plain_numbers(node.stmt.value) and name not in numbers
+        return not plain_numbers(node.stmt.value) and name not in numbers
     return True
-
-
-def computes(node: Node) -> bool:
-    """Whether a statement calls more than what prepares a batch."""
-    for a in node.own:
-        if isinstance(a, ast.Call) and not _plain_numbers(a):
-            name = called_name(a).lstrip("_")
-            if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS and not _uncast(a):
-                return True
-    return False
-
-
-def _uncast(call: ast.Call) -> bool:
-    """Whether a call is a method of a tensor that runs in the dtype of that, in a region and out of it."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr in UNCAST
 
 
 def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:

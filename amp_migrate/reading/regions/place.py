@@ -18,8 +18,9 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called
 from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
+from amp_migrate.reading.regions.computing import computes
 from amp_migrate.reading.regions.forwards import Forwards
-from amp_migrate.reading.regions.hot import Outputs, Root, computes, defines, hot_statements, is_loss
+from amp_migrate.reading.regions.hot import Outputs, Root, defines, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
 from amp_migrate.reading.regions.refused import refuses, second_order
@@ -383,8 +384,9 @@ class RegionReader:
         inside = [n for n in node.walk() if n is not node and not n.blocks]
         cold = [n for n in inside if n not in hot]
         if isinstance(node.stmt, LOOP_NODES):
+            # One that computes little else for the loss, over what is there already: no batches are brought for each turn.
             has_forward = any(n in forwards for n in node.walk())
-            return not has_forward
+            return not has_forward and len(cold) <= len(inside) // 2
         if isinstance(node.stmt, WITH_NODES):
             if opens(node.stmt, *NO_GRAD, "set_grad_enabled"):
                 if any(isinstance(n.stmt, LOOP_NODES) for n in node.walk()):

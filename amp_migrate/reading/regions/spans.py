@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.view import Block, Node, find
-from amp_migrate.reading.regions.hot import TRIVIAL_CALLS, worth
+from amp_migrate.reading.regions.computing import TRIVIAL_CALLS, worth
 from amp_migrate.reading.values.returned import MAKERS
 from amp_migrate.reading.values.tensors import SELECTING_METHODS, SHAPE_METHODS
 
