@@ -290,4 +290,4 @@ class Migration:
 
 def _style(project: Project, module: Module) -> Style:
     """How a file writes things, the same for all its units; see `Project.once`."""
-    return Style(module)
+    return Style(module, project)

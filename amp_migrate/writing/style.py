@@ -8,6 +8,8 @@ from collections import Counter
 from functools import cached_property
 
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.program.processes import named_by
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 
 BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
@@ -17,8 +19,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Style:
     """How one file writes things."""
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    def __init__(self, module: Module, project: Project | None = None) -> None:
+        """`project`: what a file imports is looked into, where that is given."""
+        self.module, self.project = module, project
 
     @cached_property
     def quote(self) -> str:
@@ -60,8 +63,18 @@ class Style:
 
     @cached_property
     def _loads_torch(self) -> bool:
-        """Whether whoever imports the file gets torch with it, directly or through Apex."""
-        return any(map(_loads, self.module.tree.body))
+        """Whether whoever imports the file gets torch with it, directly, through Apex or through the program's own files."""
+        waiting, seen = [self.module], {self.module}
+        while waiting:
+            module = waiting.pop()
+            if any(map(_loads, module.tree.body)):
+                return True
+            for stmt in module.tree.body if self.project is not None else ():
+                if self.project is not None and isinstance(stmt, (ast.Import, ast.ImportFrom)):
+                    more = named_by(self.project, module, stmt) - seen
+                    waiting += more
+                    seen |= more
+        return False
 
     def _place_within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, at: ast.stmt | None) -> ast.stmt:
         """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself; at its

@@ -276,3 +276,61 @@ def test_an_import_that_only_a_function_sees_is_still_told_from_the_one_of_the_f
     source = DECLARED.replace("                {second}\n", "").format(first="from apex import amp")
     (result,) = rewrite_files({"train.py": source}).values()
     assert any("NameError" in f.message for f in result.findings)
+
+
+PREPARE = """
+    import os
+    IMPORT
+
+
+    def prepare(holder, level):
+        from apex import amp
+        holder.model, holder.optimizer = amp.initialize(holder.model, holder.optimizer, opt_level=level)
+        holder.amp = amp
+    """
+HOLDER = """
+    import torch
+    from prepare import prepare
+
+
+    class Holder:
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            self.amp = None
+
+        def step(self, x):
+            self.optimizer.zero_grad()
+            loss = self.model(x).pow(2).mean()
+            with self.amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+            self.optimizer.step()
+
+
+    if __name__ == "__main__":
+        holder = Holder(torch.nn.Linear(2, 2))
+        prepare(holder, "O1")
+        holder.step(torch.ones(1, 2))
+    """
+
+
+@pytest.mark.parametrize(
+    ("own", "top"),
+    [
+        ("from tools import mean", True),
+        ("import tools", True),
+        ("from names import PATH", False),
+        ("try:\n        import tools\n    except ImportError:\n        tools = None", False),
+    ],
+)
+def test_torch_is_imported_at_the_top_of_a_file_whose_own_imports_load_it(own: str, top: bool) -> None:
+    files = {
+        "prepare.py": PREPARE.replace("IMPORT", own),
+        "tools.py": "import deep\n\n\ndef mean(x):\n    return x.mean()\n",
+        "deep.py": "import torch\nimport tools\n",
+        "names.py": "PATH = 'x'\n",
+        "main.py": HOLDER,
+    }
+    after = check_files(files, device="cpu")["prepare.py"]
+    assert ("\nimport torch\n" in after) == top
+    assert ("    import torch\n" in after) != top

@@ -113,14 +113,17 @@ def loaded_with(project: Project, start: Module) -> set[Module]:
 
 def _named(project: Project, module: Module) -> set[Module]:
     """The modules that the import statements of a file name themselves."""
-    found: set[Module | None] = set()
-    for node in module.imports:
-        if isinstance(node, ast.Import):
-            found |= {project.by_name.get(module.absolute(alias.name)) for alias in node.names}
-        else:
-            base = module.import_base(node)
-            for alias in node.names:
-                found.add(project.by_name.get(f"{base}.{alias.name}".lstrip(".")) or project.by_name.get(base))
+    return {m for node in module.imports for m in named_by(project, module, node)}
+
+
+def named_by(project: Project, module: Module, node: ast.Import | ast.ImportFrom) -> set[Module]:
+    """The modules of the program that an import statement of a file names."""
+    if isinstance(node, ast.Import):
+        found = {project.by_name.get(module.absolute(alias.name)) for alias in node.names}
+    else:
+        base = module.import_base(node)
+        within = ((alias, project.by_name.get(f"{base}.{alias.name}".lstrip("."))) for alias in node.names)
+        found = {one or project.by_name.get(base) for _, one in within}
     return {m for m in found if m is not None}
 
 
