@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from amp_migrate.findings import Cause
     from amp_migrate.reading.program.module import Module
     from amp_migrate.reading.program.project import Project
     from amp_migrate.reading.sites.apex import Site
@@ -19,9 +20,18 @@ MODULES = ("apex", "apex.amp", "apex.amp.__dict__")
 # Files of Apex's that implement it: what a program takes from them no rule knows.
 INNER = tuple(f"apex.amp.{name}." for name in ("scaler", "wrap", "utils", "opt", "compat", "rnn_compat"))
 NO_RULE = "has no rule; see what it does and replace it by hand"
+SCALER = (
+    "holds a loss scale of the program's own, which is not that of initialize: keep the number yourself, where loss_scale() is asked "
+    "for it and _loss_scale is set, or in another GradScaler"
+)
 LOOKING = ("getattr", "hasattr", "setattr", "vars", "dir", "print", "type", "id")  # what asks an object for something
 SHIPPED = {"amp_C", "apex_C"}  # extensions that today's Apex still builds
 KERNELS = "kept: Apex still ships its kernels and they need no apex.amp, so Apex stays installed, built with --cuda_ext"
+
+
+def no_rule(site: Site) -> str:
+    """What is said of a name of Apex's that no rule takes."""
+    return f"{site.name} {SCALER if site.name == 'apex.amp.scaler.LossScaler' else NO_RULE}"
 
 
 def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
@@ -38,7 +48,7 @@ def whole(unit: Unit, migration: Migration, loose: Sequence[Site]) -> None:
             continue
         told = any(f.line == site.at[0] for f in migration.output.findings.get(site.module, ()))
         if migration.scales and _by_value(site) and not told:
-            raise Blocked.at(site, "AMP102", f"{site.name} {NO_RULE}")
+            raise Blocked.at(site, "AMP102", no_rule(site))
         if site.name not in MODULES or (told and site not in objects) or only_asks(site):
             continue
         message = "what is done with the module amp is only known at run time: the unit is left whole; write it out"
@@ -77,7 +87,7 @@ def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Ed
         if node is failure.node:
             continue
         if node in own:  # which would stay without the failure, too
-            output.manual(module, node, code, construct, f"{own[node].name} {NO_RULE}")
+            output.manual(module, node, code, construct, no_rule(own[node]))
         else:
             output.waits(module, node, code, construct, failure)
     return {}
@@ -92,8 +102,27 @@ def unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
         yield site.module, site.call or site.node, "AMP102", site.construct
 
 
+def _awaited_by_callers(project: Project, module: Module, names: set[str], output: Output) -> Cause | None:
+    """What the calls wait for of functions that hold all that a file does with names of Apex's: a wrapper of `scale_loss`."""
+    from amp_migrate.findings import Cause
+
+    edits = output.edit(module)
+    reads = [n for name in names for n in module.loads.get(name, ()) if not edits.gone(n)]
+    functions = dict.fromkeys(project.function_of(module, n) for n in reads)
+    causes = [
+        f.cause or Cause(home.display, f.line, f.code)
+        for function in functions
+        if function is not None
+        for home, call in project.calls.get(function, ())
+        for f in output.findings.get(home, ())
+        if f.status == "manual" and f.line == call.lineno
+    ]
+    return causes[0] if causes and None not in functions else None
+
+
 def leftovers(project: Project, module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
+    from amp_migrate.findings import Finding
     from amp_migrate.reading.sites.apex import apex_imports
     from amp_migrate.rules.cleanup.askers import awaited
     from amp_migrate.rules.setup.out_of_sight import still_asks, still_imports
@@ -117,7 +146,7 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
             continue
         if site.name.partition(".")[0] in SHIPPED:
             continue  # its import is told of
-        output.manual(module, site.node, "AMP102", site.construct, f"{site.name} {NO_RULE}")
+        output.manual(module, site.node, "AMP102", site.construct, no_rule(site))
     left = [f for f in output.findings[module] if f.status == "manual"]
     if not left and not any(m is module for m, _ in output.left):
         kept = {n.id for node in output.kept for n in ast.walk(node) if isinstance(n, ast.Name)}
@@ -132,6 +161,9 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
                     output.manual(module, node, "AMP116", "import apex", waits)
                 elif (asked := still_asks(project, module, edits, node)) is not None:
                     output.note(module, node, "AMP101", "import apex", asked)
+                elif (cause := _awaited_by_callers(project, module, bound, output)) is not None:
+                    at = (node.lineno, node.col_offset + 1)
+                    output.add(module, Finding(*at, "AMP102", "import apex", "manual", "review", cause.awaited, cause))
                 else:
                     output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
 
