@@ -421,6 +421,26 @@ def test_the_scaler_is_loaded_where_there_is_one() -> None:
     assert [f.review for f in found(result, "AMP706")] == ["review"]
 
 
+@pytest.mark.parametrize(
+    ("given", "loaded"),
+    [
+        ('optimizer, checkpoint["optimizer"]', True),
+        ('state=checkpoint["optimizer"], holder=optimizer', True),
+        ('model, checkpoint["model"]', False),
+    ],
+)
+def test_a_function_that_loads_what_it_is_given_loads_no_scale(given: str, loaded: bool) -> None:
+    helper = "\ndef load_partly(holder, state):\n    if state:\n        holder.load_state_dict(state)\n"
+    source = before(
+        tail=f'{helper}\nload_partly({given})\ntorch.save({{"optimizer": optimizer.state_dict()}}, "last.pt")'
+    )
+    result = rewrite(source)
+    assert result.after is not None
+    line = f'load_partly({given})\nif "scaler" in checkpoint:\n    scaler.load_state_dict(checkpoint["scaler"])\n'
+    assert (line in result.after) is loaded
+    assert [f.review for f in found(result, "AMP706") if "layout of their own" in f.message] == ["review"] * loaded
+
+
 def test_a_state_loaded_before_wrapping_was_never_the_wrappers() -> None:
     model = 'model = build()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\noptimizer.load_state_dict(old["optimizer"])'
     check_rewrite(before(model=model), after(model=model))

@@ -21,7 +21,7 @@ from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.reading.values.closures import given_closures
 from amp_migrate.rules.gradients.master_params import model_parameters
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.older.state import load, save
+from amp_migrate.rules.older.state import load, load_by_helpers, save
 from amp_migrate.rules.regions.none_in_sight import needs_region
 from amp_migrate.rules.scale.scale_loss import scaled
 
@@ -130,6 +130,7 @@ def apply(m: Migration) -> None:
             _site(m, site)
         elif choice_of_inner(site.module, site.node) is not None:  # which `.optimizer` takes away
             m.output.done(site.module, site.node, "AMP701", site.construct, "nothing wraps the optimizer any more")
+    load_by_helpers(m)
     for module in m.unit.modules:
         _zero_grad(m, module)
         _clipped_in_vain(m, module)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.rules.migration import Migration
@@ -82,11 +84,41 @@ def save(m: Migration, site: Site, call: ast.Call) -> None:
 
 def load(m: Migration, site: Site, call: ast.Call) -> None:
     """Load the scaler's state after the optimizer's, where the checkpoint has one."""
-    module = site.module
-    state = call.args[0] if call.args else None
-    m.output.note(module, call, "AMP706", site.construct, OLD_FILES, "review")
     assert isinstance(site.node, ast.Attribute)
-    optimizer = site.node.value
+    _load(m, site.module, call, site.construct, site.node.value, call.args[0] if call.args else None)
+
+
+def load_by_helpers(m: Migration) -> None:
+    """The same where a function of the program is handed both: `load_partly(self.optimizer, state["optimizer"])`."""
+    told = {site.call for site in m.unit.sites}
+    for function, loading, holder, state in m.project.once(_loaders):
+        for module, call in m.project.calls.get(function, ()):
+            given = dict(m.project.arguments(function, call))
+            optimizer = given.get(holder)
+            if module not in m.unit.modules or not isinstance(optimizer, (ast.Name, ast.Attribute)):
+                continue
+            if m.project.slot(module, optimizer) in m.unit.optimizer_slots and m.live(module, call):
+                construct = "" if loading in told else "FP16_Optimizer.load_state_dict"
+                _load(m, module, call, construct, optimizer, given.get(state))
+
+
+def _loaders(project: Project) -> list[tuple[Function, ast.Call, str, str]]:
+    """The functions that load one of their parameters with another, where, and the names of both; see `Project.once`."""
+    found: list[tuple[Function, ast.Call, str, str]] = []
+    for module in project.modules:
+        for call, func in module.method_calls.get("load_state_dict", ()):
+            names = [n.id for n in (func.value, *call.args[:1]) if isinstance(n, ast.Name)]
+            function = project.function_of(module, call)
+            if function is not None and len(names) == 2 and set(names) <= set(function.scope.params):
+                found.append((function, call, names[0], names[1]))
+    return found
+
+
+def _load(
+    m: Migration, module: Module, call: ast.Call, construct: str, optimizer: ast.expr, state: ast.expr | None
+) -> None:
+    if construct:
+        m.output.note(module, call, "AMP706", construct, OLD_FILES, "review")
     if not _kept(m, module, optimizer):
         return
     if not isinstance(state, ast.Subscript) or not isinstance(module.parents.get(call), ast.Expr):
@@ -99,7 +131,8 @@ def load(m: Migration, site: Site, call: ast.Call) -> None:
     asked = f"{base}.get({key})" if may_be_empty(m) else f"{key} in {base}"
     if _may_be_left_out(m, module, call, scaler):
         asked = f"{scaler} is not None and {asked}"
-    m.edit(module).insert_after(site.stmt, f"if {asked}:\n{indent}{scaler}.load_state_dict({base}[{key}])")
+    line = f"if {asked}:\n{indent}{scaler}.load_state_dict({base}[{key}])"
+    m.edit(module).insert_after(module.statement(call), line)
 
 
 def _may_be_left_out(m: Migration, module: Module, call: ast.Call, scaler: str) -> bool:
