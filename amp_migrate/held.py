@@ -53,7 +53,7 @@ class Held:
                     now.add(doubt.remedy)
                     continue
             place = doubt.remedy[0] if doubt.remedy is not None else doubt.path
-            if doubt.remedy in now and doubt.code in ("AMP535", "AMP542"):
+            if doubt.remedy in now and doubt.code in ("AMP533", "AMP535", "AMP542"):
                 continue
             if place in modules and self._mend(doubt, modules[place], output):
                 now.add(doubt.remedy)

@@ -354,10 +354,10 @@ class Mixed(Prepared):
     def forwards_before(self) -> Iterator[tuple[Forward, frozenset[Identity]]]:
         """The forwards of the program before that may be of an initialized model, with what that may be."""
         seen: set[Forward] = set()
-        for forward in self.before.forwards.among(self.start):
+        for forward in self.before.forwards.among(self.start | self.before.forwards.taken.names):
             if self.before.forwards.no_network(forward):
                 continue
-            found = self.before.forwards.identities(forward)
+            found = self.before.forwards.identities(forward) or self.itself(forward)
             whole = forward.model.value if isinstance(forward.model, ast.Attribute) else None
             if (
                 isinstance(whole, (ast.Name, ast.Attribute)) and not found & self.initialized
@@ -370,9 +370,9 @@ class Mixed(Prepared):
             seen.add(forward)
             yield forward, found if found & self.initialized else found | self.pieces.given(forward)
         for module in self.near:
-            for forward in self.before.forwards.of(module):
-                if forward not in seen and self.pieces.given(forward) and not self.before.forwards.chosen(forward):
-                    yield forward, self.pieces.given(forward)
+            taken = (f for f in self.before.forwards.of(module) if f not in seen and self.pieces.given(f))
+            yield from ((f, self.pieces.given(f)) for f in taken if not self.before.forwards.chosen(f))
+            yield from ((own, self.itself(own)) for own in self.before.own_calls.of(module))
 
     @cached_property
     def by_hand(self) -> ByHand:
@@ -384,7 +384,7 @@ class Mixed(Prepared):
 
     @cached_property
     def network_names(self) -> set[str]:
-        """Names of networks, in the files of the programs that change."""
+        """Of networks, in the files of the programs that change."""
         return network_names(self.near)
 
 

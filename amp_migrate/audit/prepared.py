@@ -10,10 +10,11 @@ from functools import cached_property
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import conditions
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.near import Near, near_in, runs_itself
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.side import Side
+from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
 from amp_migrate.audit.values.names import handed_on, is_option
 from amp_migrate.audit.ways.chains import Chain
@@ -118,6 +119,8 @@ class Prepared:
     def _objects(self, module: Module, expr: ast.expr) -> Iterator[Identity]:
         """What a model may be, and what holds it: `model` of `model.bottom` runs it."""
         scope = module.scope_of(expr)
+        if (owner := self.review.before.is_self(scope, expr)) is not None:
+            yield "self", owner, module  # which sets itself up
         found = identities(self.review.values_before, scope, expr)
         yield from found - self._later(module, expr) if isinstance(expr, ast.Name) else found
         if isinstance(expr, ast.Attribute) and not self.review.before.is_self(scope, expr.value):
@@ -141,6 +144,30 @@ class Prepared:
     @cached_property
     def initialized(self) -> frozenset[Identity]:
         return frozenset(i for found in self.models.values() for i in found)
+
+    @kept
+    def objects_of(self, cls: Class) -> frozenset[Identity]:
+        """The initialized models that are objects of a class, or of one in its family."""
+        family, made_of = self.review.before.family(cls), self.before.forwards.made_of
+        itself = (i for i in self.initialized if i[0] == "self" and i[1] in family)
+        return frozenset(
+            (*itself, *(i for i in self.initialized if not set(family).isdisjoint(made_of(frozenset((i,))))))
+        )
+
+    def itself(self, forward: Forward) -> frozenset[Identity]:
+        """The initialized models that what is run may be where a method of theirs runs it, or hands its object on."""
+        objects = [(forward.scope, forward.model)]
+        objects += self.before.forwards.taken.holders(*objects[0]) if forward.method is None else []
+        origins = (o for where in objects for o in self.review.values_before.origins(*where) if not o.path)
+        owners = [o.module.class_of[o.node] for o in origins if isinstance(o.node, ast.ClassDef)]
+        return frozenset().union(*map(self.objects_of, owners))
+
+    def of_another(self, forward: Forward, way: Chain) -> bool:
+        """Whether a way comes to what a network runs of itself by an object that is seen to be made, and that no set-up was given:
+        O1 alone ran that in half."""
+        owner = self.review.before.is_self(forward.scope, forward.model) if not self.patched else None
+        made = self.before.chains.making(way, owner) if owner is not None else None
+        return made is not None and all(i[0] is not made[2] and i[0] != "self" for i in self.initialized)
 
     @cached_property
     def around(self) -> frozenset[Identity]:

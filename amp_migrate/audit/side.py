@@ -11,6 +11,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.near import near_in
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forward, Forwards
+from amp_migrate.audit.sites.own_calls import OwnCalls
 from amp_migrate.audit.sites.regions import Region, Regions
 from amp_migrate.audit.sites.setups import identities
 from amp_migrate.audit.values.values import Values
@@ -31,6 +32,7 @@ class Side:
         self.values = values
         self.forwards = Forwards(program, values, modules)
         self.chains = Chains(program, self.forwards)
+        self.own_calls = OwnCalls(program, self.forwards)
         self.regions = Regions(program, values)
         self.predicates = Predicates(program, values, self.chains)
         self.installed = Installed(program)

@@ -17,7 +17,6 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
-from amp_migrate.audit.program.scope import Scope
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.review import Review, calls_of, mentions
 from amp_migrate.audit.ways.formulas import conjunction, example
@@ -85,6 +84,7 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
         made[node] = module
         names.add("BCELoss")
     yield from _called(both, dict(_functions(both)))
+    yield from _of_class(both, made)
     if not made:
         return
     for node, home in made.items():
@@ -98,6 +98,17 @@ def _uses(both: Mixed) -> Iterator[tuple[Module, ast.Call, bool]]:
         found = both.after.forwards.identities(forward)
         if any(i[0] in made for i in found):
             yield forward.module, forward.call, all(i[0] in made and isinstance(i[0], ast.Call) for i in found)
+
+
+def _of_class(both: Mixed, made: Collection[ast.AST]) -> Iterator[tuple[Module, ast.Call, bool]]:
+    """The calls of objects that are made of a class which is kept as a value: `losses = {"bce": nn.BCELoss}` in a class body."""
+    for module in both.after.modules if any("BCELoss" in m.words for m in both.after.modules) else ():
+        for forward in both.after.forwards.of(module):
+            if len(syntax.given(forward.call)) > 1 and forward.method is None:
+                kinds = both.after.values.instances.of(forward.scope, forward.model)
+                known = any(i[0] in made for i in both.after.forwards.identities(forward))
+                if "torch.nn.BCELoss" in kinds and not known:
+                    yield module, forward.call, len(kinds) == 1
 
 
 def _derived(both: Mixed) -> Iterator[tuple[Module, ast.Call]]:
@@ -188,23 +199,13 @@ def _of_values(both: Mixed) -> list[tuple[Module, ast.Call, list[ast.AST]]]:
                 run and not any(_unfollowed(program, f, call) for f in run)
             ):
                 continue
-            found: list[ast.AST] = [o.node for o in values.origins(scope, call.func)]
-            found += _entries(both, scope, call.func) if isinstance(call.func, ast.Subscript) else ()
-            calls.append((module, call, found))
+            calls.append((module, call, [o.node for o in values.instances.called(scope, call.func)]))
     return calls
 
 
 def _unfollowed(program: Program, function: Function, call: ast.Call) -> bool:
     """Whether a call runs a function, as an entry of a table, and is none of those by which ways come to it."""
     return all(known is not call for _, known in program.callers(function))
-
-
-def _entries(both: Mixed, scope: Scope, at: ast.Subscript) -> Iterator[ast.expr]:
-    """What `dict(bce=..., mse=...)` keeps, where it may be that which is asked of it."""
-    key = at.slice.value if isinstance(at.slice, ast.Constant) else None
-    for origin in both.after.values.origins(scope, at.value):
-        if isinstance(origin.node, ast.Call) and syntax.last(origin.node.func) in ("dict", "OrderedDict"):
-            yield from (k.value for k in origin.node.keywords if key in (None, k.arg))
 
 
 def _one_of_several(node: ast.AST) -> bool:

@@ -20,12 +20,13 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.disabled import DISABLED, was_float32
-from amp_migrate.audit.sites.float_methods import casts_apart, float_method, runs_products
+from amp_migrate.audit.sites.float_methods import float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.made_anew import Anew
 from amp_migrate.audit.sites.made_anew import doubts as made_anew
 from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
 from amp_migrate.audit.sites.regions import Region
+from amp_migrate.audit.sites.regions_along import has_own_region, takes_region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
 from amp_migrate.audit.sites.unseen_ways import NotSeen, not_seen
 from amp_migrate.audit.values.names import last_name
@@ -241,7 +242,8 @@ def _taken_in(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
 
 def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iterator[tuple[str, Doubt | Anew | None]]:
     """What is to be said of a forward, the ways that are sure first; nothing where a forward that runs it says the same."""
-    ways = both.ways(forward)
+    alone = both.before.own_calls.uncalled
+    ways = [w for w in both.ways(forward) if not (alone(forward, w[1]) or both.of_another(forward, w[1]))]
     certain = {chain for chain, _ in ways if both.after.chains.certain(chain)}
     wrapped: bool | None = None
     anew = Anew(forward)
@@ -266,16 +268,11 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 continue
             if not sure and now is not False:
                 continue
-            if any(step.node in both.running for step in chain.steps[:-1]):
+            running = (both.running[step.node] for step in chain.steps[:-1] if step.node in both.running)
+            if not all(has_own_region(both, ran) for ran in running):
                 continue  # what runs it is told of
             if wrapped is None:
-                node = chain.place.node
-                twin = both.after.forwards.at(chain.place.module, node) if isinstance(node, ast.Call) else None
-                wrapped = twin is not None and (
-                    both.after.wrapped(twin) is not None
-                    or both.after.may_be_wrapped(twin)
-                    or _has_own_region(both, twin)
-                )
+                wrapped = takes_region(both, chain.place.module, chain.place.node)
             if not wrapped:
                 when = _when(both, chain, old, given, was.going_reached, now)
                 when = matter(minimal(lost, found), was.reached, now) if when is None else when
@@ -329,13 +326,6 @@ def _when(
     told = conjunction([*came, both.levels_asked, holding, negation(failing)])
     found = example(told)
     return matter(minimal(told, found), holding, failing) if found is not None else None
-
-
-def _has_own_region(both: Mixed, forward: Forward) -> bool:
-    """Whether a method of the network has regions itself (`model.fit(loader)`), or what it runs has them around all that it
-    computes in half: what is in these is compared there."""
-    runs = both.after.forwards.runs(forward) if forward.method is not None else []
-    return (bool(runs) and all("autocast" in f.module.source(f.node) for f in runs)) or casts_apart(both, forward)
 
 
 def _doubt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from amp_migrate.audit.program.module import Function, Scope
+from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.sites.lookalikes import PLAIN
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import in_order
@@ -21,7 +21,7 @@ def kept(halves: Halves, scope: Scope, func: ast.expr) -> list[Function]:
     """The functions of the program that a value may be: `score = dot_product`, what a factory gave, an attribute
     or an item that holds one."""
     found: list[Function] = []
-    for origin in in_order(halves.values.origins(scope, func)):
+    for origin in halves.values.instances.called(scope, func):
         if origin.kind == "function" and isinstance(origin.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             found.append(halves.program.function_of(origin.module, origin.node))
     return found
@@ -50,7 +50,9 @@ def made(halves: Halves, scope: Scope, func: ast.expr) -> list[Function]:
         return []
     if not halves.program.methods_named(func.attr):
         return []
-    return halves.values.methods(scope, func.value, func.attr)
+    kinds = halves.values.instances.of(scope, func.value)
+    held = (f for kind in kinds if isinstance(kind, Class) for f in halves.program._method(kind, func.attr))
+    return halves.values.methods(scope, func.value, func.attr) or list(dict.fromkeys(held))
 
 
 def methods(halves: Halves, scope: Scope, call: ast.Call) -> list[Function]:

@@ -28,6 +28,13 @@ class Layers:
 
     def all(self, scope: Scope, func: ast.expr) -> list[str | Class]:
         """What a callable may be; empty where that is not seen."""
+        return self._seen(scope, func) or [
+            kind if isinstance(kind, Class) else kind.rpartition(".")[2]
+            for kind in self.values.instances.of(scope, func)
+        ]
+
+    def _seen(self, scope: Scope, func: ast.expr) -> list[str | Class]:
+        """The same where all that makes it is seen."""
         if isinstance(func, ast.Call):
             return self._made(scope, func)
         if isinstance(func, ast.Attribute) and func.attr == "forward" and syntax.text(func.value).startswith("super("):

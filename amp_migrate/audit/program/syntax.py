@@ -184,6 +184,18 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def by_name(func: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """What an attribute is asked of by name, and the name: `getattr(model, "sample")`."""
+    if (
+        isinstance(func, ast.Call)
+        and isinstance(func.func, ast.Name)
+        and func.func.id == "getattr"
+        and len(func.args) > 1
+    ):
+        return func.args[0], func.args[1]
+    return None
+
+
 def given(call: ast.Call) -> tuple[ast.expr, ...]:
     """What a call is given, by position and by name."""
     return (*call.args, *(k.value for k in call.keywords))

@@ -18,6 +18,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
 from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes_itself, of_value, opens, reduces
 from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.sites.taken_methods import TakenMethods
 from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
@@ -27,6 +28,7 @@ WRITTEN_DOWN = (
     *(ast.Constant, ast.JoinedStr),
 )
 KEEPING_BOOKS = ("_", "update", "reset", "set_", "get_metric", "init", "load", "save", "log")
+OF_FILES = ("__dict__", "vars", "globals")  # by which a class of a file is picked
 DATA_PARALLEL = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
 
 
@@ -65,6 +67,7 @@ class Forwards:
         self.modules = modules
         self.values = values
         self.names = Names(program, modules)
+        self.taken = TakenMethods(values, modules, lambda: self._computing)
 
     @kept
     def of(self, module: Module) -> list[Forward]:
@@ -111,12 +114,23 @@ class Forwards:
                     return [Forward(module, call, func.value, func.attr)]
             return []
         if isinstance(func, (ast.Subscript, ast.Call)):
-            return [Forward(module, call, func, None)]
+            return self._by_name(module, call) or [Forward(module, call, func, None)]
         return []
 
+    def _by_name(self, module: Module, call: ast.Call) -> list[Forward]:
+        """`getattr(model, name)(x)`, of something that is seen to be made: which method, where what the name may be is seen."""
+        asked, scope = syntax.by_name(call.func), module.scope_of(call)
+        made = identities(self.values, scope, asked[0]) if asked is not None and syntax.given(call) else ()
+        if asked is None or not any(isinstance(i[0], ast.Call) for i in made):
+            return []
+        names = self.values.constants(scope, asked[1])
+        run = None if names is None else (RUNNING | self._computing) & names
+        return [] if names and not run else [Forward(module, call, asked[0], min(run) if run else None)]
+
     def _is_field(self, name: str) -> bool:
-        """Whether objects have a field of a name, or compute what they give under it."""
-        return bool(self.values.fields(name)) or any(map(is_getter, self.program.methods_named(name)))
+        """Whether objects have a field of a name, of their own or of their class, or compute what they give under it."""
+        kept = self.values.stored(name) or name in self.values.instances.named
+        return bool(kept) or any(map(is_getter, self.program.methods_named(name)))
 
     def _part_of(self, scope: Scope, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
         """The network that a part is called of, from outside of it; None where a call is none of a part, by its name, or by
@@ -300,40 +314,17 @@ class Forwards:
     @kept
     def identities(self, forward: Forward) -> frozenset[Identity]:
         found = identities(self.values, forward.scope, forward.model)
-        return found if forward.method is not None else found | self._bound_to(forward)
+        bound = self.taken.bound_to(forward.scope, forward.model) if forward.method is None else frozenset[Identity]()
+        return (frozenset(i for i in found if not _is_partial(i)) if bound else found) | bound
 
-    def _bound_to(self, forward: Forward) -> frozenset[Identity]:
-        """The models of which a variable that is called may hold a method: `decode = model.decode`."""
-        if not self._taken:
-            return frozenset()
-        methods: set[ast.Attribute] = set()
-        for origin in self.values.origins(forward.scope, forward.model):
-            if origin.kind == "function" and not origin.path:
-                methods |= self._taken.get(getattr(origin.node, "name", ""), {}).keys()
-            elif origin.kind == "unknown" and isinstance(origin.node, ast.Attribute):
-                methods |= {origin.node} & self._taken.get(origin.node.attr, {}).keys()
-        found = (identities(self.values, self._taken[m.attr][m].scope_of(m), m.value) for m in methods)
-        return frozenset().union(*found)
-
-    @cached_property
-    def _taken(self) -> dict[str, dict[ast.Attribute, Module]]:
-        """Methods that run a model and are taken as values, by their names."""
-        found: dict[str, dict[ast.Attribute, Module]] = {}
-        for module in self.modules:
-            for name in module.words & self._computing:
-                for node in module.loads.get(name, ()):
-                    if not isinstance(node, ast.Attribute):
-                        continue
-                    parent = module.parents.get(node)
-                    if not (isinstance(parent, ast.Call) and parent.func is node) and not isinstance(
-                        parent, ast.Attribute
-                    ):
-                        found.setdefault(node.attr, {})[node] = module
-        return found
-
+    @kept
     def classes(self, forward: Forward) -> list[Class]:
         """The program's classes that the model may be an instance of."""
-        return self._found_classes(self.identities(forward))
+        if (owner := self.program.is_self(forward.scope, forward.model)) is not None:
+            return [owner, *self.program.below(owner)]
+        held = self.values.instances.of(forward.scope, forward.model) if syntax.given(forward.call) else ()
+        found = self._found_classes(self.identities(forward))
+        return _in_order([*found, *(kind for kind in held if isinstance(kind, Class))])
 
     @kept  # many models may be the same
     def _found_classes(self, objects: frozenset[Identity]) -> list[Class]:
@@ -342,13 +333,14 @@ class Forwards:
             node, module = identity[0], identity[-1]
             if isinstance(node, ast.Call) and isinstance(module, Module):
                 func = node.func
-                made = self.program.definitions(module.scope_of(node), func, guess=False)
+                made: Sequence[object] = self.program.definitions(module.scope_of(node), func, guess=False)
                 by_class = any(isinstance(f, Function) and f.class_method for f in made)
                 if isinstance(func, ast.Attribute) and (func.attr.startswith("from_") or by_class):
                     # `Net.from_pretrained(path)`
                     made = self.program.definitions(module.scope_of(node), func.value, guess=False)
-                found += [d for d in made if isinstance(d, Class) and d not in found]
-        return sorted(found, key=lambda c: (c.module.path, c.node.lineno))
+                made = made or self.values.instances.made(module.scope_of(node), node)
+                found += [d for d in made if isinstance(d, Class)]
+        return _in_order(found)
 
     @kept
     def runs(self, forward: Forward) -> list[Function]:
@@ -389,9 +381,18 @@ class Forwards:
         if not forwards:
             return []
         names = self.names.reached(
-            [c.name for c in (owner, *self.program.below(owner))] + sorted(self.program.loaded.names)
+            [*(c.name for c in (owner, *self.program.below(owner))), *sorted(self.program.loaded.names), *OF_FILES]
         )
         return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
+
+
+def _is_partial(identity: Identity) -> bool:
+    """Whether something is made by a `partial`: what runs is what that was given."""
+    return isinstance(identity[0], ast.Call) and last_name(identity[0].func) == "partial"
+
+
+def _in_order(classes: Iterable[Class]) -> list[Class]:
+    return sorted(set(classes), key=lambda c: (c.module.path, c.node.lineno))
 
 
 def _runs_whole(function: Function) -> bool:

@@ -127,7 +127,7 @@ def _of_class(both: Mixed, forward: Forward) -> bool:
     """Whether a network of the program is run that is seen to be made, under whatever name, and no loss: itself, or another
     method of it that runs parts of it (`teacher.embed(x)`)."""
     classes = both.before.forwards.classes(forward)
-    if not classes or not all(_is_network(both.before.program, c) for c in classes) or _part(both, forward):
+    if not classes or not all(is_network(both.before.program, c) for c in classes) or _part(both, forward):
         return False
     name = last_name(forward.model) or ""
     if KEEPERS.search(name) or any(KEEPERS.search(c.name) for c in classes):
@@ -136,7 +136,7 @@ def _of_class(both: Mixed, forward: Forward) -> bool:
     return bool(runs) and (forward.method is None or all(both.before.forwards.computes(f) for f in runs))
 
 
-def _is_network(program: Program, cls: Class) -> bool:
+def is_network(program: Program, cls: Class) -> bool:
     """Whether a class is a network, or derives from what a library has and has a forward of its own."""
     if program.is_network(cls):
         return True
@@ -163,7 +163,8 @@ def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call
             public = [f for f in methods if f.name != "forward" and not f.name.startswith("_")]
             runs = [(f, n) for f in public for n in syntax.own_nodes(f.node) if _of_itself(n)]
             for method, call in runs if runs and mentioned.cls(cls) else ():
-                yield Forward(module, call, call.func, "forward"), called[method.name]
+                itself = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+                yield Forward(module, call, itself, "forward"), called[method.name]
 
 
 def _of_itself(node: ast.AST) -> TypeGuard[ast.Call]:

@@ -13,6 +13,7 @@ from amp_migrate.audit.sites.float_methods import float_method
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.networks import named, own_runs
+from amp_migrate.audit.sites.regions_along import runs_wrapped
 from amp_migrate.audit.sites.setups import Identity, SetUp
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, is_test
@@ -64,16 +65,24 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         place = both.now(forward.module, forward.call)
         if (
             place is None
+            or told(forward)
             or _around(place) in functions
             or not any(s.usually_patches for s in both.near_setups(forward.module))
         ):
             continue
-        if any(both.in_region(w) is not False for w in both.after.chains.to(*place)) or _runs_wrapped(both, place):
+        if both.itself(forward) and all(_is_called(both, w) for w in both.after.chains.to(*place)):
+            continue  # of which it is compared how it ran
+        if any(both.in_region(w) is not False for w in both.after.chains.to(*place)) or runs_wrapped(both, place):
             continue
         ways_there = [w for c in callers for w in both.before.chains.to(*c) if w.open and not is_test(w.start.function)]
         if ways_there:
             add(forward, place, [w.start.function for w in ways_there])
     yield from found.values()
+
+
+def _is_called(both: Mixed, chain: Chain) -> bool:
+    """Whether a way is seen to come by a call of the method that it ends in."""
+    return len(chain.steps) > 1 and both.after.chains.certain(chain)
 
 
 def _around(place: tuple[Module, ast.Call]) -> tuple[str, str]:
@@ -100,20 +109,6 @@ def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -
     """Whether some switch of Apex lets a run come this way, before and now."""
     given = [both.after.predicates.given(chain), *([both.before.predicates.given(old)] if old is not None else [])]
     return any(example(conjunction([*given, on])) is not None for on in both.on_near(forward.module))
-
-
-def _runs_wrapped(both: Mixed, place: tuple[Module, ast.Call]) -> bool:
-    """Whether a method of a network runs a forward that was wrapped on its object, `self.forward(x)` or `self(x)`, as far as it is
-    seen of what class that is."""
-    function = place[0].function_around(place[1])
-    family = set(both.review.after.family(function.owner)) if function is not None and function.owner else set()
-    for module, attribute, region in both.after.regions.wrapped:
-        if attribute.attr == "forward":
-            forwards = both.after.forwards
-            wrapped = forwards.made_of(forwards.identities(Forward(module, region.call, attribute.value, None)))
-            if not wrapped or not family.isdisjoint(wrapped):
-                return True
-    return False
 
 
 def _within_wrapped(both: Mixed, chain: Chain) -> bool:

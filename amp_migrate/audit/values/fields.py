@@ -57,7 +57,7 @@ class Fields:
                 parts += self._filled(known, path) if known else [Question("recorded", (name, path))]
             return parts
 
-        return Step([], None, [self.value(scope, expr.value, ())], then)
+        return Step([], None, [self.value(scope, _object(expr.value), ())], then)
 
     def _has(self, cls: Class, name: str) -> bool:
         """Whether objects of a class have an attribute or a method of a name by what the program writes."""
@@ -114,7 +114,10 @@ class Fields:
                 otherwise.append(Origin(function.module, function.node, "function", path))
         if any(map(is_getter, self.program._method(owner, name))):
             return Step(otherwise)  # what is assigned to it goes to its setter
-        otherwise = otherwise or [Question("name", (c.scope, name, path)) for c in family if name in c.scope.bindings]
+        bodies = [c for c in family if name in c.scope.bindings] if not otherwise else []
+        otherwise += [Question("name", (c.scope, name, path)) for c in bodies]
+        # Objects that a class body keeps may be asked before others take their place: `self.loss = self.loss[name]()`.
+        parts += [Question("name", (c.scope, name, path)) for c in bodies if parts and not _only_constants(c, name)]
         if not told:
             return Step(parts or otherwise)
 
@@ -168,3 +171,21 @@ class Fields:
         if at.value is None:
             return Origin(at.scope.module, at.target or at.holder, "unknown", path)
         return self.value(at.scope, at.value, (*at.item, *path))
+
+
+def _only_constants(cls: Class, name: str) -> bool:
+    """Whether a class body gives a name nothing but numbers, texts, None: what its objects have until they are given more."""
+    given = [getattr(node, "value", None) for node in cls.scope.bindings[name]]
+    return all(value is None or isinstance(value, ast.Constant) for value in given)
+
+
+def _object(holder: ast.expr) -> ast.expr:
+    """Whose attribute is asked for, where its class is asked: `type(self).kinds`, `self.__class__.kinds`."""
+    if (
+        isinstance(holder, ast.Call)
+        and isinstance(holder.func, ast.Name)
+        and holder.func.id == "type"
+        and len(holder.args) == 1
+    ):
+        return holder.args[0]
+    return holder.value if isinstance(holder, ast.Attribute) and holder.attr == "__class__" else holder

@@ -11,10 +11,10 @@ from functools import cached_property
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own
-from amp_migrate.audit.program.targets import assignments
+from amp_migrate.audit.program.targets import assignments, put_later, set_by_name
 
 # What options are kept in.
 OPTIONS = frozenset("args opt opts cfg config conf hparams hps flags FLAGS params hyp configs options".split())
@@ -37,6 +37,9 @@ class Names:
                 edges.setdefault(source, set()).update(names)
             for source, callee, i in given:
                 edges.setdefault(source, set()).update(p[i] for p in parameters.get(callee, ()) if i < len(p))
+        for made in (f for f in self._functions if f.name == "__init_subclass__" and f.owner is not None):
+            for cls in self.program.below(made.owner) if made.owner is not None else ():
+                edges.setdefault(cls.name, set()).update(p.arg for p in made.parameters[:1])
         return edges
 
     @property
@@ -139,7 +142,7 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
     for call in module.calls():
         callee = last_name(call.func)
         for i, arg in enumerate(call.args):
-            for source in handed_on(arg):
+            for source in _own_class(module, arg) or handed_on(arg):
                 edges.setdefault(source, set())
                 if callee is not None:
                     given.add((source, callee, i))
@@ -147,6 +150,26 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
             if keyword.arg is not None:
                 for source in handed_on(keyword.value):
                     edges.setdefault(source, set()).add(keyword.arg)
+    for name, puts in put_later(module).items():
+        for source in (source for put in puts for source in handed_on(put.value)):
+            edges.setdefault(source, set()).add(name)
+    for _, name, value in set_by_name(module):
+        for source in handed_on(value):
+            edges.setdefault(source, set()).add(name)
+    for function in module.functions:
+        for name, value in function.defaults.items():
+            for source in handed_on(value):
+                edges.setdefault(source, set()).add(name)
+    for inner in module.functions:  # which a decorator that is called gives back
+        outer = inner.scope.parent.function if inner.scope.parent is not None else None
+        if outer is not None:
+            edges.setdefault(outer.name, set()).update(p.arg for p in inner.parameters)
+    definitions: list[Function | Class] = [*module.functions, *module.classes]
+    for definition in definitions:
+        for decorator in definition.node.decorator_list:
+            called = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            edges.setdefault(definition.name, set()).update((called,) if called is not None else ())
+            given.add((definition.name, called or "", 0))
     for mapping in syntax.every(module.tree, ast.Dict):  # which is unpacked, or asked for its items by name
         for key, value in zip(mapping.keys, mapping.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -159,6 +182,12 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
                 for source in handed_on(result):
                     edges.setdefault(source, set()).add(function.name)
     return edges, given
+
+
+def _own_class(module: Module, arg: ast.expr) -> tuple[str, ...]:
+    """The class whose method hands its object on: `evaluate(self, loader)`."""
+    around = module.function_around(arg) if type(arg) is ast.Name and arg.id == "self" else None
+    return (around.owner.name,) if around is not None and around.owner is not None else ()
 
 
 def kept_under(module: Module, held: ast.Lambda) -> set[str]:
@@ -226,6 +255,8 @@ def _handed_on(expr: ast.expr) -> Iterator[str]:
             inner.append(expr.func)
     elif isinstance(expr, ast.Subscript):
         inner = [expr.value]
+    elif isinstance(expr, ast.Lambda):
+        inner = [expr.body]
     elif isinstance(expr, ast.IfExp):
         inner = [expr.body, expr.orelse]
     elif isinstance(expr, ast.BoolOp):
@@ -236,8 +267,10 @@ def _handed_on(expr: ast.expr) -> Iterator[str]:
         inner = list(expr.values)
     elif isinstance(expr, (ast.Await, ast.NamedExpr, ast.Starred)):
         inner = [expr.value]
-    elif isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
-        inner = [expr.elt]
+    elif isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+        inner = [expr.value if isinstance(expr, ast.DictComp) else expr.elt]
+    elif isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.BitOr):  # of two dictionaries
+        inner = [expr.left, expr.right]
     for part in inner:
         if part is not None:
             yield from handed_on(part)

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.accessors import set_by
-from amp_migrate.audit.program.module import Function, Module, Scope
+from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.names import calls_by_name
 from amp_migrate.audit.values.on_objects import OnObjects
-from amp_migrate.audit.values.origins import Origin, Sources
+from amp_migrate.audit.values.origins import Kind, Origin, Sources
 from amp_migrate.audit.values.same import itself
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
@@ -47,7 +47,9 @@ class Passed:
         function = self.program.function_of(scope.module, scope.node)
         a = function.node.args
         if function.bound and function.parameters and function.parameters[0] is node and function.owner is not None:
-            return Step([Origin(scope.module, function.owner.node, "class", path)])
+            cls = function.owner
+            kinds = self.program.below(cls) if function.name == "__init_subclass__" else [cls]
+            return Step([Origin(c.module, c.node, "class", path) for c in kinds], itself)
         if node in (a.vararg, a.kwarg):
             parts = [
                 part for call in self.program.callers(function) for part in self._gathered(function, *call, node, path)
@@ -141,10 +143,12 @@ class Passed:
         """What functions are given that are decorators, or come of one: `@register`, `@trainer.on("step")`."""
         found: dict[Function, list[Origin]] = {}
         for module in self.program.modules.values():
-            for function in module.functions:
-                for decorator in function.node.decorator_list:
-                    for taker in self._takers(function.scope.parent or module.top, decorator):
-                        found.setdefault(taker, []).append(Origin(module, function.node, "function", ()))
+            definitions: list[Function | Class] = [*module.functions, *module.classes]
+            for definition in definitions:
+                kind: Kind = "function" if isinstance(definition, Function) else "class"
+                for decorator in definition.node.decorator_list:
+                    for taker in self._takers(definition.scope.parent or module.top, decorator):
+                        found.setdefault(taker, []).append(Origin(module, definition.node, kind, ()))
         return found
 
     def _takers(self, scope: Scope, decorator: ast.expr) -> list[Function]:

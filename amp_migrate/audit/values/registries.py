@@ -43,6 +43,14 @@ class Registries:
         """What a lookup in a container may give; empty where it is none, or holds too much."""
         if isinstance(container, ast.Attribute) and container.attr == "__dict__":
             return self._of_module(scope, container.value)
+        if (
+            isinstance(container, ast.Call)
+            and isinstance(container.func, ast.Name)
+            and not scope.binder(container.func.id)
+        ):
+            if container.func.id == "vars" and container.args:
+                return self._of_module(scope, container.args[0])
+            return self._classes_of(scope.module) if container.func.id == "globals" else []
         if isinstance(container, ast.Dict):  # which is written where it is looked into
             written = [d for v in container.values for d in self.program.definitions(scope, v, guess=False)]
             return list(dict.fromkeys(written)) if len(written) <= MOST else []
@@ -58,7 +66,10 @@ class Registries:
         """What `losses.__dict__[name]` may give, as far as it is made for a program's choice: the classes of the file."""
         dotted = self.program.imported(scope, expr)
         home = self.program.module_named(dotted, scope.module) if dotted is not None else None
-        found = [home.class_of[n] for n in home.tree.body if n in home.class_of] if home is not None else []
+        return self._classes_of(home) if home is not None else []
+
+    def _classes_of(self, home: Module) -> list[Function | Class]:
+        found = [home.class_of[n] for n in home.tree.body if n in home.class_of]
         return [*found] if len(found) <= MOST else []
 
     def _place(self, scope: Scope, expr: ast.expr) -> Place | None:

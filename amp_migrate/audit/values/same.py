@@ -51,6 +51,22 @@ def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     return None
 
 
+def is_mapping(call: ast.Call, name: str | None, scope: Scope) -> bool:
+    """Whether a call makes a mapping of what it is given: `dict(a=x)`, `OrderedDict([("a", x)])`."""
+    own = isinstance(call.func, ast.Name) and call.func.id == "dict" and scope.binder("dict") is None
+    return own or name == "collections.OrderedDict"
+
+
+def mapped(call: ast.Call, path: Path) -> list[tuple[ast.expr, Path]]:
+    """What such a mapping holds under a key, as what of which value: of pairs in a list the second."""
+    named = [(k.value, path[1:]) for k in call.keywords if k.arg is not None and path[0] in (None, k.arg)]
+    if named and path[0] is not None:
+        return named
+    whole = [*call.args, *(k.value for k in call.keywords if k.arg is None)]
+    pairs = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)
+    return named + [(v, (None, 1, *path[1:]) if isinstance(v, pairs) else path) for v in whole]
+
+
 def joined_items(expr: ast.BinOp, path: Path) -> list[tuple[ast.expr, Path]]:
     """What holds the items of two lists in one, `held + [more]`, or of two dictionaries, `held | {"more": more}`; nothing where
     neither is seen to be one: tensors are added, too."""

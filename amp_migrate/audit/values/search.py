@@ -15,7 +15,7 @@ from amp_migrate.audit.values.asked import Asked
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.passed import HANDED, Passed
-from amp_migrate.audit.values.same import gathered, initialized, joined_items, passed_on
+from amp_migrate.audit.values.same import gathered, initialized, is_mapping, joined_items, mapped, passed_on
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
@@ -228,10 +228,8 @@ class Search:
             return Step([self.value(scope, expr.args[0], path)])
         if isinstance(func, ast.Name) and func.id == "getattr" and len(expr.args) >= 2:
             return self._by_name(scope, expr, path)
-        if path and isinstance(path[0], str) and isinstance(func, ast.Name) and func.id == "dict":
-            named = [k.value for k in expr.keywords if k.arg == path[0]]
-            if len(named) == 1 and scope.binder("dict") is None:
-                return Step([self.value(scope, named[0], path[1:])])
+        if path and is_mapping(expr, name, scope) and (parts := mapped(expr, path)):
+            return Step([self.value(scope, value, item) for value, item in parts], own)
         found = self.program.definitions(scope, func, guess=False)
         functions = [d for d in found if isinstance(d, Function)]
         if functions:

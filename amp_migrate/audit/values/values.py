@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path
+from amp_migrate.audit.values.instances import Instances
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.search import Search
 from amp_migrate.audit.values.table import Question, Table
@@ -25,6 +27,10 @@ class Values(Sources):
         super().__init__(program)
         self._search = Search(self)
         self._table = Table(self._search.step, self._search.lost)
+
+    @cached_property
+    def instances(self) -> Instances:
+        return Instances(self)
 
     @property
     def gave_up(self) -> bool:

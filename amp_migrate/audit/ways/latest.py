@@ -54,7 +54,12 @@ def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple
     found = latest(program, chain, call.func, perhaps=perhaps)
     if not found and isinstance(call.func, ast.Attribute) and call.func.attr in RUNNING | _of_networks(program):
         found = latest(program, chain, call.func.value, perhaps=perhaps)
-    return found
+    return [(scope, value) for scope, value in found if not _is_partial(program, scope, value)]
+
+
+def _is_partial(program: Program, scope: Scope, value: ast.expr) -> bool:
+    """Whether a value only runs what it was given: `partial(model.sample, steps=2)`."""
+    return isinstance(value, ast.Call) and program.dotted(scope, value.func) == "functools.partial"
 
 
 @kept

@@ -86,15 +86,22 @@ def apply(m: Migration) -> None:
             if not any(_refused(m, found, s) for s in stmts):
                 wanted.update((call, scope.module) for _, calls in _deep(m, found, stmts) for call in calls)
     for module in m.project.modules:
-        lines = m.mended_lines(module, "AMP533")
-        calls = (c for c, _ in module.calls if module.statement(c).lineno in lines) if lines else ()
-        wanted.update((c, module) for c in calls if refuses(m.project, module, c))
+        for line in sorted(m.mended_lines(module, "AMP533")):
+            calls = [c for c, _ in module.calls if module.statement(c).lineno == line]
+            told = [c for c in calls if refuses(m.project, module, c)] or [c for c in calls if _of_value(m, module, c)]
+            wanted.update((c, module) for c in told)
     islands: dict[ast.stmt, list[ast.Call]] = {}
     for call, module in wanted.items():
         if _can_be_island(module, call):
             islands.setdefault(module.statement(call), []).append(call)
     for together in islands.values():
         _island(m, wanted[together[0]], together)
+
+
+def _of_value(m: Migration, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs what a variable or attribute holds, on as much as a loss is given."""
+    held = isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript)) and module.qualify(call.func) is None
+    return held and len(call.args) > 1 and not m.project.resolved.get(call)
 
 
 def _can_be_island(module: Module, call: ast.Call) -> bool:
@@ -143,10 +150,12 @@ def _whole(stmt: ast.stmt) -> tuple[str | ast.expr, ...] | None:
 
 
 def _computed(m: Migration, module: Module, call: ast.Call, outputs: Iterator[str]) -> tuple[str | ast.expr, ...]:
-    """A loss on float32 inputs; those that something computes are put into `outputs` above."""
+    """A loss on float32 inputs; those that something computes are put into `outputs` above. Of what may be another loss, which
+    wants integers, the targets stay as they are."""
     edits, stmt = m.edit(module), module.statement(call)
+    inputs = 2 if refuses(m.project, module, call) else 1
     given: list[tuple[str | ast.expr, ...]] = []
-    for value in call.args[:2]:
+    for value in call.args[:inputs]:
         if any(isinstance(n, ast.Call) and not _shapes(module, n) for n in walk(value)):
             name = next(outputs)
             edits.insert_before(stmt, (f"{name} = ", value))
@@ -159,7 +168,7 @@ def _computed(m: Migration, module: Module, call: ast.Call, outputs: Iterator[st
             given.append((value,) if cast else (value, ".float()"))
         else:
             given.append(("(", value, ").float()"))
-    others: list[tuple[str | ast.expr, ...]] = [(value,) for value in call.args[2:]]
+    others: list[tuple[str | ast.expr, ...]] = [(value,) for value in call.args[inputs:]]
     others += [(f"{k.arg}=" if k.arg else "**", k.value) for k in call.keywords]
     return (
         call.func,
