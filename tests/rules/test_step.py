@@ -313,7 +313,7 @@ def test_a_clip_after_every_micro_batch_moves_to_the_step_for_review(guard: str)
 
 ADDS = """
 def shrink(model):
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)
     for p in model.parameters():
         p.grad.data.add_(0.1 * torch.sign(p.data))
 """

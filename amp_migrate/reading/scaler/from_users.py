@@ -29,16 +29,18 @@ class FromUsers(ScalerPlan):
     def __init__(self, unit: Unit, name: str, optimizer: str, failure: Blocked) -> None:
         super().__init__(unit, name, optimizer)
         self.failure = failure
-        self.entries: dict[Function, ast.stmt | None] = {}  # with the statement that keeps the optimizer, in a class
+        # With the statement that keeps the optimizer, in a class; the first where none does, for its state alone.
+        self.entries: dict[Function, ast.stmt | None] = {}
 
     @classmethod
     def possible(cls, unit: Unit) -> bool:
         """Whether a unit is a library's: it scales in modules of a package, and nothing in sight initializes, or nothing uses
         what scales. A file on its own is rather a part of a program."""
-        modules = {loss.module for loss in unit.losses}
-        if not modules or unit.inits or any(role(m) != "product" or is_script(m) for m in modules):
+        keeps = unit.unused and not unit.losses  # no more than the state
+        modules = {x.module for x in unit.sites} if keeps else {loss.module for loss in unit.losses}
+        if not modules or unit.inits or any(role(m) != "product" or (is_script(m) and not keeps) for m in modules):
             return False
-        if unit.unused or _initialized(unit):
+        if _initialized(unit) or (unit.unused and not keeps):
             return unit.unused
         return all(m.name.rpartition(".")[0] in unit.project.by_name for m in modules)
 
@@ -65,11 +67,8 @@ class FromUsers(ScalerPlan):
             self._enter(self.project.function_of(module, call), seen)
         if calls:
             return
-        if (
-            function.node.decorator_list
-            or self.project.once(Sources).is_value(function)
-            or self._parameter(function) is None
-        ):
+        taken = not self.unit.losses or self._parameter(function) is not None
+        if function.node.decorator_list or self.project.once(Sources).is_value(function) or not taken:
             raise self.failure
         self.entries[function] = None
         self._home(function, "local", function.node.body[0])
@@ -81,6 +80,8 @@ class FromUsers(ScalerPlan):
         init = cls.methods.get("__init__")
         below = [c for c in cls.family.descendants() if c is not cls and cls in c.ancestry()]
         stmt = self._keeping(init) if init is not None else None
+        if init is not None and not self.unit.losses:  # whatever else its object keeps
+            stmt = stmt or init.scope.first
         if init is None or stmt is None or any("__init__" in c.methods for c in below):
             raise self.failure
         self.keepers.add(cls)
@@ -106,8 +107,9 @@ class FromUsers(ScalerPlan):
         return next(names, None)
 
     def _home(self, function: Function, kind: str, anchor: ast.stmt) -> None:
-        loss = self.unit.losses[0]
-        init = Init(self.project, loss.site, loss.call, {}, [], [])
+        site = self.unit.losses[0].site if self.unit.losses else self.unit.sites[0]
+        assert site.call is not None
+        init = Init(self.project, site, site.call, {}, [], [])
         self.homes.append(Home(init, kind, function.scope, anchor, Flag(function.scope, (HANDED,))))
         self.named |= {function.scope, *([function.cls.family] if kind == "self" and function.cls else [])}
 

@@ -18,6 +18,7 @@ from amp_migrate.reading.units.legacy import adds_nothing, legacy_units
 from amp_migrate.reading.units.legacy_models import is_halved_for_inference
 from amp_migrate.reading.units.static_scale import settle_branches
 from amp_migrate.reading.units.unit import Blocked, Init, Loss, Unit, only_asks
+from amp_migrate.reading.units.unused_keepers import keeps_unused
 from amp_migrate.reading.values.sources import Sources
 
 
@@ -235,8 +236,12 @@ def _alike(one: ClassInfo | None, other: ClassInfo | None) -> bool:
 
 def _attach(project: Project, units: _Units, rest: list[Site]) -> None:
     """Give every other amp site to the unit it belongs to; what belongs to none stays alone."""
+    idle: dict[Module, Unit] = {}
     for site in rest:
         if not site.name.startswith("apex.amp"):
+            continue
+        if keeps_unused(project, site) and not _has_anchor(project, units, site):
+            idle.setdefault(site.module, Unit(project, unused=True)).sites.append(site)
             continue
         mine: list[Unit] = []
         optimizer = site.argument(0, "optimizer") if site.short == "master_params" else None
@@ -251,8 +256,16 @@ def _attach(project: Project, units: _Units, rest: list[Site]) -> None:
             _merge(units, mine).sites.append(site)
         else:
             units.append(Unit(project, sites=[site]))  # which has no optimizers
+    units += idle.values()
     for unit in units:
         unit.forget()
+
+
+def _has_anchor(project: Project, units: list[Unit], site: Site) -> bool:
+    """Whether the function, the class or the script of a site sets mixed precision up or scales a loss itself."""
+    cls, scopes = project.class_around(site.scope), set(site.scope.chain())
+    anchors = [s for u in units for s in [*(i.site.scope for i in u.inits), *(x.site.scope for x in u.losses)]]
+    return any(_alike(cls, project.class_around(s)) or s in scopes for s in anchors)
 
 
 def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:

@@ -46,7 +46,7 @@ class Unit:
     losses: list[Loss] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)  # master_params, state_dict, _amp_state ...: everything else of amp
 
-    unused: bool = False  # it scales in what no program here uses
+    unused: bool = False  # it scales, or keeps the state, in what no program here uses
     unready: bool = False  # it scales for optimizers that are made in sight, and given to no `initialize`
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told
     left: frozenset[ast.Call] = frozenset()  # steps that stay with Apex although the unit is migrated
@@ -311,7 +311,7 @@ class Unit:
     @cached_property
     def only_inference(self) -> bool:
         """Whether no loss is scaled and no optimizer steps: autocast alone is needed."""
-        if self.losses:
+        if self.losses or self.unused:
             return False
         return never_steps(self) if any(i.optimizers for i in self.inits) else not self.plain_losses
 

@@ -30,6 +30,11 @@ USERS = Told(
     "of a caller that trains in mixed precision; float32 without one",
     "torch.amp.GradScaler of a caller that trains in mixed precision; float32 without one",
 )
+KEPT = Told(
+    "torch.amp.GradScaler, optional",
+    "whose state is saved or loaded; a disabled one, which has none, without it",
+    "torch.amp.GradScaler whose state is saved or loaded; a disabled one, which has none, without it",
+)
 SCALER = Told(
     "torch.amp.GradScaler",
     "the loss scaler, disabled without mixed precision",

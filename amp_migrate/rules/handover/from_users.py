@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flag import distinct
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.values.bools import as_bool
-from amp_migrate.rules.handover.docstrings import USERS, document
+from amp_migrate.rules.handover.docstrings import KEPT, USERS, document
 from amp_migrate.rules.handover.scaler_passing import add_optional
 from amp_migrate.rules.migration import Migration
 
@@ -27,7 +27,7 @@ CODES = (
         "GradScaler",
         apex="Users call amp.initialize and hand the optimizer over; the library scales, for the state is global.",
         native="A GradScaler is an object: who makes it hands it over. The library takes it as an optional parameter, and "
-        "without one makes one that is disabled.",
+        "without one makes one that is disabled. So does what saves or loads the state of amp and is used by nothing in sight.",
         why="A caller that knows nothing of the parameter trains in float32, as one that did not call amp.initialize did.",
         links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
         examples=(
@@ -66,10 +66,20 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
     else:
         assert function.cls is not None
         called = function.cls.name
-        m.edit(module).insert_after(
-            _last(function, kept, switch), f"{scope.self_name}.{name} = {off} if {name} is None else {name}"
+        line = f"{scope.self_name}.{name} = {off} if {name} is None else {name}"
+        if m.unit.losses or _sets_up_base(kept):
+            m.edit(module).insert_after(_last(function, kept, switch), line)
+        else:
+            m.edit(module).insert_before(kept, line)
+    document(m, function, name, USERS if m.unit.losses else KEPT)
+    if not m.unit.losses:
+        message = (
+            f"nothing in sight {'calls' if kept is None else 'makes an object of'} {called}, which saves or loads the state of amp: "
+            f"it takes {name} now, None by default, and does that with the scaler's. Who uses it hands over the scaler of that "
+            "program; without it, the state is that of a disabled one, which is empty"
         )
-    document(m, function, name, USERS)
+        m.output.note(module, function.node, "AMP228", "GradScaler", message, "look")
+        return
     without = "it trains in float32"
     if switch is not None:
         without = f"it makes one of its own where {switch}" + (", anew in each call" if kept is None else "")
@@ -78,6 +88,12 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         f"hands it over, {called}(..., {name}={name}); without it, {without}"
     )
     m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
+
+
+def _sets_up_base(stmt: ast.stmt) -> bool:
+    """Whether a statement is `super().__init__(...)`, or that of a base by its name."""
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    return isinstance(call, ast.Call) and called_name(call) == "__init__"
 
 
 def _switch(m: Migration, function: Function) -> str | None:

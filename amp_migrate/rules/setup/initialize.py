@@ -197,7 +197,7 @@ def _complete(m: Migration) -> None:
     if unit.inits and not unit.trained and not unit.only_inference and not is_legacy(unit):
         init = unit.inits[0]
         raise Blocked(init.module, init.call, "AMP116", "amp.initialize", no_loss(m))
-    if not unit.inits and not unit.losses and not unit.only_casts:
+    if not unit.inits and not unit.losses and not unit.only_casts and not isinstance(m.scaler, FromUsers):
         site = unit.sites[0]
         raise Blocked.at(site, "AMP116", no_initialize(m, site))
 

@@ -19,6 +19,7 @@ from amp_migrate.reading.sites.unbound import part, unbound
 from amp_migrate.reading.units.calls import Step, read_loss
 from amp_migrate.reading.units.unit import only_asks
 from amp_migrate.reading.units.unscaled import CASTING
+from amp_migrate.reading.units.unused_keepers import named_in_quotes
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.askers import never_read
 from amp_migrate.rules.cleanup.own_names import is_own
@@ -296,10 +297,10 @@ def _never_made(m: Migration, site: Site) -> str | None:
     cls = m.project.class_around(site.scope)
     if cls is None or any(m.project.once(Sources).made(c) for c in cls.descendants()):
         return None
-    if place := _in_quotes(m, cls.name):
+    if quoted := named_in_quotes(m.project, cls.name):
         return (
-            f"{place} may ask for {cls.name} by its name, and what makes it there is out of sight, so which scaler it would keep "
-            "cannot be told: hand it the scaler of that program"
+            f"{quoted[0].display}:{quoted[1].lineno} may ask for {cls.name} by its name, and what makes it there is out of sight, so "
+            "which scaler it would keep cannot be told: hand it the scaler of that program"
         )
     if place := next((at for c in cls.descendants() if (at := _kept_at(m, c))), None):
         return (
@@ -317,15 +318,6 @@ def _kept_at(m: Migration, definition: Function | ClassInfo) -> str | None:
     """Where a function or class is a value: what calls it may have it from there."""
     found = m.project.once(Sources).value_at(definition)
     return f"{found[0].display}:{getattr(found[1], 'lineno', 1)}" if found is not None else None
-
-
-def _in_quotes(m: Migration, name: str) -> str | None:
-    """Where a name stands in quotes, but for what a file says that it offers."""
-    for module in m.project.modules:
-        for node in module.of(ast.Constant) if name in module.text else ():
-            if node.value == name and name not in (module.listed or ()):
-                return f"{module.display}:{node.lineno}"
-    return None
 
 
 def _uncalled(m: Migration, module: Module, node: ast.AST) -> str | None:
