@@ -269,6 +269,16 @@ def _guarded(module: Module, node: ast.AST, key: object) -> bool:
     return False
 
 
+def _put(review: Review, path: str) -> Iterator[str]:
+    """The keys under which a file puts anything: an empty state, where there is no scaler."""
+    module = review.after.modules.get(path)
+    for node in syntax.every(module.tree, ast.Constant) if module is not None else ():
+        parent = module.parents.get(node) if module is not None else None
+        stored = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
+        if isinstance(node.value, str) and (stored or (isinstance(parent, ast.Dict) and node in parent.keys)):
+            yield node.value
+
+
 def _keys_gone(review: Review) -> tuple[set[str], set[str]]:
     """The keys under which Apex's state was saved and nothing is any more, and those of the scalers; none where not all of
     those are known."""
@@ -276,4 +286,5 @@ def _keys_gone(review: Review) -> tuple[set[str], set[str]]:
     new = {key_saved(review.after, m, c) for m, c in calls_on_scaler(review, "state_dict")} if old - {None} else {None}
     known = {key for key in new if key is not None}
     still = {key_saved(review.after, m, c) for m, c, _ in review.calls_after("apex.amp.state_dict")}
+    still |= {key for m, _, _ in review.calls_before("apex.amp.state_dict") for key in _put(review, m.path)}
     return ({key for key in old - still if key is not None} - known if None not in new else set()), known

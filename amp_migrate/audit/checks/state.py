@@ -20,6 +20,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.near import near_in
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, calls_of, mentions
 from amp_migrate.audit.values.values import Values
@@ -127,10 +128,10 @@ def _scaled_by_none(review: Review, module: Module, load: ast.Call) -> bool:
             return False
         for loss, way in product(losses, loads):
             after = comes_after(loss, way)
-            apart = (
-                loss.start.module is not way.start.module
-                and chains.as_script(loss.start)
-                and chains.as_script(way.start)
+            starts = loss.start, way.start
+            apart = loss.start.module is not way.start.module and (
+                all(map(chains.as_script, starts))
+                or not near_in(review.before).together(*(step.module for step in starts))
             )
             if after or (after is None and not apart):
                 return False

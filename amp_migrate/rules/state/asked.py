@@ -14,7 +14,7 @@ from amp_migrate.rules.state.keys import renamed
 def ask_for_the_new(m: Migration, module: Module, stmt: ast.stmt, base: ast.expr, key: ast.Constant) -> bool:
     """Have what asks for the entry of a load ask for the one that is written now, or for either; whether a set-up does."""
     new, sets_up = renamed(m, module, key), False
-    for where, asks, old, holder in _asked(m, module, stmt, base, str(key.value)):
+    for where, asks, old, holder in asking(m, module, stmt, base, str(key.value)):
         edits = m.edit(where)
         if not m.options.checkpoint_compat:
             edits.replace(old, new)
@@ -49,7 +49,7 @@ def _decides(m: Migration, module: Module, asks: ast.expr) -> bool:
     return False
 
 
-def _asked(
+def asking(
     m: Migration, module: Module, stmt: ast.stmt, base: ast.expr, key: str
 ) -> Iterator[tuple[Module, ast.expr, ast.Constant, str]]:
     """What tests an entry of what a load reads, or whether it is there: the key there, and how it names the checkpoint."""

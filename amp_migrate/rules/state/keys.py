@@ -108,6 +108,13 @@ def _put_by_others(project: Project, *modules: Module) -> frozenset[str]:
     return frozenset(found)
 
 
+def saved_by_others(m: Migration) -> set[str]:
+    """The keys under which other programs at hand put Apex's state, and a scaler's once they are migrated."""
+    keys = _of_all(m.project, *m.project.modules) if m.options.dtype == "float16" else []
+    mine = {k for s in m.other_sites("state_dict") if s.call is not None for k in saved_keys(s.module, s.call)}
+    return {str(key.value) for _, key in keys if key not in mine}
+
+
 def _of_all(project: Project, *modules: Module) -> list[tuple[Module, ast.Constant]]:
     """The keys under which files put Apex's state."""
     return [

@@ -16,8 +16,8 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.state.asked import ask_for_the_new
-from amp_migrate.rules.state.keys import new_key, renamed, shared_keys
+from amp_migrate.rules.state.asked import ask_for_the_new, asking
+from amp_migrate.rules.state.keys import new_key, renamed, saved_by_others, shared_keys
 from amp_migrate.writing.edits import Code
 
 OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; {convert} converts old files"
@@ -128,6 +128,30 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
         _from_entry(loader, entry)
     else:
         _from_value(loader, state)
+
+
+def take_out(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt) -> None:
+    """Leave out the load of a program that has no scaler. What else asks for the entry asks for that of the scaler where a
+    program at hand saves one in its place."""
+    entry = _entry(module, call.args[0] if call.args else call.keywords[0].value)
+    message = "taken out: there is no scaler"
+    if entry is not None and entry.named and (key := str(entry.key.value)) in saved_by_others(m):
+        ask_for_the_new(m, module, stmt, entry.holder, entry.key)
+        alone = _alone(module, stmt)
+        if any(not module.inside_of(asks, [alone]) for _, asks, _, _ in asking(m, module, stmt, entry.holder, key)):
+            message += (
+                f"; what else asks for its entry asks for {renamed(m, module, entry.key)} now, as files from now on have it; "
+                f"{_converter(m, entry)} converts old ones"
+            )
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "look")
+    m.edit(module).delete(stmt)
+
+
+def _alone(module: Module, stmt: ast.stmt) -> ast.stmt:
+    """A statement with the tests around it that only it is under: they go with it."""
+    while module.block(stmt) == [stmt] and isinstance(around := module.parents.get(stmt), ast.If) and not around.orelse:
+        stmt = around
+    return stmt
 
 
 def _one_loss_each(m: Migration) -> bool:

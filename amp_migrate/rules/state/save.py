@@ -17,7 +17,7 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.state import readers, stripped
 from amp_migrate.rules.state.keys import key_beside, new_key, renamed, saved_keys
-from amp_migrate.rules.state.load import load
+from amp_migrate.rules.state.load import load, take_out
 from amp_migrate.rules.state.mappings import Key
 
 APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
@@ -172,8 +172,7 @@ def _load(m: Migration, site: Site) -> None:
     if m.scales:
         load(m, module, call, site.stmt, empty=may_be_empty(m))
         return
-    m.output.done(module, call, "AMP402", "amp.load_state_dict", "taken out: there is no scaler", "look")
-    m.edit(module).delete(site.stmt)
+    take_out(m, module, call, site.stmt)
 
 
 def may_be_empty(m: Migration) -> bool:
