@@ -138,10 +138,13 @@ def test_products_of_a_function_that_is_bound_to_a_part_of_its_arguments(bound: 
 
 
 def test_what_a_network_under_a_head_gives() -> None:
-    """It ends in a normalization: float32, in a region as well, and what is multiplied there is half."""
+    """It ends in a normalization: float32, in a region as well. O2 patched the forward of the whole: a part gave half there."""
     assert not found("O1", "hidden = model.bert(x)[0]\nloss = F.mse_loss(hidden, y)", "save(hidden.cpu().numpy())")
-    (doubt,) = found("O2", "hidden = model.bert(x)[0]\nloss = F.cross_entropy(hidden @ hidden.t(), y)")
-    assert "what model.bert gives was float32, and matmul outside of the model" in doubt.message
+    product = "\nloss = F.cross_entropy(hidden @ hidden.t(), y)"
+    for run in ("model.bert(x)[0]", "model.encoder(x)", "model.bert.forward(x)[0]", "model.encode(x)"):
+        assert not found("O2", f"hidden = {run}{product}", option="default='O2'")
+    (doubt,) = found("O2", f"hidden = model.module(x){product}")
+    assert "what model.module gives was float32, and matmul outside of the model" in doubt.message
 
 
 def test_losses_that_autocast_runs_in_float32() -> None:

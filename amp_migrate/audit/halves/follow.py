@@ -40,8 +40,8 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.sites.lookalikes import HEADLESS
+from amp_migrate.audit.sites.patched_forwards import is_patched
 from amp_migrate.audit.sites.tensors import Tensors
-from amp_migrate.audit.sites.within import given_itself, within_given
 from amp_migrate.audit.values.names import last_name
 
 DEPTH = 5
@@ -323,27 +323,16 @@ class Halves:
         layer = self.layers.one(forward.scope, forward.model) if not found else None
         if layer in known.HALF_LAYERS or (layer in known.ENCODERS and forward.method is None):
             found = [HALF if layer in known.HALF_LAYERS else ENCODED]
-        if not found and forward.method in HEADLESS:
-            return Value("float", "?", origin=Came.of(forward.module, forward.call))
+        came = Came.of(forward.module, forward.call)
+        patched = is_patched(self.both, forward)
+        if not found and forward.method in HEADLESS:  # whose normalization O1 ran in float32, and O2 in half
+            return Value("half" if heavy and not patched else "float", "?", origin=came)
         value = join(ways(_taken_apart(forward, found))) if found else Value("maybe", "maybe")
         if value.items is None and value.now in ("?", "nothing"):
             value = UNKNOWN
         if (forward.method or "").startswith("generate"):
             value = _tokens(value)
-        patched = not found or forward.method in (None, "forward") or any(map(_calls_itself, runs))
-        patched = patched and not self._is_layer(forward)
-        came = Came.of(forward.module, forward.call)
         return self._as_apex(value, came, self.gave_floats(forward.module) and patched)
-
-    def _is_layer(self, forward: Forward) -> bool:
-        """Whether what runs is a part of a network, whose forward Apex patched for no level: one that its object has, or one
-        that an initialized model holds, wherever it is handed to."""
-        model = forward.model
-        owner = self.program.is_self(forward.scope, model.value) if isinstance(model, ast.Attribute) else None
-        run = self.both.after.forwards.identities(forward)
-        if owner is None or not self.program.is_network(owner):
-            return within_given(self.both, run) and not given_itself(self.both, run)
-        return not run & self.both.initialized
 
     def _as_apex(self, value: Value, origin: str, floats: bool) -> Value:
         items = tuple(self._as_apex(i, str(origin), floats) for i in value.items) if value.items is not None else None
@@ -386,10 +375,3 @@ def _tokens(value: Value) -> Value:
     if value == UNKNOWN:
         return INTEGER
     return value._replace(items=tuple(map(_tokens, value.items))) if value.items is not None else value
-
-
-def _calls_itself(function: Function) -> bool:
-    """Whether a method runs its network's forward, whose outputs O2 made float32; what another computes came as it was."""
-    own = function.parameters[0].arg if function.bound and function.parameters else None
-    calls = (syntax.text(n.func) for n in syntax.every(function.node, ast.Call))
-    return own is None or any(text in (own, f"{own}.forward", f"{own}.__call__") for text in calls)

@@ -100,7 +100,7 @@ class Forwards:
             if (
                 func.attr not in NOT_FORWARD
                 and (not func.attr[:1].isupper() or self._keeps(module, func))  # else a class of a module of that name
-                and (self.is_model(module, func.value) or self._is_part(module, func.value))
+                and (self.is_model(module, func.value) or self.is_part(module, func.value))
                 and not named
             ):
                 if isinstance(module.parents.get(node), ast.Expr) or self.own_region(module, node):
@@ -192,7 +192,7 @@ class Forwards:
         """Whether what is called itself is a model: no optimizer can be, though what `initialize` returned in one
         variable may have come to hold either."""
         whole = self.project.slot(module, called) in self.wholes
-        return whole or self.unit.holds_model(module, called) or self._is_part(module, called)
+        return whole or self.unit.holds_model(module, called) or self.is_part(module, called)
 
     def _gives_model(self, module: Module, value: ast.expr, inside: bool = False) -> bool:
         """Whether an expression that is no variable may be one of the models: one out of some, or what a call made of one."""
@@ -228,7 +228,7 @@ class Forwards:
         """Where the networks may be kept that have the unit's models as parts."""
         return whole_slots(self.unit)
 
-    def _is_part(self, module: Module, node: ast.AST) -> bool:
+    def is_part(self, module: Module, node: ast.AST) -> bool:
         """Whether an expression is a part of one of the unit's models, taken out of that from outside of the network."""
         if not isinstance(node, (ast.Name, ast.Attribute)) or self.project.slot(module, node) not in self.parts:
             return False

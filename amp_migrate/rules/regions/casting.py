@@ -137,19 +137,6 @@ def unrounded(module: Module, value: ast.expr) -> ast.expr:
     return found
 
 
-def half_before(half: HalfValues, value: ast.expr) -> bool:
-    """Whether O2 and O3 left half what may be half: what another method of a model gives than its forward, which they patched."""
-    value = kept_from(value)
-    if isinstance(value, ast.Name):
-        reached = half.reaching(value)
-        return bool(reached) and all(isinstance(s, ast.Assign) and half_before(half, s.value) for s in reached)
-    if isinstance(value, ast.Subscript):
-        return half_before(half, value.value)
-    if isinstance(value, ast.Call) and function_of(half.module, value) is not None:
-        return half_before(half, value.args[0])
-    return isinstance(value, ast.Call) and half.m.regions.forwards.by_method(half.module, value)
-
-
 def function_of(module: Module, call: ast.Call) -> str | None:
     """The function of torch that gives a tensor of the dtype of its first argument: `torch.sigmoid(output)`."""
     name = module.qualify(call.func) or ""

@@ -17,9 +17,10 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.operations import FLOAT_TYPES, FUNCTIONAL_IN_APEX, TORCH_IN_APEX
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, half_before, passed_on, write_float
+from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
 from amp_migrate.rules.regions.own_halves import as_float
+from amp_migrate.rules.regions.promised import Promised
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
 CODES = (
@@ -69,6 +70,7 @@ MADE = frozenset(f"torch.{name}" for name in "rand randn zeros ones empty full e
 def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> None:
     """Cast what the operations of one scope are given that stand outside its regions."""
     promised = any(i.only("opt_level") in ("O2", "O3") for i in m.unit.inits)
+    promising = Promised(m, found, half.inside, half.cast) if promised else None
     scaled = {n for loss in m.unit.losses for n in walk(loss.loss)}  # see `half_losses.py`
     every = (n for s in found.scope.body for n in walk(s) if n not in scaled)
     operations = [n for n in every if isinstance(n, ast.Call) or _is_product(n)]
@@ -76,13 +78,13 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
         if module.scope_of(node) is not found.scope or half.stands_inside(node):
             continue
         if _multiplied(module, node):
-            _alike(m, module, node, half, promised)
+            _alike(m, module, node, half, promising)
             continue
         if not isinstance(node, ast.Call) or _only_differentiated(module, node):
             continue
         values = [v for v in _computed_from(module, node, promised) if _leaves(module, node, v, half)]
-        if promised:
-            values = [v for v in values if not half_before(half, v)]
+        if promising is not None:
+            values = [v for v in values if promising.may_be(v, outputs=True)]
         for value in values:
             write_float(m.edit(module), half, value)
         for value, written in passed_on(half, node, TAKE_FLOATS):
@@ -138,11 +140,14 @@ def _multiplied(module: Module, node: ast.Call | ast.BinOp) -> list[ast.expr]:
     return [] if any(isinstance(value, ast.Starred) for value in inner) else inner
 
 
-def _alike(m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfValues, promised: bool) -> None:
+def _alike(
+    m: Migration, module: Module, node: ast.Call | ast.BinOp, half: HalfValues, promising: Promised | None
+) -> None:
     """`torch.mm(output, bank.t())`, which raises where one of them is float16 and the other is not."""
     values = [v for v in _multiplied(module, node) if not isinstance(v, ast.Constant)]
     halves = [v for v in values if half.may_be(v, outputs=True)]
-    before = not promised or all(half_before(half, v) for v in halves)
+    promised = promising is not None
+    before = promising is None or not any(promising.may_be(v, outputs=True) for v in halves)
     if not halves or (before and len(halves) == len(values)):  # Apex ran it in half as well
         return
     called = ast.unparse(node.func) if isinstance(node, ast.Call) else "@"

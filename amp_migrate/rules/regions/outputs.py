@@ -23,6 +23,7 @@ from amp_migrate.rules.regions.autocast import chosen, covered, wanted
 from amp_migrate.rules.regions.casting import WHOLE_WORDS
 from amp_migrate.rules.regions.half_values import MAY_BE_WHOLE, NUMBER_NAMES, HalfValues, is_upcast
 from amp_migrate.rules.regions.own_halves import as_float
+from amp_migrate.rules.regions.promised import gives_floats, promises_float32
 from amp_migrate.rules.regions.to_host import bindings, read_as
 from amp_migrate.writing.edits import Edits
 
@@ -68,12 +69,6 @@ def apply(m: Migration) -> None:
             bce.take_out(m, found, stmt, inside, cast)
 
 
-def promises_float32(m: Migration) -> bool:
-    """Whether Apex made what some model gave float32."""
-    asked = [(i.only("opt_level"), i.only("cast_model_outputs")) for i in m.unit.inits]
-    return any(level in ("O2", "O3") or cast not in (None, False) for level, cast in asked)
-
-
 def _outputs(
     m: Migration, module: Module, found: Regions, inside: set[ast.stmt], refused: set[ast.stmt], *, everything: bool
 ) -> set[str]:
@@ -90,8 +85,8 @@ def _outputs(
         value = stmt.value
         if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value) or is_upcast(m, module, value):
             continue
-        # Apex patched the forward alone: what another method gave, `model.generate(ids)`, came as it was.
-        promised = everything and not m.regions.forwards.by_method(module, value)
+        # Apex patched the forward alone: what another method or a part gave, `model.encoder(ids)`, came as it was.
+        promised = everything and gives_floats(m, module, value)
         name = stmt.targets[0].id
         uses = _read_after(scope, name, stmt)
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
@@ -142,7 +137,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
         value = stmt.value
         if not isinstance(value, ast.Call) or not m.regions.is_forward(module, value):
             continue
-        if m.regions.forwards.by_method(module, value) or m.regions.returns.of(module, value) != "tensor":
+        if not gives_floats(m, module, value) or m.regions.returns.of(module, value) != "tensor":
             continue
         if MAY_BE_WHOLE & m.project.once(Dtypes).single(module, value) or is_upcast(m, module, value):
             continue
@@ -215,7 +210,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
     for stmt in (n for s in inside for n in walk(s)):
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, ast.Call):
             continue
-        if not m.regions.is_forward(module, stmt.value) or m.regions.forwards.by_method(module, stmt.value):
+        if not m.regions.is_forward(module, stmt.value) or not gives_floats(m, module, stmt.value):
             continue
         target = stmt.targets[0]
         half = HalfValues(m, found, inside, cast)

@@ -14,7 +14,7 @@ from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.autocast import covered, wanted
 from amp_migrate.rules.regions.half_values import HalfValues
-from amp_migrate.rules.regions.outputs import promises_float32
+from amp_migrate.rules.regions.promised import promises_float32
 
 CODES = (
     Code(
