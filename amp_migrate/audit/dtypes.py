@@ -122,7 +122,9 @@ STACKING = frozenset("array asarray concatenate vstack hstack stack".split())
 # What other libraries (Horovod) call what all ranks do.
 COLLECTIVES = frozenset("allgather all_gather allreduce allreduce_ broadcast broadcast_ alltoall reducescatter".split())
 # What writes into a tensor of whichever dtype: what is given is cast to that.
-CONVERTING = frozenset("copy_ add_ sub_ mul_ div_ fill_ addcmul_ addcdiv_".split())
+CONVERTING = frozenset("copy_ add_ sub_ mul_ div_ fill_ addcmul_ addcdiv_ normal_ uniform_ bernoulli_ zero_".split())
+# What operators stand for.
+ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide".split())
 FILES = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
 DOUBLE_TYPES = frozenset({"torch.float64", "torch.double"})
 FLOAT_TYPES = frozenset({"torch.float32", "torch.float", "torch.float64", "torch.double", "torch.FloatTensor"})

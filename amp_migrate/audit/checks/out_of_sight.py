@@ -90,6 +90,8 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
             if not by_name and not of_torch and not any(last_name(v) in names for v in values):
                 continue
             scope = module.scope_of(call)
+            if module.unbound(call.func):
+                continue  # a NameError, before and after
             name = both.review.before.dotted(scope, call.func)
             of_torch = of_torch and (name or "").startswith("torch.")
             by_name += call.args[1:2] if of_torch else []

@@ -105,13 +105,13 @@ class Calls(Containers):
             followed = self.followed(expr, scope, given, named)
             if followed is not None:
                 return followed
+            if func.attr in known.CONVERTING:
+                return receiver
             told = func.attr in known.INTEGERS or (func.attr in ("tolist", "item") and not expr.args)
             told = told or (func.attr in known.PAIRS and has_axis(expr))
             if receiver.now != "?" or receiver.items is not None or receiver.double or told:
                 entry = receiver.entry() if receiver.items else receiver
                 return self.operation(expr, func.attr, [entry, *given], False)
-            if func.attr in known.CONVERTING:
-                return receiver
             return self.object(expr, scope, given, named)
         if name is not None:
             first, last = name.partition(".")[0], name.rpartition(".")[2]

@@ -26,7 +26,8 @@ class Containers(Library):
     ) -> bool:
         """`found.append(x)`, `found[key].extend(xs)`, `found.setdefault(key, []).append(x)`, `found.update(logits=x)`."""
         holder = _entry(func.value)
-        if holder is None or not self.container(expr, func.value):
+        tensor = receiver.items is None and receiver.now in ("half", "float")  # `x.add(y)` gives their sum
+        if holder is None or (tensor and func.attr == "add") or not self.container(expr, func.value):
             return False
         if func.attr != "update":
             if given:

@@ -262,6 +262,18 @@ class Expressions(Implied):
         if isinstance(expr.op, ast.Add) and (left.items or right.items) and NUMBER not in (left, right):
             items = (*(left.items or (left,)), *(right.items or (right,)))
             return Value("?", "?", items)
+        return self.promoting(expr, left, right)
+
+    def arithmetic(self, expr: ast.expr, given: list[Value]) -> Value:
+        left, *others = given
+        side = expr.args[-1] if isinstance(expr, ast.Call) and expr.args else None
+        right = others[0] if others else NUMBER
+        if side is not None and right == UNKNOWN and (_number(side) or self.setting(side)):
+            right = NUMBER
+        return self.promoting(expr, left.entry(), right.entry())
+
+    def promoting(self, expr: ast.expr, left: Value, right: Value) -> Value:
+        """What arithmetic gives of two values."""
         origin = came_of((left, right))
         now, was = promoted(left.now, right.now), promoted(left.was, right.was)
         reduced, kept = left.reduced or right.reduced, left.kept or right.kept

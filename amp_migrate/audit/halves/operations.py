@@ -71,6 +71,10 @@ class Operations:
         """The value of an expression."""
         raise NotImplementedError
 
+    def arithmetic(self, expr: ast.expr, given: list[Value]) -> Value:
+        """What a method or function gives that an operator stands for: `x.mul(0.5)`."""
+        raise NotImplementedError
+
     def tell(self, kind: str, node: ast.AST, value: Value, detail: str) -> None:
         if not self.told or (self.told == PRODUCTS and kind not in BESIDE):
             return
@@ -97,6 +101,8 @@ class Operations:
         )  # O1 refused those on half that it ran in float32
         name = name[:-1] if in_place else name
         first = given[0].entry() if given[0].items else given[0]
+        if name in known.ARITHMETIC:
+            return self.arithmetic(expr, given)
         if name in known.INTEGERS:
             return INTEGER._replace(mask=name in known.MASKS, places=name in known.INDICES)
         if (first.mask or first.places) and name in known.RESHAPING:

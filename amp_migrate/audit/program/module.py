@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -209,6 +210,12 @@ class Module:
         """The imports of all names of another file."""
         nodes = self.assigning() if _STAR.search(self.text) else ()
         return [n for n in nodes if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
+
+    def unbound(self, expr: ast.expr) -> bool:
+        """Whether an expression is a name that nothing gives a value: what comes to it ends in a NameError."""
+        if not isinstance(expr, ast.Name) or self.stars or not self.words.isdisjoint(("globals", "exec")):
+            return False
+        return not hasattr(builtins, expr.id) and self.scope_of(expr).binder(expr.id) is None
 
     @cached_property
     def call_order(self) -> dict[ast.Call, int]:

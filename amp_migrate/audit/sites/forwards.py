@@ -16,7 +16,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
-from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes_itself, of_value, opens, reduces
+from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes, of_others, reduces, tokenizers
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.taken_methods import TakenMethods
 from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
@@ -68,6 +68,7 @@ class Forwards:
         self.values = values
         self.names = Names(program, modules)
         self.taken = TakenMethods(values, modules, lambda: self._computing)
+        self._tokenizers = frozenset[str]().union(*map(tokenizers, modules))
 
     @kept
     def of(self, module: Module) -> list[Forward]:
@@ -84,7 +85,7 @@ class Forwards:
     def _forward(self, module: Module, call: ast.Call) -> list[Forward]:
         func = call.func
         scope = module.scope_of(call)
-        if opens(module, call) or makes_itself(module, call):
+        if makes(module, call):
             return []
         if isinstance(func, ast.Name) and (scope.binder(func.id) is None or func.id in ("self", "cls")):
             return []
@@ -96,7 +97,7 @@ class Forwards:
             return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
             private = func.attr.startswith("_") and (func.attr.endswith("__") or not self._is_field(func.attr))
-            if func.attr in PLAIN | SHAPES | INTEGERS or private or of_value(call):
+            if func.attr in PLAIN | SHAPES | INTEGERS or private or of_others(call, self._tokenizers):
                 return []
             if reduces(call) and self.program.is_self(scope, func.value) is None:
                 return []
