@@ -24,6 +24,7 @@ from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.cleanup.askers import never_read
 from amp_migrate.rules.cleanup.own_names import is_own
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.setup.by_framework import by_framework
 from amp_migrate.writing.edits import Edits
 
 NAMED = 3  # places told
@@ -57,6 +58,10 @@ def no_initialize(m: Migration, site: Site) -> str:
             f"{site.construct} is handed on as a value here, and no initialize is seen to be called through it: import amp where "
             "it is called, or rewrite this file together with the one that calls it"
         )
+    together = in_process(m.project, [site.module])
+    near = any(place.module in together for place in _sites(m, "initialize", "init"))
+    if not near and (reason := by_framework(m, site)) is not None:
+        return reason
     if not found and len(m.project.modules) > 1:
         return (
             "none of the files read calls amp.initialize, without which Apex raises here: rewrite this file together with "
@@ -64,8 +69,7 @@ def no_initialize(m: Migration, site: Site) -> str:
         )
     if not found:
         return "amp.initialize is not in sight; rewrite this file together with the one that calls it"
-    together = in_process(m.project, [site.module])
-    if not any(place.module in together for place in _sites(m, "initialize", "init")):
+    if not near:
         return (
             f"no run of this file comes by an amp.initialize (those of {found} are other programs'), without which Apex raises "
             "here: call it before, or delete this"
