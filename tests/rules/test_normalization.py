@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from amp_migrate.rules.parts import normalization
-from tests.rules.helpers import check_manual, check_rewrite, check_untouched, rewrite, rewrite_files
+from tests.rules.helpers import check_manual, check_rewrite, check_untouched, names_of, rewrite, rewrite_files
 
 
 @pytest.mark.parametrize("example", [e for c in normalization.CODES for e in c.examples])
@@ -361,3 +361,50 @@ def test_that_autocast_runs_it_in_float32_is_said_where_a_program_has_autocast(i
     }
     (found,) = [f for r in rewrite_files(files).values() for f in r.findings if f.code == "AMP631"]
     assert ("autocast" in found.message) is said
+
+
+AMID = """
+import copy
+{imports}
+
+ABOVE
+try:
+    from apex.normalization.fused_layer_norm import FusedLayerNorm as BertLayerNorm
+except ImportError:
+    print("Better speed can be achieved with apex.")
+
+    class BertLayerNorm(torch.nn.Module):
+        def __init__(self, size, eps=1e-12):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(size))
+
+        def forward(self, x):
+            return self.weight * x
+
+
+class Embeddings(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = BertLayerNorm(4, eps=1e-12)
+
+    def forward(self, x):
+        return self.norm(copy.copy(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "above", "line"),
+    [
+        ("import torch\nfrom torch import nn", "def gelu(x):\n    return x\n", "BertLayerNorm = nn.LayerNorm"),
+        ("import torch", "class Config:\n    size = 4\n", "BertLayerNorm = torch.nn.LayerNorm"),
+        ("import torch\nfrom torch import nn", "", "from torch.nn import LayerNorm as BertLayerNorm"),
+    ],
+)
+def test_below_definitions_a_name_is_assigned_what_the_file_knows(imports: str, above: str, line: str) -> None:
+    after = rewrite(AMID.replace("{imports}", imports).replace("ABOVE", above)).after
+    assert after is not None
+    assert f"\n{line}\n" in after
+    norm = names_of(after)["Embeddings"]().norm
+    assert type(norm).__module__ == "torch.nn.modules.normalization"
+    assert norm.eps == 1e-12
+    assert rewrite(after).after is None

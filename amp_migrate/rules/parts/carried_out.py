@@ -26,6 +26,7 @@ from amp_migrate.rules.parts.guards import settle_guards
 from amp_migrate.rules.parts.imports import (
     Binding,
     ImportEdits,
+    binding_line,
     bindings,
     import_line,
     speaks_of_apex,
@@ -310,7 +311,7 @@ class _Parts:
                 self.edits.delete(stmt)
             self.imports.add(binding, self.module.source(fallback))
         else:
-            self.imports.add(binding, import_line(native, binding.name))
+            self.imports.add(binding, binding_line(binding, native))
         if binding.fallback is not None and binding.fallback not in self.edits.statements:
             self.edits.delete(binding.fallback)
 

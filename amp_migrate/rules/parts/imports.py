@@ -12,6 +12,7 @@ from amp_migrate.reading.program.tree import identifiers, walk, within_apex
 from amp_migrate.reading.sites.apex import public_name
 from amp_migrate.rules.parts.branches import is_idle
 from amp_migrate.writing.edits import Code, Edits
+from amp_migrate.writing.names import native_name
 
 APEX_WORDS = re.compile(r"_?(apex|fused|mixed)_?|^A(?=DDP$)", re.IGNORECASE)
 
@@ -170,6 +171,18 @@ def import_line(native: str, name: str) -> str:
     """`from torch.nn import LayerNorm as BertLayerNorm`."""
     home, _, last = native.rpartition(".")
     return f"from {home} import {last}" + (f" as {name}" if name != last else "")
+
+
+def binding_line(binding: Binding, native: str) -> str:
+    """What gives a name its counterpart: an import, but for one that stands below definitions where the file knows that by
+    another name: `BertLayerNorm = nn.LayerNorm`."""
+    known = native_name(binding.module, native, binding.scope, binding.stmt.lineno)
+    body = binding.module.tree.body
+    own = binding.guard or binding.stmt
+    amid = own in body and any(isinstance(s, (*FUNCTION_NODES, ast.ClassDef)) for s in body[: body.index(own)])
+    return (
+        f"{binding.name} = {known}" if amid and known not in (None, binding.name) else import_line(native, binding.name)
+    )
 
 
 def _imports_or_marks(stmt: ast.stmt) -> bool:
