@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from amp_migrate.reading.conditions.chains import Link, head_of, heads, links
-from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import ClassInfo, dotted
@@ -15,52 +13,18 @@ from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.twin.branches import Branch, Choice, asked_by, branch_of, choice_of, residue, value_chosen
 from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.units.unit import Init, Unit
 from amp_migrate.reading.units.wrappers import makes_native, scales_natively
 from amp_migrate.reading.values.sources import Sources
 
-Choice = tuple[str, str]  # what is compared, and with what: `use_amp == "apex"`
-
-
-def _choice(test: ast.expr) -> Choice | None:
-    """What a comparison asks. A member of an enumeration tells enough by itself: whichever object holds it is meant."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-        return None
-    if not isinstance(test.ops[0], (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
-        return None
-    return _chosen(test.left, test.comparators[0])
-
-
-def _chosen(holder: ast.expr, value: ast.expr) -> Choice | None:
-    if isinstance(value, ast.Constant):
-        return ast.unparse(holder), repr(value.value)
-    if isinstance(value, ast.Attribute) and isinstance(value.value, (ast.Name, ast.Attribute)):
-        return ast.unparse(holder).rpartition(".")[2], ast.unparse(value)
-    return None
-
 
 def _holds_choice(target: ast.expr, holder: str, value: str) -> bool:
     """Whether a target is what a choice compares: by its whole text, or by its attribute for an enumeration's member."""
     text = ast.unparse(target)
     return text == holder or ("." in value and value[0] not in "'\"" and text.rpartition(".")[2] == holder)
-
-
-@dataclass
-class Branch:
-    """The switch that chooses Apex, with what chooses the native branch instead.
-
-    `native`: the value that the same holder has then (`use_amp == "native"`). `flag`: the flag that is true then, where
-    two of them tell (`self.use_apex`, `self.use_amp`). `joined`: a link that sets the native side up under a flag of its
-    own, and is to answer to the switch as well. `asked`: all that the native branch asks.
-    """
-
-    test: ast.expr
-    native: ast.expr | None = None
-    flag: ast.expr | None = None
-    joined: Link | None = None
-    asked: ast.expr | None = None
 
 
 class NativeTwin:
@@ -78,13 +42,14 @@ class NativeTwin:
         self.taken_over: set[ast.Assign] = set()  # what computes a flag of `flags`, and is a part of the native one now
         for branch in self.branches:
             self.switches.add(ast.dump(branch.test))
-            choice = _choice(branch.test)
+            choice = choice_of(branch.test)
             if choice is not None:
                 self.choices[choice] = self.choices.get(choice) or branch.native
             elif branch.flag is not None:
                 self.flags[ast.unparse(branch.test)] = branch.flag
             if branch.joined is not None:
                 self.joined[branch.joined.node] = branch.test
+        self.answered: set[str] = set()  # flags of `flags` that the tests of the native one ask for as well now
         self.modules = self._concerned(unit)
 
     def _concerned(self, unit: Unit) -> list[Module]:
@@ -105,7 +70,7 @@ class NativeTwin:
     def _told(self, test: ast.expr) -> bool | None:
         if ast.dump(test) in self.switches:
             return False
-        if isinstance(test, ast.Compare) and _choice(test) in self.choices:
+        if isinstance(test, ast.Compare) and choice_of(test) in self.choices:
             return isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
         return None
 
@@ -113,7 +78,7 @@ class NativeTwin:
         """Whether a statement chooses Apex: `use_amp = "apex"`, `self.use_apex = True`."""
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
             return False
-        return _chosen(stmt.targets[0], stmt.value) in self.choices or (
+        return value_chosen(stmt.targets[0], stmt.value) in self.choices or (
             ast.unparse(stmt.targets[0]) in self.flags and _is_true(stmt.value)
         )
 
@@ -123,7 +88,7 @@ class NativeTwin:
         flag = self.flags.get(ast.unparse(target))
         if flag is not None:
             return flag, stmt.value
-        choice = _chosen(target, stmt.value)
+        choice = value_chosen(target, stmt.value)
         native = self.choices[choice] if choice is not None else None
         return (target, native) if native is not None else None
 
@@ -134,9 +99,9 @@ class NativeTwin:
         target = ast.unparse(stmt.targets[0])
         if _is_true(stmt.value) and any(target == ast.unparse(flag) for flag in self.flags.values()):
             return True
-        chosen = _chosen(stmt.targets[0], stmt.value)
+        chosen = value_chosen(stmt.targets[0], stmt.value)
         return any(
-            native is not None and chosen is not None and chosen == _chosen(stmt.targets[0], native)
+            native is not None and chosen is not None and chosen == value_chosen(stmt.targets[0], native)
             for (holder, value), native in self.choices.items()
             if _holds_choice(stmt.targets[0], holder, value)
         )
@@ -145,14 +110,14 @@ class NativeTwin:
         """Whether the program makes every choice itself: nothing outside it can still ask for Apex."""
         if self.joined and not self.choices:
             return True
-        for name in self.flags:
+        for name in self.flags.keys() - self.answered:
             given = self.given(name)
             if not given or not all(isinstance(s.value, ast.Constant) or s in self.taken_over for _, s in given):
                 return False
         for holder, value in self.choices:
             mine = [(t, v) for t, v in self._given(holder) if _holds_choice(t, holder, value)]
-            chosen = [_chosen(target, v) for target, v in mine]
-            if (holder, value) not in chosen or None in chosen:
+            chosen = [value_chosen(target, v) for target, v in mine]
+            if (holder, value) not in chosen or None in chosen or self.choices[holder, value] is None:
                 return False
         return bool(self.choices or self.flags)
 
@@ -196,22 +161,6 @@ def flat(project: Project, module: Module, body: Iterable[ast.stmt]) -> Iterator
             yield stmt
 
 
-def residue(project: Project, module: Module, test: ast.expr) -> list[ast.expr] | None:
-    """What a test asks beyond Apex and native mixed precision being there, as conjuncts; None where it is false then."""
-    rest = availability(project, module).rest(test)
-    if rest is None:
-        return None
-    native = native_flags(project, module)
-    kept: list[ast.expr] = []
-    for part in (p for r in rest for p in conjuncts(r)):
-        value = native.value(part)
-        if value is False:
-            return None
-        if value is None:
-            kept.append(part)
-    return kept
-
-
 def find_twin(unit: Unit) -> NativeTwin | None:
     """The native alternative of a unit, where each of its losses stands in a branch of one switch, or in a class whose
     instances are made there; without losses, each of its initialize calls."""
@@ -241,10 +190,10 @@ def _beside(unit: Unit, module: Module, node: ast.stmt) -> Branch | None:
     program whose native path is chosen elsewhere."""
     for parent in _ifs_around(module, node):
         if scales_natively(parent.orelse):
-            return _branch(unit, module, parent)
+            return branch_of(unit, module, parent)
         earlier = next((x for x in _others(module, parent) if scales_natively(x.body)), None)
         if earlier is not None:
-            return _branch(unit, module, parent, earlier)
+            return branch_of(unit, module, parent, earlier)
     return None
 
 
@@ -255,7 +204,7 @@ def _external(unit: Unit, init: Init) -> Branch | None:
     for parent in _ifs_around(module, init.stmt):
         for other in _others(module, parent):
             if counterpart(unit.project, module, parent.body, list(other.body)):
-                return _branch(unit, module, parent, other)
+                return branch_of(unit, module, parent, other)
     return None
 
 
@@ -276,7 +225,7 @@ def _made_under(unit: Unit, cls: ClassInfo) -> Branch | None:
     for module, call in unit.project.once(Sources).made(cls):
         around = (b.test for b in branches_around(module, call) if b.holds and isinstance(b.test, ast.If))
         beside = next((p for p in around if makes_native(unit.project, module, p.orelse)), None)
-        branch = _branch(unit, module, beside) if beside is not None else None
+        branch = branch_of(unit, module, beside) if beside is not None else None
         if branch is None:
             return None
         found.append(branch)
@@ -287,7 +236,7 @@ def _inference(unit: Unit, init: Init) -> Branch | None:
     """The test around an initialize call, where autocast is set up when another value, or another flag, is chosen."""
     module = init.module
     for parent in _ifs_around(module, init.stmt):
-        test = _asked(unit, module, parent)
+        test = asked_by(unit, module, parent)
         if isinstance(test, (ast.Name, ast.Attribute)):
             link = _autocast_link(unit, module, test, parent)
             return Branch(test, joined=link) if link is not None else None
@@ -343,35 +292,6 @@ def _asked_alone(module: Module, flag: ast.expr, head: ast.If, init: ast.If) -> 
             if not any(n in tests or isinstance(n, ast.Assert) for n in around):
                 return False
     return True
-
-
-def _branch(unit: Unit, module: Module, node: ast.If, sibling: Link | None = None) -> Branch | None:
-    """The branch of an `if` on one thing, with what chooses its native sibling: the next link, if none is given."""
-    test = _asked(unit, module, node)
-    if test is None:
-        return None
-    mine = _choice(test)
-    if sibling is None:
-        other = node.orelse[0] if len(node.orelse) == 1 else None
-        asked = other.test if isinstance(other, ast.If) else None
-    else:
-        asked = sibling.test
-    rest = residue(unit.project, module, asked) if asked is not None else None
-    one = rest[0] if rest is not None and len(rest) == 1 else None
-    if mine is not None and isinstance(one, ast.Compare):
-        theirs = _choice(one)
-        if theirs is not None and theirs[0] == mine[0] and isinstance(one.ops[0], (ast.Eq, ast.Is)):
-            return Branch(test, one.comparators[0], asked=asked)
-    flags = (ast.Name, ast.Attribute)
-    if mine is None and isinstance(test, flags) and isinstance(one, flags):
-        return Branch(test, flag=one, asked=asked)
-    return Branch(test, asked=asked)
-
-
-def _asked(unit: Unit, module: Module, node: ast.If) -> ast.expr | None:
-    """What an `if` asks beyond Apex being installed, where that is one thing."""
-    rest = availability(unit.project, module).rest(node.test)
-    return rest[0] if rest is not None and len(rest) == 1 else None
 
 
 def _tells(stmt: ast.stmt) -> bool:

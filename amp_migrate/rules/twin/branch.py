@@ -19,7 +19,7 @@ from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import unbounded
 from amp_migrate.rules.twin.accepted import accept_no_more
-from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
+from amp_migrate.rules.twin.choice import answer_options, fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
 from amp_migrate.rules.twin.remains import plain_steps, refuse_uncleared, scaled_readers, turned_off
 
@@ -65,6 +65,7 @@ CODES = (
 def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them. Raises Blocked where the
     native one would not do the same."""
+    answer_options(m, twin)
     for module in twin.modules:
         join_choices(m, module, twin)
         join_flags(m, module, twin)
@@ -84,7 +85,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     for home, mine in [g for name in twin.flags for g in twin.given(name) if g[1] in twin.taken_over]:
         _delete_unread(m, home, mine)
     message = "the native branch beside it stays"
-    if twin.taken_over:
+    if twin.taken_over or twin.answered:
         message += ", and is taken where Apex was asked for, too"
     without = None if twin.closed() else _left_without(m, twin)
     for module, node, construct, _ in nodes:

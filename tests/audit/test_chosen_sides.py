@@ -1,0 +1,85 @@
+"""A run that asked for Apex, where a native side stands beside it, has that side."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts
+
+BEFORE = """
+    import torch
+    from apex import amp
+
+    def main(args, model, optimizer, data):
+        {choice}
+        scaler = None
+        if {apex}:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        elif {native}:
+            scaler = torch.cuda.amp.GradScaler()
+        for x in data:
+            loss = model(x).mean()
+            if {apex}:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+                optimizer.step()
+            elif scaler is not None:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
+"""
+AFTER = """
+    import torch
+
+    def main(args, model, optimizer, data):
+        {choice}
+        scaler = None
+        if {native}:
+            scaler = torch.amp.GradScaler("cuda")
+        for x in data:
+            loss = model(x).mean()
+            if scaler is not None:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
+"""
+KIND = {"apex": 'kind == "apex"', "native": 'kind == "native"'}
+FLAG = {"apex": "args.apex", "native": "args.native"}
+CHOICE = """kind = None
+        if args.apex:
+            kind = "apex"
+        elif args.native:
+            kind = "native"
+"""
+
+
+def found(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    told = doubts(BEFORE.format(**before), AFTER.format(**after))
+    return [d.message for d in told if d.code == "AMP531" and d.verdict == "review" and "GradScaler" in d.message]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (
+            {**KIND, "choice": CHOICE},
+            {**KIND, "choice": 'kind = None\n        if args.native:\n            kind = "native"'},
+            True,
+        ),
+        (
+            {**KIND, "choice": CHOICE},
+            {**KIND, "choice": 'kind = None\n        if args.apex or args.native:\n            kind = "native"'},
+            False,
+        ),
+        ({**FLAG, "choice": "pass"}, {**FLAG, "choice": "pass"}, True),
+        ({**FLAG, "choice": "pass"}, {**FLAG, "choice": "pass", "native": "args.apex or args.native"}, False),
+    ],
+)
+def test_it_is_told_of_a_run_that_gets_neither(before: dict[str, str], after: dict[str, str], lost: bool) -> None:
+    assert bool(found(before, after)) is lost
