@@ -22,6 +22,9 @@ from amp_migrate.audit.ways.predicates import Predicates
 from amp_migrate.audit.ways.trails import Place
 
 
+NO_REGION = frozenset({"contextlib.suppress", "contextlib.nullcontext"})  # what stands for a region where there is none
+
+
 class Side:
     """One state of the program with all that is derived from it."""
 
@@ -73,7 +76,9 @@ class Side:
 
     def _enabled(self, region: Region, place: Place) -> Formula:
         if region.unseen:
-            return f"{syntax.text(region.call)} {self.state}"
+            given, there = self.predicates.trails.end(region.call.func, place)
+            nothing = self.program.dotted(there.scope, given) in NO_REGION
+            return False if nothing else f"{syntax.text(region.call)} {self.state}"
         if region.module is not place.scope.module:
             place = self.predicates.trails.anywhere(region.module.scope_of(region.call))
         asked = [self.predicates.of(part, place) for part in region.switch[0]]

@@ -80,8 +80,9 @@ class Regions:
                 return Region(module, expr, argument(expr, "enabled", AUTOCAST[name]))
             if not isinstance(expr.func, (ast.Name, ast.Attribute)):
                 return None
-            if not self.program.definitions(scope, expr.func, guess=False) and "autocast" in syntax.text(expr.func):
-                return Region(module, expr, None, unseen=True)
+            if not self.program.definitions(scope, expr.func, guess=False):
+                if "autocast" in syntax.text(expr.func) or self._may_open(module, expr.func):
+                    return Region(module, expr, None, unseen=True)
         elif not isinstance(expr, (ast.Name, ast.Attribute, ast.IfExp)):
             return None
         for origin in in_order(self.values.origins(scope, expr)):  # `ctx = torch.autocast(...)`, `with ctx:`
@@ -90,6 +91,20 @@ class Regions:
                 if found in AUTOCAST:
                     return Region(origin.module, origin.node, argument(origin.node, "enabled", AUTOCAST[found]))
         return None
+
+    def _may_open(self, module: Module, func: ast.expr) -> bool:
+        """Whether what is called may be autocast, handed in or kept: `region = torch.autocast`, `partial(torch.autocast, "cuda")`."""
+        for origin in self.values.origins(module.scope_of(func), func):
+            node, scope = origin.node, origin.module.scope_of(origin.node)
+            if (
+                isinstance(node, ast.Call)
+                and node.args
+                and self.program.dotted(scope, node.func) == "functools.partial"
+            ):
+                node = node.args[0]
+            if isinstance(node, (ast.Name, ast.Attribute)) and self.program.dotted(scope, node) in AUTOCAST:
+                return True
+        return False
 
     def around(self, module: Module, node: ast.AST) -> Iterator[Region]:
         """The regions written around a node within its function, the innermost first; then those on the function."""
