@@ -74,7 +74,7 @@ def test_what_changes_nothing_has_no_closing_lines() -> None:
 def test_the_summary_lists_what_is_outside_the_code() -> None:
     write_tree(Path(), {"a.py": SITE, "README.md": README, "requirements.txt": "apex\ntorch==1.5\n"})
     run("rewrite", "--summary", "out.md", ".")
-    section = Path("out.md").read_text().split("## Outside the code\n")[1].split("\n## ")[0]
+    section = Path("out.md").read_text().split("## Also to do\n")[1].split("\n## ")[0]
     assert [line[: line.index(":", line.index("`") + 1) + 2] for line in section.split("\n") if line] == [
         "- [ ] `README.md:2",
         "- [ ] `requirements.txt:1",
@@ -87,7 +87,7 @@ def test_the_summary_lists_what_is_outside_the_code() -> None:
 def test_the_page_has_them_and_what_deserves_a_look_by_file() -> None:
     write_tree(Path(), {"a.py": SITE + NOTE, "b.py": SITE, "c.py": NOTE, "requirements.txt": "torch==1.5\n"})
     page = run("rewrite", "--format", "html", ".").stdout
-    assert "<h2>Outside the code</h2><details><summary><code>requirements.txt</code>" in page
+    assert "<h2>Also to do</h2><details><summary><code>requirements.txt</code>" in page
     looks = page.split("<h2>Worth a look</h2>")[1]
     assert "<summary><code>a.py</code> <span class='soft'>(1)</span></summary>" in looks
     assert "<code>b.py</code>" not in looks
@@ -112,3 +112,22 @@ def test_json_and_exit_codes_are_as_they_were() -> None:
 def test_paths_from_the_root_of_the_system() -> None:
     write_tree(Path(), {"p/a.py": SITE, "p/docs/use.md": "apex\n"})
     assert "use.md:1 still speaks of Apex" in run("rewrite", str(Path("p").absolute())).stdout
+
+
+def test_comments_of_migrated_files_are_named_by_the_lines_they_have_now() -> None:
+    code = (
+        SITE
+        + '# after apex\nx = 1  # O1 of Apex\n\n\ndef f():\n    """Runs.\n\n    In apex terms."""\n    y = "apex"\n'
+        + "# copied from NVIDIA apex\n"
+    )
+    write_tree(Path(), {"a.py": code, "b.py": "# apex\n"})
+    run("rewrite", "--summary", "out.md", ".")
+    section = Path("out.md").read_text().split("## Also to do\n")[1].split("\n## ")[0]
+    assert "`a.py:2` AMP854: a comment still speaks of Apex" in section
+    assert "(and 2 more: lines 3, 9)" in section
+    assert "b.py" not in section
+
+
+def test_nothing_is_said_of_comments_where_apex_is_still_needed() -> None:
+    write_tree(Path(), {"a.py": SITE + "# apex\n", "b.py": HARD})
+    assert "speaks of Apex" not in run("rewrite", ".").stdout

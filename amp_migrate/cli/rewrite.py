@@ -138,7 +138,7 @@ def _of_many(ctx: click.Context, given: dict[str, Any], settings: Settings, path
 
 @dataclass(frozen=True)
 class Done:
-    """What a rewrite found and did. `leftovers` are files outside Python with what is still to do in them, `revision` is the
+    """What a rewrite found and did. `leftovers` are files, most outside Python, with what is still to do in them, `revision` is the
     commit that holds what was changed."""
 
     report: Report
@@ -173,7 +173,10 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
         told = settings.output in ("text", "html") or settings.summary is not None
         revision = _revision(results) if told else None
         if told and any(r.listed for r in results):
-            leftovers = [session.wanted(r, settings) for r in outside.leftovers(others, project, migrated, settings)]
+            from amp_migrate.stale_comments import stale_comments
+
+            found = [*outside.leftovers(others, project, migrated, settings), *stale_comments(results)]
+            leftovers = [session.wanted(r, settings) for r in found]
         if cases is not None and any(result.changed for result in results):
             from amp_migrate.cli import verified
 

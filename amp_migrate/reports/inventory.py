@@ -136,7 +136,7 @@ def html(report: Report, headline: str, *, migrated: bool = False, beside: Seque
         body += ["<h2>By code</h2>", _html_table(("code", done, "by hand", ""), counted)]
     each = [(path, _troubles(one)) for path, one in (report.repositories or {".": report}).items()]
     body += _section("What needs a hand", each)
-    body += _section("Outside the code", _by_file((r, f) for r in beside for f in r.findings))
+    body += _section("Also to do", _by_file((r, f) for r in beside for f in r.findings))
     body += _section("Worth a look", _by_file(once(worth_a_look(report))))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -38,7 +38,7 @@ def render(
     ]
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
-    lines += _list("Outside the code", once((r, f) for r in beside for f in r.findings), checkbox=True)
+    lines += _list("Also to do", once((r, f) for r in beside for f in r.findings), checkbox=True)
     lines += _failures(report)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
     lines += _list("Behaves differently", once(notes))
