@@ -63,15 +63,17 @@ class Style:
 
     @cached_property
     def _loads_torch(self) -> bool:
-        """Whether whoever imports the file gets torch with it, directly, through Apex or through the program's own files."""
+        """Whether whoever imports the file gets torch with it, directly, through Apex or through the program's own files; a star
+        may have given the name to something else."""
+        project = self.project if not self.module.star_imports else None
         waiting, seen = [self.module], {self.module}
         while waiting:
             module = waiting.pop()
             if any(map(_loads, module.tree.body)):
                 return True
-            for stmt in module.tree.body if self.project is not None else ():
-                if self.project is not None and isinstance(stmt, (ast.Import, ast.ImportFrom)):
-                    more = named_by(self.project, module, stmt) - seen
+            for stmt in module.tree.body:
+                if project is not None and isinstance(stmt, (ast.Import, ast.ImportFrom)):
+                    more = named_by(project, module, stmt) - seen
                     waiting += more
                     seen |= more
         return False
