@@ -76,7 +76,8 @@ CODES = (
         code=REFERENCE,
         title="A text that still refers to Apex",
         construct="reference",
-        apex="Was named as a dependency, or shown in an example; in the help of options, and in what programs print and log.",
+        apex="Was named as a dependency, or shown in an example; in the help of options, in what programs print and log, and "
+        "in comments.",
         native="Tell readers about torch.amp instead.",
         why="Readers would install something the program no longer uses, or take what ran for Apex's.",
         links=(_NATIVE,),
