@@ -212,7 +212,8 @@ class Expressions(Implied):
             return value.entry()
         if isinstance(index, str) and "loss" in index:
             return UNKNOWN
-        return value
+        flat = value.now == "float" and isinstance(index, int) and isinstance(expr.value, (ast.Name, ast.Attribute))
+        return NUMBER if flat and self.halves.own_tensors.flat(self.module.scope_of(expr), expr.value) else value
 
     def indexes(self, places: ast.expr) -> bool:
         """Whether an item is taken by a mask, or by indices in a tensor or a list: torch writes there what is of one dtype alone."""

@@ -77,7 +77,7 @@ class Halves:
         self.unseen = False  # while networks are followed of which no way from a region is seen
         self.below = False  # while what a forward runs is followed
         self._followed = 0
-        self._weights = Weights(self.values)
+        self.own_tensors = Weights(self.values)
         self.layers = Layers(self.values)
         self.loaders = Loaders(self)
         self.inputs = Inputs(self.program)
@@ -285,7 +285,7 @@ class Halves:
     def weight(self, scope: Scope, expr: ast.Attribute, owner: Class) -> Value:
         """A parameter or buffer that a network makes itself, with dimensions: float32 now, half under O2. Without, it promotes
         nothing."""
-        return self.parameter(owner.module) if self._weights.made(scope, expr, owner) else UNKNOWN
+        return self.parameter(owner.module) if self.own_tensors.made(scope, expr, owner) else UNKNOWN
 
     def parameter(self, module: Module) -> Value:
         """A parameter of a network, in code that runs it."""

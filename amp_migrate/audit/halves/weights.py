@@ -10,6 +10,7 @@ from amp_migrate.audit.values.values import Values
 
 MAKING = frozenset(f"torch.{name}" for name in known.MAKING)
 MADE = MAKING | {"torch.Tensor", "torch.FloatTensor"}
+KEEPING = frozenset("to cuda cpu float double astype clone detach requires_grad_".split())  # dimensions
 PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
@@ -54,3 +55,27 @@ class Weights:
             return self._sized(module, first)
         empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
         return name in MADE and not empty and not any(k.arg == "dtype" for k in node.keywords)
+
+    def flat(self, scope: Scope, expr: ast.expr) -> bool:
+        """Whether a variable holds a tensor of one dimension, as it is made: an item of it promotes nothing."""
+        origins = self.values.origins(scope, expr)
+        return bool(origins) and all(not o.path and self._flat(o.module, o.node) for o in origins)
+
+    def _flat(self, module: Module, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        name, first = self.program.dotted(module.scope_of(node), node.func), next(iter(node.args), None)
+        if name in (*PARAMETERS, "torch.from_numpy") and first is not None:
+            return self._flat(module, first)
+        if (
+            name in ("torch.tensor", "torch.Tensor", "torch.FloatTensor", "torch.as_tensor", "numpy.array")
+            and first is not None
+        ):
+            return isinstance(first, (ast.List, ast.Tuple)) and all(
+                isinstance(e, (ast.Constant, ast.UnaryOp)) for e in first.elts
+            )
+        if name in MAKING:
+            sizes = [a for a in node.args if isinstance(a, ast.Constant) and type(a.value) is int]
+            return name == "torch.linspace" or (len(node.args) == len(sizes) == 1)
+        moved = isinstance(node.func, ast.Attribute) and name is None and node.func.attr in KEEPING
+        return moved and isinstance(node.func, ast.Attribute) and self._flat(module, node.func.value)

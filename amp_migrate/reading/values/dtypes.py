@@ -17,7 +17,7 @@ from amp_migrate.reading.program.tree import reached
 from amp_migrate.reading.values import operations as known
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.buffers import registered
-from amp_migrate.reading.values.entries import DISPLAYS, appended, parts
+from amp_migrate.reading.values.entries import DISPLAYS, appended, has_one_dimension, is_number, parts
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns, only_value
@@ -146,8 +146,9 @@ class Dtypes:
             found = self._taken_apart(module, node) or found
         if found == "unknown" and isinstance(node, ast.Attribute):
             return joined(self.of(home, value) for home, value in registered(self.project, module, node)) or found
-        if found == "unknown" and isinstance(node, ast.Subscript):
-            return self.of(module, node.value)  # a row of a tensor, an entry of what holds alike
+        if found == "unknown" and isinstance(node, ast.Subscript):  # a row of a tensor, an entry of what holds alike
+            whole = self.of(module, node.value)
+            return "scalar" if whole == "float32" and is_number(module, node.slice) else whole
         if found == "unknown" and isinstance(node, ast.Name) and (only := only_value(module, node)) is not None:
             return self.of(module, only)
         generates = isinstance(node, ast.Call) and called_name(node) in known.GENERATORS
@@ -196,7 +197,8 @@ class Dtypes:
             found = joined(self._returned(f, path) for f in forwards)
             if isinstance(path[0], int) or found not in ("unknown", "nothing"):
                 return found
-        return self.of(module, call)  # rows of a tensor, any of several
+        whole = self.of(module, call)  # rows of a tensor, any of several
+        return "scalar" if whole == "float32" and has_one_dimension(call) else whole
 
     def _returned(self, forward: Function, path: Path) -> Dtype:
         """What an item may be of what a network returns; of one that may hold itself, the other that it holds gives it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import dotted
+from amp_migrate.reading.program.definitions import called_name, dotted
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.values.expressions import COMPREHENSIONS
-from amp_migrate.reading.values.operations import JOINING, PAIRS
+from amp_migrate.reading.values.operations import JOINING, MAKING, PAIRS
 
 DISPLAYS = (ast.Tuple, ast.List)  # several things in a row, given back or unpacked into
 
@@ -102,3 +102,22 @@ def parts(target: ast.expr) -> Iterator[tuple[str, int, int]]:
         for index, element in enumerate(target.elts):
             if isinstance(element, ast.Name):
                 yield element.id, index, len(target.elts)
+
+
+def is_number(module: Module, index: ast.expr) -> bool:
+    """Whether an index is one number, which leaves a tensor of one dimension none: what is taken by it may promote nothing."""
+    if isinstance(index, ast.UnaryOp):
+        index = index.operand
+    if isinstance(index, ast.Name):
+        bound = module.scope_of(index).bindings.get(index.id, ())
+        return bool(bound) and all(isinstance(module.statement(b), (ast.For, ast.AsyncFor)) for b in bound)
+    return isinstance(index, ast.Constant) and type(index.value) is int
+
+
+def has_one_dimension(made: ast.Call) -> bool:
+    """Whether a call of torch's may make a tensor of one dimension: `torch.ones(3)`, `torch.zeros(size)`, `torch.tensor(rows)`."""
+    sizes = made.args[0] if made.args else None
+    if called_name(made) in ("tensor", "as_tensor", "from_numpy", "linspace"):
+        return True
+    several = isinstance(sizes, DISPLAYS) and len(sizes.elts) > 1
+    return called_name(made) in MAKING and not several and (called_name(made) == "full" or len(made.args) < 2)
