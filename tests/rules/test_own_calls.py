@@ -101,6 +101,8 @@ IN_TRAINING = [
         for call in (
             "self(x)",
             "self.forward(x)",
+            "self.__call__(x)",
+            "torch.nn.DataParallel(self)(x)",
             "self.eval()(x)",
             "self.generate(x)",
             'getattr(self, "generate")(x)',

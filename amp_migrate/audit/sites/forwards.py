@@ -96,6 +96,8 @@ class Forwards:
         if isinstance(func, ast.Name):
             return [] if self.program.definitions(scope, func, guess=False) else [Forward(module, call, func, None)]
         if isinstance(func, ast.Attribute):
+            if func.attr == "__call__":
+                return [Forward(module, call, func.value, None)]
             private = func.attr.startswith("_") and (func.attr.endswith("__") or not self._is_field(func.attr))
             if func.attr in PLAIN | SHAPES | INTEGERS or private or of_others(call, self._tokenizers):
                 return []
@@ -124,9 +126,9 @@ class Forwards:
         made = identities(self.values, scope, asked[0]) if asked is not None and syntax.given(call) else ()
         if asked is None or not any(isinstance(i[0], ast.Call) for i in made):
             return []
-        names = self.values.constants(scope, asked[1])
-        run = None if names is None else (RUNNING | self._computing) & names
-        return [] if names and not run else [Forward(module, call, asked[0], min(run) if run else None)]
+        names = self.values.constants(scope, asked[1]) or set()
+        run = (RUNNING | self._computing) & names
+        return [Forward(module, call, asked[0], min(run, default=None))] if run or not names else []
 
     def _is_field(self, name: str) -> bool:
         """Whether objects have a field of a name, of their own or of their class, or compute what they give under it."""
@@ -315,8 +317,7 @@ class Forwards:
     @kept
     def identities(self, forward: Forward) -> frozenset[Identity]:
         found = identities(self.values, forward.scope, forward.model)
-        bound = self.taken.bound_to(forward.scope, forward.model) if forward.method is None else frozenset[Identity]()
-        return (frozenset(i for i in found if not _is_partial(i)) if bound else found) | bound
+        return found if forward.method is not None else self.taken.models(found, forward.scope, forward.model)
 
     @kept
     def classes(self, forward: Forward) -> list[Class]:
@@ -385,11 +386,6 @@ class Forwards:
             [*(c.name for c in (owner, *self.program.below(owner))), *sorted(self.program.loaded.names), *OF_FILES]
         )
         return [(f.module, f.call) for f in self._known(names, forwards) if function in self.runs(f)]
-
-
-def _is_partial(identity: Identity) -> bool:
-    """Whether something is made by a `partial`: what runs is what that was given."""
-    return isinstance(identity[0], ast.Call) and last_name(identity[0].func) == "partial"
 
 
 def _in_order(classes: Iterable[Class]) -> list[Class]:

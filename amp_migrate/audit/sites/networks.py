@@ -83,6 +83,9 @@ def others(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     for forward, model in networks(both):
         if not model & both.initialized:
             yield forward, both.initialized if _handed_on(both, forward, model) else frozenset()
+    own = (forward for module in both.near for forward in both.before.own_calls.of(module))
+    whole = (forward for forward in own if forward.runs == "forward")  # of parts the one that is initialized tells
+    yield from ((forward, frozenset()) for forward in whole if not both.itself(forward))
 
 
 def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:

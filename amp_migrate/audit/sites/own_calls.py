@@ -17,6 +17,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.lookalikes import PLAIN, RUNNING
 from amp_migrate.audit.sites.networks import KEEPERS, is_network
+from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain
 
 TRAINING = frozenset({"backward", "scale_loss"})
@@ -59,12 +60,18 @@ class OwnCalls:
             if itself or (isinstance(called, ast.Name) and trains and self._is_method(cls, scope, called)):
                 yield Forward(module, call, called, None)
             elif isinstance(called, ast.Attribute) and self.program.is_self(scope, called.value) is not None:
-                whole = called.attr == "forward"
+                whole = called.attr in ("forward", "__call__")
                 if whole or (trains and self._computes(cls, scope, called, bool(syntax.given(call)))):
-                    yield Forward(module, call, called.value, called.attr)
-            elif trains and syntax.given(call) and (part := self._part(scope, called)) is not None:
-                if self._computes(cls, scope, part, True):
-                    yield Forward(module, call, part.value, part.attr)
+                    yield Forward(module, call, called.value, called.attr if called.attr != "__call__" else None)
+            elif (
+                trains
+                and syntax.given(call)
+                and isinstance(called := self._part(called), (ast.Attribute, ast.Subscript))
+            ):
+                field = syntax.whole(called)
+                if isinstance(field, ast.Attribute) and self.program.is_self(scope, field.value) is not None:
+                    if field.attr not in PLAIN and self._in_half(scope, called):
+                        yield Forward(module, call, field.value, field.attr)
 
     def _within(self, cls: Class, function: Function) -> bool:
         """Whether a method is one that the forward of its objects comes by."""
@@ -112,15 +119,13 @@ class OwnCalls:
         """Whether methods run parts of their object, and do not train it."""
         return all(self.forwards.computes(f) and not self.trains(f) for f in methods)
 
-    def _part(self, scope: Scope, called: ast.expr) -> ast.Attribute | None:
-        """What a network has that is called by an item or by a method that runs it: `self.layers[0](x)`, `self.decoder.sample(x)`."""
-        if isinstance(called, ast.Attribute):
-            methods = self.program.methods_named(called.attr)
-            runs = any(map(self.forwards.computes, methods)) if methods else called.attr in RUNNING
-            called = called.value if runs else called
-        called = syntax.whole(called)
-        own = isinstance(called, ast.Attribute) and self.program.is_self(scope, called.value) is not None
-        return called if isinstance(called, ast.Attribute) and own else None
+    def _part(self, called: ast.expr) -> ast.expr:
+        """What is called, where that is a method which runs it: `self.decoder` of `self.decoder.sample(x)`."""
+        if not isinstance(called, ast.Attribute):
+            return called
+        methods = self.program.methods_named(called.attr)
+        runs = any(map(self.forwards.computes, methods)) if methods else called.attr in RUNNING
+        return called.value if runs else called
 
     def _computes(self, cls: Class, scope: Scope, called: ast.Attribute, given: bool) -> bool:
         """Whether a method of an object's own runs parts of it, or is a part that is given something: a network, or a layer
@@ -128,13 +133,17 @@ class OwnCalls:
         methods = self.program.methods(cls, called.attr)
         if methods:
             return self._run(methods)
-        if not given or called.attr in PLAIN or KEEPERS.search(called.attr):
+        return given and called.attr not in PLAIN and self._in_half(scope, called)
+
+    def _in_half(self, scope: Scope, part: ast.expr) -> bool:
+        """Whether what a network keeps is a network, and no loss, or a layer that ran in half."""
+        if KEEPERS.search(last_name(part) or ""):
             return False
         return any(
             is_network(self.program, kind) and not KEEPERS.search(kind.name)
             if isinstance(kind, Class)
             else kind.rpartition(".")[2] in HALF_LAYERS | {"Sequential"}
-            for kind in self.forwards.values.instances.of(scope, called)
+            for kind in self.forwards.values.instances.of(scope, part)
         )
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.sites.setups import Identity, identities
+from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.values import Values
 
 
@@ -24,9 +25,13 @@ class TakenMethods:
         """How they are called, and what is known by them."""
         return set(self._found)
 
-    def bound_to(self, scope: Scope, called: ast.expr) -> frozenset[Identity]:
-        """The models of which a variable that is called may hold a method."""
-        return frozenset().union(*(identities(self.values, *holder) for holder in self.holders(scope, called)))
+    def models(self, found: frozenset[Identity], scope: Scope, called: ast.expr) -> frozenset[Identity]:
+        """What a variable that is called runs, where it may hold such methods: their models, and what else is `found` in it."""
+        bound = frozenset[Identity]().union(
+            *(identities(self.values, *holder) for holder in self.holders(scope, called))
+        )
+        partials = (i for i in found if bound and isinstance(i[0], ast.Call) and last_name(i[0].func) == "partial")
+        return found.difference(partials) | bound
 
     def holders(self, scope: Scope, called: ast.expr) -> list[tuple[Scope, ast.expr]]:
         """What those methods are taken of, each with the scope in which."""

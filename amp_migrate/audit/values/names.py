@@ -137,7 +137,8 @@ def _handed(module: Module) -> tuple[dict[str, set[str]], set[tuple[str, str, in
     for target, value, _ in assignments(module):
         name = last_name(target)
         if value is not None and name is not None:
-            for source in handed_on(value):
+            given_self = syntax.given(value) if type(value) is ast.Call else (value,)
+            for source in (*handed_on(value), *(own for v in given_self for own in _own_class(module, v))):
                 edges.setdefault(source, set()).add(name)
     for call in module.calls():
         callee = last_name(call.func)

@@ -103,7 +103,7 @@ def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
     one of what the set-up made is as that is."""
     stmt = module.statement(value)
     names = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set()
-    names |= {syntax.text(m) for m in setup.models}
+    names |= {"self", *(syntax.text(m) for m in setup.models)}  # `DataParallel(self)` in a method of the model
     if not any(syntax.text(_unmoved(a)) in names for a in syntax.given(value)):
         return False
     copied = syntax.text(value.func).rpartition(".")[2] == "deepcopy"
