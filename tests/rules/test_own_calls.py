@@ -175,3 +175,71 @@ def test_before_the_set_up() -> None:
     text = text.replace("    net, optimizer = amp", "    net.validate(val)\n    net, optimizer = amp")
     found = rewrite(text).findings
     assert [f.code for f in found if f.code in ("AMP501", "AMP531")] == ["AMP501"]
+
+
+OLDER = """
+import torch
+from torch import nn
+IMPORT
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(4, 2)])
+        self.seen = []
+
+    def forward(self, x):
+        out = self.parts[0](x)
+        self.seen.append(out.dtype)
+        return out
+
+    def generate(self, x, half):
+        if half:
+            x = x.half()
+        out = self.parts[0](x)
+        self.seen.append(out.dtype)
+
+    def validate(self, x):
+        self(x)
+
+    def fit(self, x, half, optimizer):
+        SET_UP
+        loss = self(x.half() if HALF else x).float().sum()
+        BACKWARD
+        optimizer.step()
+        self.seen = []
+        FINALLY
+
+def main(half):
+    net = Net()
+    if HALF:
+        net = net.half()
+    net.fit(torch.ones(2, 4), half, torch.optim.SGD(net.parameters(), lr=0.1))
+    return net
+"""
+FP16 = (
+    ("IMPORT", "from apex.fp16_utils import FP16_Optimizer"),
+    (
+        "SET_UP",
+        "if half:\n            optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)",
+    ),
+    ("BACKWARD", "if half:\n            optimizer.backward(loss)\n        else:\n            loss.backward()"),
+    ("HALF", "half"),
+)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        "self.generate(x, half)",
+        "print(self.generate(x, half))",
+        "for _ in range(1):\n            print(self.generate(x, half))",
+    ],
+)
+def test_inputs_that_the_program_makes_half_do_not_meet_float32_weights_unsaid(runs: str) -> None:
+    text = OLDER.replace("FINALLY", runs)
+    for name, code in FP16:
+        text = text.replace(name, code)
+    result = rewrite(text, device="cpu")
+    if not [f for f in result.findings if f.code == "AMP531" and "it raises" in f.message]:
+        assert set(names_of(result.after)["main"](True).seen) == {torch.float16}
