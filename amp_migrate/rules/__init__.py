@@ -22,6 +22,7 @@ from amp_migrate.rules.cleanup import (
     option_texts,
     said_texts,
     skipped_tests,
+    told_versions,
 )
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
@@ -143,7 +144,8 @@ FILE_RULES: tuple[FileRule, ...] = (
     catalyst.apply,
     mmengine.apply,
     others.apply,
-    native_parts.apply,  # last: it looks at which names the others have left without use
+    native_parts.apply,  # it looks at which names the others have left without use
+    told_versions.apply,  # last: whether anything else is left
 )
 
 fold, clean = imports.fold, imports.clean

@@ -147,7 +147,7 @@ def test_other_imports_that_only_served_apex_go_with_it() -> None:
 
 
 def test_an_import_stays_while_a_bare_reference_remains_and_that_is_reported() -> None:
-    result = rewrite(apex(imports="import apex").replace("amp.", "apex.amp.") + "print(apex.__version__)\n")
+    result = rewrite(apex(imports="import apex").replace("amp.", "apex.amp.") + "check(apex.__version__)\n")
     assert result.after is not None
     assert result.status == "partial"
     assert "import apex\n" in result.after
