@@ -118,12 +118,40 @@ def test_methods_that_clip_after_each_backward(clip: str, now: str) -> None:
     assert "unscale_" not in after
 
 
+RETURNED = TRAINER.replace("self.backward(loss)", "norm = self.backward(loss)\n            USE").replace(
+    "CLIP", "return loss.item(), self.clip()"
+)
+
+
+@pytest.mark.parametrize(
+    ("use", "decides"),
+    [
+        ("seen.append(norm[1].item())", False),
+        ("_, shown = norm\n            print(f'{shown:.3f}')", False),
+        ("if norm[1] > 100:\n                continue", True),
+        ("worse = norm[1] > 100\n            if worse:\n                break", True),
+    ],
+)
+def test_a_norm_that_is_handed_back_may_be_told_and_may_not_decide(use: str, decides: bool) -> None:
+    clip = (
+        '        for group in self.optimizer.param_groups:\n            clip_grad_norm_(group["params"], self.bound)\n'
+    )
+    assert clip in RETURNED
+    source = RETURNED.replace("USE", use).replace(
+        clip, "        return clip_grad_norm_(amp.master_params(self.optimizer), self.bound)\n"
+    )
+    if decides:
+        check_refused(PRELUDE + source, "AMP307")
+    else:
+        after = check_trained(source, norms_scaled=True)
+        assert "self.bound * self.scaler.get_scale()) / self.scaler.get_scale()" in after
+
+
 @pytest.mark.parametrize(
     "clip",
     [
         "torch.nn.utils.clip_grad_value_(amp.master_params(optimizer), max_norm)",  # it would hide an overflow
         f"norm = {CLIP}\n        if norm > 100:\n            loss = loss * 0",
-        f"return {CLIP}",
         "clip_grad_norm_(amp.master_params(optimizer), *[max_norm])",
     ],
 )

@@ -119,28 +119,23 @@ def _collect(
     return True
 
 
-def _decides(reader: GradientReader, module: Module, grad: ast.AST) -> bool:
-    """Whether what is read may decide on the step: left out for an overflow, it would leave out the update of the scale."""
-    stmt, scope = module.statement(grad), module.scope_of(grad)
-    if isinstance(stmt, (ast.If, ast.While, ast.Assert, ast.Return)):
-        return not isinstance(stmt, ast.Return) or _answers(reader, module, stmt)
-    if any(isinstance(a, ast.Call) and called_name(a) in CHECKS for a in module.around(grad)):
+def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: frozenset[ast.stmt] = frozenset()) -> bool:
+    """Whether what is read may decide on the step, here or in a caller: left out for an overflow, it would leave out the update
+    of the scale."""
+    stmt, scope = module.statement(read), module.scope_of(read)
+    if stmt in seen:
+        return False
+    seen |= {stmt}
+    if isinstance(stmt, (ast.If, ast.While, ast.Assert)):
         return True
-    names = names_stored(stmt)
-    for use in (n for name in names for n in module.loads.get(name, ()) if module.scope_of(n) is scope):
-        told = module.statement(use)
-        if isinstance(told, ast.Return) and _answers(reader, module, told):
-            return True
-        if isinstance(told, (ast.If, ast.While, ast.Assert)) and any(n is use for n in walk(told.test)):
-            return True
-    return False
-
-
-def _answers(reader: GradientReader, module: Module, stmt: ast.Return) -> bool:
-    """Whether a caller does something with what a function returns."""
-    function = reader.project.function_of(module, stmt)
-    calls = reader.project.calls.get(function, []) if function is not None else []
-    return not calls or not all(isinstance(m.parents.get(call), ast.Expr) for m, call in calls)
+    if any(isinstance(a, ast.Call) and called_name(a) in CHECKS for a in module.around(read)):
+        return True
+    if isinstance(stmt, ast.Return):
+        function = reader.project.function_of(module, stmt)
+        calls = reader.project.calls.get(function, []) if function is not None else []
+        return not calls or any(_decides(reader, home, call, seen) for home, call in calls)
+    uses = (n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope)
+    return any(_decides(reader, module, use, seen) for use in uses)
 
 
 def _only_looked_at(reader: GradientReader, module: Module, value: ast.AST, depth: int = 0) -> bool:
