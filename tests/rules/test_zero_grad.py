@@ -175,7 +175,7 @@ for x, y in loader:
         ("opt_one.zero_grad()", ["opt_two.step()"]),
         ("opt_one.zero_grad(); opt_two.zero_grad()", []),
         ("for each in (opt_one, opt_two): each.zero_grad()", []),
-        ("one.zero_grad()", []),  # whose parameters an optimizer has is not followed here
+        ("one.zero_grad()", ["opt_two.step()"]),
     ],
 )
 def test_another_optimizer_clears_its_own_gradients(within: str, told: list[str]) -> None:

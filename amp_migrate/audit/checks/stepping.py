@@ -3,7 +3,8 @@
 On the program after, from every entry and over every path: a step has a backward before it; its gradients were scaled by
 the scaler that unscales and steps them, once, and nobody divides them by another scale than theirs; `update` comes after
 the last step and before the next; who looks at how large gradients are sees them unscaled, as with Apex; no optimizer
-steps itself on scaled gradients. Two scalers are not both on where the program refuses the options of both
+steps itself on scaled gradients; what a step left in .grad is cleared before a scaled backward adds to it, or it is told
+(AMP224). Two scalers are not both on where the program refuses the options of both
 (`ways/refusals.py`). And each function does to its optimizers what it did before, no more and no less.
 
 It cannot tell apart the elements of one list, nor instances of one class; whose parameters a loss reaches is not known, so
@@ -26,6 +27,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.excluded import never_two
+from amp_migrate.audit.stepping.left_over import added_up, left_over
 from amp_migrate.audit.stepping.lost import not_followed
 from amp_migrate.audit.stepping.machine import (
     BESIDE,
@@ -215,6 +217,10 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
                     yield Doubt(place.module.path, getattr(place.node, "lineno", 1), "AMP239", "unscale_", said)
                 else:
                     yield review.doubt(place.module, place.node, "AMP239", "unscale_", said, weight)
+            continue
+        if place.what == "kept":
+            if before or added_up(review, place.module):
+                yield left_over(review, place, tags, before)
             continue
         if tags & _OF_TWO and not before and never_two(review, place):
             tags = tags - _OF_TWO

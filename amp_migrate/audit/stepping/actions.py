@@ -63,6 +63,8 @@ class Actions(Losses):
         if action.kind == "inner":
             self._differentiate(scope, env, action, facts, state)
             return [(facts, state)]
+        if action.kind == "clears":
+            return [(facts, self.machine.elsewhere(state))]
         if action.kind == "exchange":
             self.machine.exchange(state, action.module, action.node, self._whose(env, action))
             return [(facts, state)]
@@ -102,7 +104,7 @@ class Actions(Losses):
                 return [(facts, state)]
             excused = self.sibling(action, "step")
             if self.cannot_be(on.ident, facts):
-                state = state.put({on.ident: state.of(on.ident)._replace(held=OPEN, stage="?")})
+                state = state.put({on.ident: state.of(on.ident)._replace(held=OPEN, stage="?", kept="")})
             return [(facts, self.machine.plain_step(state, module, node, on.ident, excused))]
         methods = self.objects.methods(scope, action.on, action.name)
         methods = [m for m in methods if m in self.bodies]
@@ -156,7 +158,7 @@ class Actions(Losses):
         return self._losses[key]
 
     def _unknown(self, state: State) -> State:
-        return state.put({o: state.of(o)._replace(held=OPEN) for o in sorted(self.machine.optimizers)})
+        return state.put({o: state.of(o)._replace(held=OPEN, kept="") for o in sorted(self.machine.optimizers)})
 
     def _zero(self, env: Env, action: Action, state: State) -> State:
         assert action.on is not None

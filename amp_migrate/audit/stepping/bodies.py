@@ -17,7 +17,13 @@ from amp_migrate.audit.paths.flow import Graph
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.stepping.exchanged import exchanged
-from amp_migrate.audit.stepping.gradients import chosen_for_gradients, of_an_input, reads_gradient, writes_none
+from amp_migrate.audit.stepping.gradients import (
+    chosen_for_gradients,
+    may_clear,
+    of_an_input,
+    reads_gradient,
+    writes_none,
+)
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import cut_down, evaluated, heads
 from amp_migrate.audit.values.origins import in_order
@@ -37,8 +43,8 @@ class Action:
     """One thing that happens to gradients, optimizers or scalers.
 
     `kind`: "method" (`name` of METHODS called on `on`), "clip" (gradients of `on`), "grad" (`.grad` of `on` is read),
-    "inner" (`on` is differentiated by itself, by `torch.autograd.grad`),
-    "none" (`.grad` of `on` is set to None), "exchange" (it may be another process's from here on), "tpu" (torch_xla steps
+    "inner" (`on` is differentiated by itself, by `torch.autograd.grad`), "none" (`.grad` of `on` is set to None), "clears"
+    (what is called out of sight may do so), "exchange" (it may be another process's from here on), "tpu" (torch_xla steps
     `on`), "scale" (a loss), "make" (an optimizer or a scaler), "call" (of one of `callees`).
     """
 
@@ -118,12 +124,12 @@ class Bodies:
     def _of_call(self, module: Module, call: ast.Call) -> Action | None:
         func = call.func
         last = syntax.last(func)
-        if last in CLIPS and call.args:
-            return Action("clip", module, call, call.args[0], last)
-        if last in CLIPS and isinstance(func, ast.Attribute):
-            return Action("clip", module, call, func.value, last)
-        if last == "grad" and (on := self._differentiated(module, call)) is not None:
-            return Action("inner", module, call, on)
+        clipped = call.args[0] if call.args else getattr(func, "value", None)
+        if last in CLIPS and clipped is not None:
+            return Action("clip", module, call, clipped, last)
+        if last == "grad" and self.program.dotted(module.scope_of(call), func) == "torch.autograd.grad":
+            on = next(iter([*call.args[:1], *(k.value for k in call.keywords if k.arg == "outputs")]), None)
+            return Action("inner", module, call, on) if on is not None else None
         chosen = [a for a in call.args if chosen_for_gradients(module, a)]
         if chosen and last not in _COLLECTS and not self.program.definitions(module.scope_of(call), func):
             return Action("clip", module, call, chosen[0], last)
@@ -144,14 +150,9 @@ class Bodies:
         makes = may_optimize(last) or last in self._optimizers
         if last == "GradScaler" or (makes and self.objects.ref(module.scope_of(call), call, {}).role):
             return Action("make", module, call)
+        if may_clear(call) and not self.callees(module, call):
+            return Action("clears", module, call, func)
         return None
-
-    def _differentiated(self, module: Module, call: ast.Call) -> ast.expr | None:
-        """What `torch.autograd.grad` is given the gradients of."""
-        if self.program.dotted(module.scope_of(call), call.func) != "torch.autograd.grad":
-            return None
-        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "outputs")]
-        return given[0] if given else None
 
     @cached_property
     def _optimizers(self) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from amp_migrate.audit.kept import kept
@@ -140,8 +141,10 @@ def _of_gradient(node: ast.AST) -> bool:
 
 
 def writes_none(module: Module, node: ast.Attribute) -> bool:
-    """Whether a gradient is thrown away: `p.grad = None`, `p.grad.zero_()`."""
+    """Whether a gradient is thrown away: `p.grad = None`, `del p.grad`, `p.grad.zero_()`."""
     parent = module.parents.get(node)
+    if isinstance(node.ctx, ast.Del):
+        return True
     if isinstance(node.ctx, ast.Store):
         return isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant) and parent.value.value is None
     while isinstance(parent, ast.Attribute):
@@ -149,6 +152,23 @@ def writes_none(module: Module, node: ast.Attribute) -> bool:
             return True
         parent = module.parents.get(parent)
     return False
+
+
+_CLEARING = re.compile(r"zero_?grad|(clear|reset)\w*grad|grad\w*(clear|reset)", re.IGNORECASE)
+
+
+def may_clear(call: ast.Call) -> bool:
+    """Whether a call may clear gradients, by its name or by what it is given: `first_step(zero_grad=True)`, the parameters."""
+    given = [
+        a for a in call.args if isinstance(a, ast.Call) and syntax.last(a.func) in ("parameters", "named_parameters")
+    ]
+    if given and isinstance(call.func, ast.Attribute):
+        return True
+    asked = (k for k in call.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value))
+    if bool(_CLEARING.search(syntax.last(call.func))) or any(_CLEARING.search(k.arg or "") for k in asked):
+        return True
+    sets = isinstance(call.func, ast.Name) and call.func.id in ("setattr", "delattr") and len(call.args) > 1
+    return sets and isinstance(call.args[1], ast.Constant) and call.args[1].value == "grad"
 
 
 def chosen_for_gradients(module: Module, given: ast.expr) -> bool:

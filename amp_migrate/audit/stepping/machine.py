@@ -24,11 +24,17 @@ OPEN, ZERO, ZEROS, SCALED, STALE, UNSCALED, LEFT, PLAIN, REACHED, FAINT, OTHER_M
 _STEPPED = {"stepped": "not updated"}
 _UNSCALED = {"unscaled": "twice", "stepped": "after step"}
 BOUND = "bound"  # said of a clip whose bound carries another scale than the gradients do
+COUNTED = "counted"  # a test that counts backwards came between a backward and its step
+ELSEWHERE = "elsewhere"  # code out of sight may have cleared them
+KEPT = "nothing"  # cleared them, and no test says why
 BESIDE = "beside"  # said of a plain step on what a loss gave that was scaled for other optimizers
 
 
 class Grads(NamedTuple):
-    """The gradients of one optimizer and how far its scaler is with it."""
+    """The gradients of one optimizer and how far its scaler is with it.
+
+    `kept`: of what a step left, the test that passed by what clears it, or a word for why none did; of what a backward added to
+    that since, the same, in words."""
 
     held: str = OPEN
     passed: str = ""  # "skipped": a backward was left out on this path; "again": a loop came back without one
@@ -36,6 +42,7 @@ class Grads(NamedTuple):
     by: Ident = ""
     beside: bool = False  # whether a loss that was scaled for other optimizers reaches its parameters
     sure: bool = False  # whether the scaled loss that gave them is seen to reach these parameters
+    kept: str = ""
 
 
 @dataclass(frozen=True)
@@ -244,7 +251,10 @@ class Machine:
                     held = REACHED
                 elif held == SCALED and (surely or (self.single and plain == PLAIN)):
                     held = MIXED
-            changes[optimizer] = now._replace(held=held, passed="", sure=sure or now.sure)
+            kept = "" if now.kept in (COUNTED, ELSEWHERE) else now.kept
+            if now.held in (USED, LEFT) and scaler is not None and now.kept != ELSEWHERE:
+                kept = kept or KEPT
+            changes[optimizer] = now._replace(held=held, passed="", sure=sure or now.sure, kept=kept)
         # Without a scaler there are none: each of them has changed.
         changes |= {o: state.of(o)._replace(beside=True) for o in theirs if o not in changes}
         return state.put(changes)
@@ -263,8 +273,11 @@ class Machine:
                 )  # divided them by its scale already
                 wrong = again or ("other scaler" if other else self._wrong(now, scaler))
                 self.note("step" if steps else "unscale", module, node, one, wrong)
+                if steps and now.kept not in ("", COUNTED, ELSEWHERE):
+                    self.note("kept", module, node, one, now.kept)
             unscaled = now._replace(held=UNSCALED, stage="unscaled", by=scaler, beside=False)
-            state = state.put({one: Grads(USED, "", "stepped", scaler) if steps else unscaled})
+            kept = COUNTED if now.kept == COUNTED else ""
+            state = state.put({one: Grads(USED, "", "stepped", scaler, kept=kept) if steps else unscaled})
         for one in self.targets(scaler, self.scalers):
             state = state.record(one, "yes")
         return state
@@ -315,7 +328,9 @@ class Machine:
             now = state.of(one)
             wrong = now.held in (SCALED, STALE, MIXED) or (now.held == UNSCALED and now.stage == "unscaled")
             tags.add(now.held if wrong and not (excused and self._may_be_off(one)) else BESIDE if now.beside else "ok")
-            state = state.put({one: Grads(USED, "", now.stage, now.by)})
+            state = state.put(
+                {one: Grads(USED, "", now.stage, now.by, kept=ELSEWHERE)}
+            )  # what it left was never scaled
         self.note("plain step", module, node, optimizer, tags.pop() if len(tags) == 1 else "ok")
         return state
 
@@ -327,7 +342,7 @@ class Machine:
         for optimizer in optimizers:
             self.meet(optimizer)
             for one in self.targets(optimizer, self.optimizers):
-                changes[one] = state.of(one)._replace(held=held, passed="", beside=False, sure=False)
+                changes[one] = state.of(one)._replace(held=held, passed="", beside=False, sure=False, kept="")
         return state.put(changes)
 
     def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool, times: int) -> None:
@@ -349,6 +364,25 @@ class Machine:
         self.note("exchange", module, node, "", UNSCALED if late else "ok")
 
     # -- paths -----------------------------------------------------------------------------------------------------
+
+    def counts(self, state: State) -> State:
+        """A test counts, after a backward, whether a step follows."""
+        return state.put({o: g._replace(kept=COUNTED) for o, g in state.optimizers if g.held != USED and not g.kept})
+
+    def keeps(self, state: State, test: str, counts: bool) -> State:
+        """A test passes by what clears gradients. Where both it and the step's count, they may count to the same turn."""
+        left = [(o, g) for o, g in state.optimizers if g.held in (USED, LEFT)]
+        first = {o: test if g.kept in ("", COUNTED) else g.kept for o, g in left}
+        known = (
+            Grads(OPEN, g.passed, g.stage, g.by) if counts and g.kept == COUNTED else g._replace(kept=first[o])
+            for o, g in left
+        )
+        return state.put(dict(zip((o for o, _ in left), known, strict=True)))
+
+    def elsewhere(self, state: State) -> State:
+        """What calls a function, or is called, out of sight may clear what a step left."""
+        known = {USED: ELSEWHERE, LEFT: ELSEWHERE}
+        return state.put({o: g._replace(kept=known.get(g.held, "")) for o, g in state.optimizers})
 
     def left_out(self, state: State, passed: str) -> State:
         """A backward was not run where it might have been."""

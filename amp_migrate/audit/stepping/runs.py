@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import NOTHING, Facts
 from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Actions, Reached
@@ -25,6 +26,7 @@ BUDGET = 4000  # bodies that one entry leads to
 VISITS = 100_000  # places come by from one entry, each time with something else known or done before
 WAITS = -1  # among the loops of a state: nothing happens until the `yield`; below it, which method an object has
 WHOLE = ("backward", "step", "update")
+CLEARING = ("zero_grad", "none", "clears")
 
 
 class Runs(Actions):
@@ -117,9 +119,11 @@ class Runs(Actions):
                 # has other parts before and after it.
                 starts = {State(): None}
                 whole = isinstance(entry, Function) and all(self.bodies.has(entry, n) for n in WHOLE)
+                clears = self.bodies.has(entry, *CLEARING)
                 for _ in range(3 if whole else 1):
                     ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
-                    starts |= {e.holding(frozenset()).turned(_marks_of(e)): None for e in ends}
+                    ends = [e.holding(frozenset()).turned(_marks_of(e)) for e in ends]
+                    starts |= dict.fromkeys(ends if clears else map(self.machine.elsewhere, ends))
                     if len(starts) > 32:  # a program, not a step: its first run was followed
                         break
             except (TooManyPaths, RecursionError):
@@ -192,6 +196,7 @@ class Runs(Actions):
                     if not taken and isinstance(whole.test, ast.Attribute) and whole.test.attr == "training":
                         return None  # a step comes to models that train
                     state = self.machine.left_out(state, "skipped")
+            state = self._kept_by(whole.test, taken, other, state)
         if not edge.error and whole is not None and type(stmt) in LOOPS:
             state_or_none = self._turn(whole, edge, state)
             if state_or_none is None:
@@ -203,6 +208,14 @@ class Runs(Actions):
                 state = self.machine.left_out(state, "again")
             state = state.turned(state.turns | {id(loop)})
         return state
+
+    def _kept_by(self, test: ast.expr, taken: list[ast.stmt], other: list[ast.stmt], state: State) -> State:
+        """What a test means for gradients that nothing clears: it counts the backwards to a step, or passes by what clears."""
+        counts = any(isinstance(n.op, ast.Mod) for n in syntax.every(test, ast.BinOp))
+        clears = [any(self.bodies.does(s, *CLEARING) for s in arm) for arm in (taken, other)]
+        if clears == [False, True]:
+            return self.machine.keeps(state, f"`{text(test)}`", counts)
+        return self.machine.counts(state) if counts else state
 
     def _turn(self, loop: ast.AST, edge: Edge, state: State) -> State | None:
         """Into the body of a loop, or out of it: no loop over batches or optimizers is without a turn."""
