@@ -111,6 +111,50 @@ def test_one_step_for_a_loop_over_data_in_a_loop_of_epochs_is_told_too() -> None
     assert "begin with a lower init_scale" in finding.message
 
 
+PARTS = """
+import torch
+from apex import amp
+from project import build, loader, data
+
+model, optimizer = build()
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+def step(GIVEN):
+    optimizer.zero_grad()
+    CUT
+    for x in PARTS:
+        loss = model(x)
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    optimizer.step()
+
+
+for batch in loader:
+    step(HANDED)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "handed", "cut", "parts", "level"),
+    [
+        ("", "", "whole = torch.tensor(data.next())", "torch.split(whole, 4)", "look"),
+        ("", "", "parts = enumerate(data.next().chunk(4))", "parts", "look"),
+        ("micro", "batch", "pass", "micro", "look"),  # of the loop around the call
+        ("micro", "list(zip(batch.x, batch.y))", "pass", "micro", "look"),
+        ("all_of_it", "data", "pass", "all_of_it", "review"),
+        ("", "", "pass", "data", "review"),
+    ],
+)
+def test_one_step_for_the_parts_of_a_batch_is_accumulation(
+    given: str, handed: str, cut: str, parts: str, level: str
+) -> None:
+    source = PARTS.replace("GIVEN", given).replace("HANDED", handed).replace("CUT", cut).replace("PARTS", parts)
+    (told,) = found(rewrite(source), "AMP207")
+    assert told.review == level
+    assert ("step inside the loop" in told.message) == (level == "review")
+
+
 def test_delay_unscale_says_it_already() -> None:
     loop = (
         BACKWARD.replace("optimizer)", "optimizer, delay_unscale=i % 4 != 3)") + "if i % 4 == 3:\n    optimizer.step()"

@@ -138,6 +138,34 @@ def test_wrapped_optimizers() -> None:
         assert found(result, "AMP205")
 
 
+def test_a_wrapped_optimizer_has_a_scaler_for_each_of_its_losses() -> None:
+    prepare = "amp_handle = amp.init()\none = amp_handle.wrap_optimizer(one, num_loss=2)\ntwo = amp_handle.wrap_optimizer(two)"
+    loop = """
+    one.zero_grad()
+    for_one, also = criterion(model(x), y), criterion(model(y), x)
+    with one.scale_loss(for_one) as scaled_loss:
+        scaled_loss.backward()
+    with one.scale_loss(also) as scaled_loss:
+        scaled_loss.backward()
+    one.step()
+    two.zero_grad()
+    for_two = criterion(model(x), y)
+    with {} as scaled_loss:
+        scaled_loss.backward()
+    two.step()
+    """
+    head = "one = torch.optim.SGD(model.parameters(), lr=0.1)\ntwo = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    result = rewrite(apex(loop.format("two.scale_loss(for_two)"), head + prepare))
+    assert result.after is not None
+    assert found(result, "AMP210")
+    assert not found(result, "AMP207")
+    by_handle = loop.replace("one.scale_loss(", "amp_handle.scale_loss(").replace(") as", ", one) as")
+    by_handle = by_handle.replace("{}, one)", "amp_handle.scale_loss(for_two, two)").replace(
+        "{}", "amp_handle.scale_loss(for_two, two)"
+    )
+    assert found(rewrite(apex(by_handle, head + "amp_handle = amp.init()")), "AMP207")  # which has one for all
+
+
 def test_the_handle_as_an_argument() -> None:
     source = """
     import torch

@@ -18,8 +18,7 @@ from amp_migrate.audit.stepping.machine import KEPT, Place
 def added_up(review: Review, module: Module) -> bool:
     """Whether Apex added to what a step had left, as in float32: all but O2, whose step cleared its masters, and the handle of
     `amp.init`, which divided all of a gradient as a scaler does."""
-    handle = any(True for _ in review.calls_before("apex.amp.init"))
-    if handle and not any("wrap_optimizer" in m.words for m in review.before.modules.values()):
+    if any(True for _ in review.calls_before("apex.amp.init")):
         return False
     both = mixed(review)
     return both.patches(module) or not both.gave_floats(module)

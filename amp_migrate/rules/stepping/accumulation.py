@@ -24,6 +24,7 @@ from amp_migrate.reading.values.analysis import Values
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.shared import same_scaler
 from amp_migrate.rules.stepping.leading import Leading, Places
+from amp_migrate.rules.stepping.one_batch import of_one_batch
 
 BOUNDARY = re.compile(r"accum|micro|update|boundary|sync|grad_?step", re.IGNORECASE)
 DATA = re.compile(r"loader|dataset|data_?iter", re.IGNORECASE)
@@ -32,13 +33,14 @@ DATA = re.compile(r"loader|dataset|data_?iter", re.IGNORECASE)
 @dataclass(frozen=True)
 class Pace:
     """How a step follows its backwards: one for each (`alone`), one for some of them, where `count` is above 1, or one
-    after all that `loop` runs. `several`: where one turn runs others, too, before the same step. `every`: where a step follows
-    each of them in the same turn, of this optimizer or of another one of the loss."""
+    after all that `loop` of a file runs. `several`: where one turn runs others, too, before the same step. `every`: where a
+    step follows each of them in the same turn, of this optimizer or of another one of the loss."""
 
     alone: bool = False
     every: bool = False
     count: str = ""
     loop: Node | None = None
+    module: Module | None = None
     several: str = ""
 
 
@@ -69,8 +71,8 @@ def apply(m: Migration) -> None:
         delayed = loss.delay_unscale
         if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
             continue  # says so itself
-        if loss.item is None:
-            continue  # an FP16_Optimizer counts its steps
+        if loss.item is None or _counts_alone(loss):
+            continue  # an FP16_Optimizer counts its steps, a wrapped one has a scaler for each loss of a step
         if not m.live(loss.module, loss.with_stmt):
             continue
         rate = pace(m, loss)
@@ -87,6 +89,12 @@ def apply(m: Migration) -> None:
         if each is not None:
             message, review = _told(m, loss, rate or Pace(), each)
             m.output.note(loss.module, loss.call, "AMP207", "amp.scale_loss", message, review)
+
+
+def _counts_alone(loss: Loss) -> bool:
+    """Whether the optimizer scales the loss itself, wrapped by the handle of `amp.init`: each of its `num_loss` losses of a step
+    has a scaler of its own, and more of them raised."""
+    return isinstance(loss.call.func, ast.Attribute) and loss.call.func.value in loss.optimizers
 
 
 def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]:
@@ -106,7 +114,10 @@ def _told(m: Migration, loss: Loss, pace: Pace, each: str) -> tuple[str, Review]
         return message, "look"
     stmt = pace.loop.stmt
     whole = not any(isinstance(n.stmt, LOOP_NODES) for n in chain(pace.loop)[1:])
-    if not whole and not (isinstance(stmt, (ast.For, ast.AsyncFor)) and DATA.search(ast.unparse(stmt.iter))):
+    through = stmt.iter if isinstance(stmt, (ast.For, ast.AsyncFor)) else None
+    if not whole and not (through is not None and DATA.search(ast.unparse(through))):
+        return message, "look"
+    if through is not None and of_one_batch(m.project, pace.module or loss.module, through):
         return message, "look"
     return (
         f"{message}; one step for all that the loop at line {stmt.lineno} runs, which is lost where the gradients at its end "
@@ -263,7 +274,8 @@ def _pace_here(m: Migration, scope: Scope, one: ast.stmt, other: ast.stmt) -> Pa
     if loops and one.lineno < other.lineno and tests[0] is None:
         turns = [_turns(m, scope.module, n.stmt) for n in loops]
         told = [count for count in turns if count is not None]
-        return Pace(count=told[-1] if len(told) == 1 else "", loop=loops[-1]) if told else Pace(alone=True)
+        count = told[-1] if len(told) == 1 else ""
+        return Pace(count=count, loop=loops[-1], module=scope.module) if told else Pace(alone=True)
     tests += [n.stmt.test for n in above if isinstance(n.stmt, ast.If) and n not in around and _counts(n.stmt.test)]
     counts = [_count(m, scope.module, test) for test in tests if test is not None]
     fewer = [c for c in counts if c is not None]
