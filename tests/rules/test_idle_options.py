@@ -105,7 +105,8 @@ def test_nothing_is_said_of_an_option_that_what_is_written_reads_beside_a_print(
         ('logger.info(f"apex on {device}")', True),
         ('assert device, "install nvidia-apex first"', True),
         ('print("using synced BN")', False),
-        ('raise ValueError("apex")', False),  # a reason, told elsewhere
+        ('raise ValueError("Apex is not available here")', True),
+        ('raise ValueError("fp16 is not available here")', False),
         ('amp.unknown("apex")\nprint("apex")', False),  # of which some stays
     ],
 )
@@ -114,7 +115,7 @@ def test_what_is_printed_or_logged_and_still_says_apex_is_named_once_a_file(line
     source = apex(prepare=f"{text}\nif device:\n    {line.replace(chr(10), chr(10) + '    ')}")
     messages = [f.message for f in found(rewrite(source), "AMP854")]
     assert len(messages) is int(told)
-    assert all(m.startswith("what is printed, logged or asserted still says Apex (line ") for m in messages)
+    assert all(m.startswith("what is printed, logged, asserted or raised still says Apex (line ") for m in messages)
 
 
 def test_nothing_is_said_of_an_option_read_by_its_name() -> None:

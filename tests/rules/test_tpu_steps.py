@@ -51,6 +51,22 @@ def test_the_step_of_a_tpu_stays_and_is_told() -> None:
     assert (told.status, told.review, told.line) == ("note", "look", 21)
 
 
+def test_a_backward_of_its_own_branch_scales_nothing() -> None:
+    apart = TRAINER.replace("            self.backward(model(x).mean())\n", "            loss = model(x).mean()\n")
+    apart = apart.replace("xm.optimizer_step(", "loss.backward()\n                xm.optimizer_step(")
+    apart = apart.replace(
+        "                self.optimizer.step()", "                BACKWARD\n                self.optimizer.step()"
+    )
+    for backward in ("self.backward(loss)", "self.both(loss)"):
+        text = apart.replace("BACKWARD", backward) + "\n    def both(self, loss):\n        self.backward(loss)\n"
+        result = rewrite(text)
+        (told,) = [f for f in result.findings if f.code == "AMP216"]
+        assert told.review == "as-is"
+        assert told.message.endswith("The backward before it scales nothing")
+        scaled = rewrite(text.replace("                loss.backward()\n", f"                {backward}\n"))
+        assert [f.review for f in scaled.findings if f.code == "AMP216"] == ["look"]
+
+
 def test_one_that_no_import_brings_is_known_by_its_usual_name() -> None:
     text = TRAINER.replace("if is_tpu_available():\n    import torch_xla.core.xla_model as xm\n", "")
     result = rewrite(text)

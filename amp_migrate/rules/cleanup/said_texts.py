@@ -24,10 +24,14 @@ def apply(targets: Collection[Module], output: Output) -> None:
         edits = output.edits.get(module)
         if not edits or SAYS_APEX.search(module.text) is None or output.stays(module):
             continue
-        note(module, list(_said(module, edits)), "a message", "what is printed, logged or asserted", output)
+        told = {f.line for f in output.findings.get(module, ())}
+        said = [p for p in _said(module, edits) if not isinstance(p, ast.Raise) or p.lineno not in told]
+        note(module, said, "a message", "what is printed, logged, asserted or raised", output)
 
 
-def note(module: Module, places: Sequence[ast.Call | ast.Assert], construct: str, what: str, output: Output) -> None:
+def note(
+    module: Module, places: Sequence[ast.Call | ast.Assert | ast.Raise], construct: str, what: str, output: Output
+) -> None:
     """Tell once of the places of a file in which something still says Apex, if there are any."""
     if not places:
         return
@@ -37,14 +41,17 @@ def note(module: Module, places: Sequence[ast.Call | ast.Assert], construct: str
     output.note(module, min(places, key=lambda place: place.lineno), "AMP854", construct, message, about=where)
 
 
-def _said(module: Module, edits: Edits) -> Iterator[ast.Call | ast.Assert]:
-    """What prints, logs or asserts with a text that says Apex, as it will stand."""
+def _said(module: Module, edits: Edits) -> Iterator[ast.Call | ast.Assert | ast.Raise]:
+    """What prints, logs, asserts or raises with a text that says Apex, as it will stand."""
     for call in module.of(ast.Call):
         if isinstance(call, ast.Call) and tells(call) and _says(edits, call, call.args):
             yield call
     for test in module.of(ast.Assert):
         if isinstance(test, ast.Assert) and test.msg is not None and _says(edits, test, [test.msg]):
             yield test
+    for stmt in module.of(ast.Raise):
+        if isinstance(stmt, ast.Raise) and isinstance(stmt.exc, ast.Call) and _says(edits, stmt, stmt.exc.args):
+            yield stmt
 
 
 def _says(edits: Edits, place: ast.AST, told: Collection[ast.expr]) -> bool:

@@ -13,13 +13,13 @@ from amp_migrate.reading.gradients.events import Fault, Placements
 from amp_migrate.reading.gradients.paths import GradientPaths
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.positions import Gradients
-from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps, stays_local, tpu_steps
+from amp_migrate.reading.gradients.served import Served, handed_out, kept_steps, stays_local
 from amp_migrate.reading.gradients.spread import Spread
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.units.unit import Blocked, Loss, ReadsEach, Step
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.stepping import unscale
+from amp_migrate.rules.stepping import tpu, unscale
 from amp_migrate.rules.stepping.chosen import chooses
 from amp_migrate.rules.stepping.closures import closure_argument
 from amp_migrate.rules.stepping.plain_backwards import scale_plain_backwards
@@ -158,12 +158,7 @@ def apply(m: Migration) -> None:
         if m.live(step.module, step.call):
             groups.setdefault((step.scope, m.scaler_of(step.module, step.optimizer)), []).append(step)
     _refuse_kept(m)
-    for module, call in tpu_steps(m.unit):
-        message = (
-            "steps on a TPU, and is left as it is: amp.initialize raised there, for it wants a CUDA device. Where mixed "
-            "precision is asked for on a TPU, the scaler would scale the loss and nothing unscale it: leave it off there"
-        )
-        m.output.note(module, call, "AMP216", "xm.optimizer_step", message, "look")
+    tpu.apply(m)
     placements = Placements()
     plans: dict[Scope, Gradients] = {}
     for (scope, _), steps in groups.items():
