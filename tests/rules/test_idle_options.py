@@ -71,6 +71,9 @@ def test_nothing_is_said_of_an_option_that_something_else_reads() -> None:
         ("if args.keep:\n    print('norms are kept')\n    raise SystemExit", False),
         ("class Told:\n    def tell(self):\n        self.keep = args.keep\n        return self.keep", False),
         ("print(build(args.keep))", True),
+        ("known, _ = parser.parse_known_args()\nlogging.basicConfig(level=[30, 20][known.keep])", False),
+        ("logger.setLevel(args.keep)", False),
+        ("logger.addHandler(logging.FileHandler(args.keep))", False),
         ('tqdm.write(f"norms: {args.keep}")', True),
         ("print(args.keep, amp.state_dict())", True),
         ("if args.keep:\n    pass\nprint(args.keep)", True),
@@ -86,7 +89,7 @@ def test_an_option_that_is_only_printed_has_no_effect(read: str, told: bool) -> 
     )
     messages = [f.message for f in found(rewrite(source), "AMP119")]
     assert bool(messages) == told
-    assert all("it is only printed now (train.py:" in m for m in messages)
+    assert all("only what is printed or logged hangs on it now (train.py:" in m for m in messages)
 
 
 def test_nothing_is_said_of_an_option_that_what_is_written_reads_beside_a_print() -> None:
@@ -401,4 +404,4 @@ def test_the_print_that_is_named_stands_in_the_file_of_the_option() -> None:
     results = rewrite_files({"first.py": source, "second.py": source})
     for name, result in results.items():
         (finding,) = [f for f in result.findings if f.code == "AMP119"]
-        assert f"it is only printed now ({name}:" in finding.message
+        assert f"only what is printed or logged hangs on it now ({name}:" in finding.message

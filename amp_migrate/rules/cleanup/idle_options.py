@@ -71,7 +71,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             message += "" if neither else ": torch's own runs in its place"
             output.note(module, call, "AMP119", "add_argument", message, "look")
         elif reads and not (gone or stays or written) and (where := _only_told(project, output, module, reads)):
-            message = f"{option} is kept, but it is only printed now ({where}): no effect"
+            message = f"{option} is kept, but only what is printed or logged hangs on it now ({where})"
             output.note(module, call, "AMP119", "add_argument", message, "look")
         if gone and not written:
             output.note(

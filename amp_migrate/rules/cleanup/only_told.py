@@ -11,8 +11,13 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Output
 
+# What sets a logger up is given a level, a file or a handler: `logging.basicConfig(level=...)`.
+_SETTING_UP = (
+    r"basicConfig|captureWarnings|disable|shutdown|(?:set|get|remove|config)\w*|add(?:Handler|Filter|LevelName)"
+)
 _TELLING = re.compile(
-    r"(?:\w+_)?print(?:_\w+)?|(?:.*\.)?_?(?:log|logger|logging|LOG|LOGGER)(?:\.\w+)?|warnings\.warn|tqdm\.write"
+    rf"(?:\w+_)?print(?:_\w+)?|(?:.*\.)?_?(?:log|logger|logging|LOG|LOGGER)(?:\.(?!(?:{_SETTING_UP})$)\w+)?"
+    r"|warnings\.warn|tqdm\.write"
 )
 MOST = 20  # reads that are followed
 
