@@ -26,7 +26,7 @@ from amp_migrate.rules.cleanup import (
 )
 from amp_migrate.rules.frameworks import catalyst, deepspeed, ignite, lightning, mmengine, others, transformers
 from amp_migrate.rules.gradients import gradient_penalty, master_params, multi_tensor, o2_gradients, stash
-from amp_migrate.rules.handover import amp_values, carried_amp, from_users, process_wide, scaler_passing
+from amp_migrate.rules.handover import amp_values, carried_amp, from_users, process_wide, scaler_passing, switches_told
 from amp_migrate.rules.migration import Migration, Output
 from amp_migrate.rules.older import fp16_optimizer, fp16_utils, inner_clip, never_made
 from amp_migrate.rules.older import handle as legacy_handle
@@ -153,7 +153,7 @@ fold, clean = imports.fold, imports.clean
 
 def finish(project: Project, targets: Collection[Module], output: Output) -> None:
     """What can only be told once every unit and file has its edits."""
-    scaler_passing.finish(project, output)
+    switches_told.finish(project, output)
     idle_parameters.apply(project, targets, output)
     idle_options.apply(project, targets, output)
     idle_settings.apply(project, targets, output)

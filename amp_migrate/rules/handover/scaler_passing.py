@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from amp_migrate.findings import Code, Review
+from amp_migrate.findings import Code
 from amp_migrate.reading.conditions.assignment import Paths, place_above
 from amp_migrate.reading.program.definitions import Function, is_none
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.scaler.handover import ScalerPlan
@@ -17,7 +16,7 @@ from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.handover.docstrings import ALWAYS_ON, SCALER, SWITCH, Told, document
 from amp_migrate.rules.handover.given_none import needs_one, off_where_none, unpacked
-from amp_migrate.rules.migration import Migration, Output
+from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.setup import inherited_readers
 from amp_migrate.rules.setup.initialize import create_switch
 from amp_migrate.rules.setup.until_configured import asked_before
@@ -154,7 +153,7 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     if apart:
         _left_to_others(m, plan, function, thread)
         return
-    if calls and (_public_method(function) or is_public(m.project, function)):
+    if calls and (is_offered(function) or is_public(m.project, function)):
         none = ", or None where they pass None as the optimizer" if thread.without else ""
         message += f", which every call in sight hands over{none}; any other must too"
         m.output.note(module, function.node, "AMP220", "GradScaler", message, about=function.name)
@@ -218,32 +217,7 @@ def add_optional(m: Migration, function: Function, text: str) -> None:
         m.edit(function.module).insert("after", last, f"{separator}{text}")
 
 
-EVERY = ", which every call in sight hands over"
-
-
-def finish(project: Project, output: Output) -> None:
-    """Say of every function that takes a switch which calls leave it out: known once all units are migrated."""
-    for function, name in output.switches.items():
-        left = _left_to(project, output, function, name)
-        inner = left == EVERY and not (_public_method(function) or is_public(project, function))
-        review: Review = "as-is" if inner else "look"
-        message = f"{function.name} takes {name}{left}"
-        output.note(function.module, function.node, "AMP220", "torch.autocast", message, review, about=function.name)
-
-
-def _left_to(project: Project, output: Output, function: Function, name: str) -> str:
-    """What is said of the calls that leave a switch out: what they run is float32."""
-    calls = project.calls.get(function, [])
-    without = sorted({(module.display, call.lineno) for module, call in calls if (call, name) not in output.given})
-    if not calls:
-        return ": nothing in sight calls it; without it, what it runs is float32"
-    if not without:
-        return EVERY
-    places = ", ".join(f"{path}:{line}" for path, line in without[:3]) + (", ..." if len(without) > 3 else "")
-    return f": left out, as in {places}, what it runs is float32; hand it over where Apex had been set up"
-
-
-def _public_method(function: Function) -> bool:
+def is_offered(function: Function) -> bool:
     """Whether a function is part of what a class offers, also to code that is not here."""
     cls = function.cls
     return cls is not None and not function.name.startswith("_") and not cls.name.startswith("_")

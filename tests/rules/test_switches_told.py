@@ -1,0 +1,63 @@
+"""What AMP220 says of calls that leave a switch out: what is left with Apex runs there as it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.helpers import rewrite
+from tests.rules.programs import found
+
+PROGRAM = """
+import argparse
+
+import torch
+from apex import amp
+
+
+def forward_step(model, batch):
+    return model(batch)
+
+
+def training(args, loader):
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.LBFGS(model.parameters())
+    {setup}
+    for batch in loader:
+        loss = forward_step(model, batch).sum()
+        {backward}
+        optimizer.step(lambda: loss)
+
+
+def inference(args, loader):
+    model = torch.nn.Linear(4, 2).cuda()
+    model = amp.initialize(model, enabled=args.fp16, opt_level="O2")
+    for batch in loader:
+        print(forward_step(model, batch).argmax(-1))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--test", action="store_true")
+    args = parser.parse_args()
+    if args.test:
+        inference(args, [])
+    else:
+        training(args, [])
+"""
+APEX = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O2")'
+SCALED = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()"
+
+
+@pytest.mark.parametrize(
+    ("setup", "backward", "said"),
+    [
+        (APEX, SCALED, ": left out, as in train.py:16, what is left with Apex there runs as it did"),
+        ("pass", "loss.backward()", ": left out, as in train.py:16, what it runs is float32; hand it over where Apex"),
+    ],
+)
+def test_what_stays_with_apex_is_not_float32(setup: str, backward: str, said: str) -> None:
+    result = rewrite(PROGRAM.format(setup=setup, backward=backward))
+    (told,) = found(result, "AMP220")
+    assert f"forward_step takes use_amp{said}" in told.message
+    assert ("float32" in told.message) is (setup == "pass")
