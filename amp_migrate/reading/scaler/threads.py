@@ -18,6 +18,7 @@ from amp_migrate.reading.units.unit import Blocked, NeverOn, Unit
 from amp_migrate.reading.values.absent import only_with, optional_optimizers
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.constants import NOTHING
+from amp_migrate.reading.values.lacking import leaves_out
 from amp_migrate.reading.values.sources import Sources
 
 
@@ -249,7 +250,10 @@ class Threads(Homes):
         """Whether a call gives None for the parameter that handed `amp` over, or leaves it to that default."""
         if thread.replaces is None:
             return False
-        return self.project.once(Values).given(thread.function, module, call, thread.replaces) == NOTHING
+        function, name = thread.function, thread.replaces
+        if self.project.once(Values).given(function, module, call, name) == NOTHING:
+            return True
+        return is_none(function.defaults.get(name)) and leaves_out(self.project, function, module, call, name)
 
     def _beside_optional(self, function: Function, node: ast.AST) -> str | None:
         """The optimizer that a function may be called without, where a node is only reached with one. What is handed `amp`

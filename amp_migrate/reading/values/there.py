@@ -44,7 +44,7 @@ def certainly_parsed(project: Project, module: Module, node: ast.expr) -> bool:
     if not isinstance(node, ast.Attribute):
         return True
     values = project.once(Values).may_be(module, node.value)
-    return bool(values) and all(_is_parsed(value) for value in values)
+    return bool(values) and all(is_parsed(value) for value in values)
 
 
 def _is_none(value: Value) -> bool:
@@ -56,7 +56,8 @@ def _is_none(value: Value) -> bool:
     return unset or (isinstance(default, ast.Constant) and default.value is None)
 
 
-def _is_parsed(value: Value) -> bool:
+def is_parsed(value: Value) -> bool:
+    """Whether a value is what a parser of a command line hands out."""
     return value.kind in ("call", "item") and isinstance(value.node, ast.Call) and called_name(value.node) in PARSERS
 
 
@@ -85,7 +86,7 @@ def _has(project: Project, value: Value, name: str, named: bool, own: Collection
     if value.kind == "instance" and (cls := project.classes.get(value.node)) is not None:
         family = (*cls.ancestry(), *cls.descendants())
         return any(name in c.scope.bindings or name in c.annotated or c in own for c in family)
-    return _is_parsed(value) or (value.kind == "parameter" and (named or bool(own)))
+    return is_parsed(value) or (value.kind == "parameter" and (named or bool(own)))
 
 
 def _has_key(value: Value, key: str | int | None) -> bool:
