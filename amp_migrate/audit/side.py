@@ -21,7 +21,6 @@ from amp_migrate.audit.ways.installed import Installed
 from amp_migrate.audit.ways.predicates import Predicates
 from amp_migrate.audit.ways.trails import Place
 
-
 NO_REGION = frozenset({"contextlib.suppress", "contextlib.nullcontext"})  # what stands for a region where there is none
 
 

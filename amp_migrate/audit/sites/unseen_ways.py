@@ -46,7 +46,7 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         function = forward.module.function_around(forward.call)
         if place is None or function is None or told(forward) or _tries_its_own(function, model):
             continue
-        if _around(place) in functions or not any(s.usually_patches for s in both.near_setups(forward.module)):
+        if _around(place) in functions or not _may_patch(both, forward.module):
             continue  # said of this function, or no O1 near
         if both.after.regions.wrapped and any(
             both.after.wrapped(f) or both.after.may_be_wrapped(f)
@@ -63,12 +63,7 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
             add(forward, place, [w.start.function for w, _ in ways])
     for forward, callers in own_runs(both):
         place = both.now(forward.module, forward.call)
-        if (
-            place is None
-            or told(forward)
-            or _around(place) in functions
-            or not any(s.usually_patches for s in both.near_setups(forward.module))
-        ):
+        if place is None or told(forward) or _around(place) in functions or not _may_patch(both, forward.module):
             continue
         if both.itself(forward) and all(_is_called(both, w) for w in both.after.chains.to(*place)):
             continue  # of which it is compared how it ran
@@ -83,6 +78,14 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
 def _is_called(both: Mixed, chain: Chain) -> bool:
     """Whether a way is seen to come by a call of the method that it ends in."""
     return len(chain.steps) > 1 and both.after.chains.certain(chain)
+
+
+def _may_patch(both: Mixed, module: Module) -> bool:
+    """Whether O1 is set up in programs that a file is part of, and not only by scripts that do not load it."""
+    chains = both.before.chains
+    near = [s for s in both.near_setups(module) if s.usually_patches]
+    ways = [way for s in near for way in chains.to(s.module, s.call)]
+    return bool(near) and (not ways or any(w.open or chains.may_load(w.start, module) for w in ways))
 
 
 def _around(place: tuple[Module, ast.Call]) -> tuple[str, str]:

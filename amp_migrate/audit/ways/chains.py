@@ -217,13 +217,14 @@ class Chains:
         """Whether a place is what a file does only when it is run itself."""
         return any("__name__" in syntax.text(test) for test, _ in self.tests(step.module, step.node))
 
+    def may_load(self, start: Step, module: Module) -> bool:
+        """Whether a process that starts at a place may have loaded a file: a script has what it imports."""
+        loaded = self._loaded.of(start.module) if self.as_script(start) else None
+        return loaded is None or module in loaded
+
     def _one_process(self, steps: tuple[Step, ...]) -> bool:
         """Whether a script loads all files that a way comes by: what another one makes is none of its objects."""
-        start = steps[0].module
-        if all(s.module is start for s in steps) or not self.as_script(steps[0]):
-            return True
-        loaded = self._loaded.of(start)
-        return loaded is None or all(s.module in loaded for s in steps)
+        return all(self.may_load(steps[0], s.module) for s in steps)
 
     def certain(self, chain: Chain) -> bool:
         """Whether each call of a way surely runs the function that comes next, not only one of that name."""
