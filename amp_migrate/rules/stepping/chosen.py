@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
@@ -66,6 +66,35 @@ def asked_of_each(m: Migration, module: Module, stmt: ast.stmt) -> str:
             text = f"({text})"
         parts.append(text if came_out else f"not {text}")
     return " and ".join(parts)
+
+
+def noted(m: Migration, module: Module, stmt: ast.stmt) -> list[ast.stmt]:
+    """The steps of a loop over optimizers that may leave out each of them: whether it made one has to be noted."""
+    if not isinstance(stmt, ast.For):
+        return []
+    calls = [s.call for s in m.unit.steps if s.module is module and stmt in module.ancestors(s.call)]
+    calls = [c for c in calls if m.live(module, c) and c not in m.plain_steps]
+    steps = [module.statement(call) for call in calls]
+    if not all(isinstance(s, ast.Expr) and s.value in calls for s in steps):
+        return []
+    return steps if _left_out(m, module, stmt.body, steps) else []
+
+
+def _left_out(m: Migration, module: Module, stmts: Sequence[ast.stmt], steps: Collection[ast.stmt]) -> bool:
+    """Whether a way through statements makes none of some steps."""
+    for stmt in stmts:
+        if stmt in steps:
+            return False
+        if isinstance(stmt, ast.With) and not _left_out(m, module, stmt.body, steps):
+            return False
+        if isinstance(stmt, ast.If):
+            branch = m.folds[module].splices.get(stmt)
+            ways = [stmt.body, stmt.orelse] if branch is None else [stmt.body if branch == "body" else stmt.orelse]
+            if not any(_left_out(m, module, way, steps) for way in ways):
+                return False
+        if any(isinstance(n, (ast.Continue, ast.Break)) for n in walk(stmt)):
+            return True
+    return True
 
 
 def _tests(m: Migration, module: Module, call: ast.Call, top: ast.stmt) -> list[tuple[ast.expr, bool]]:

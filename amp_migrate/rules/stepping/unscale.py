@@ -29,7 +29,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import clamps
 from amp_migrate.rules.scale.held_scale import held_scale
 from amp_migrate.rules.setup.when_on import only_on
-from amp_migrate.rules.stepping.chosen import as_branches, asked_of_each
+from amp_migrate.rules.stepping.chosen import as_branches, asked_of_each, noted
 
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
 CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
@@ -317,6 +317,15 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
         elif asked := asked_of_each(m, module, stmt):
             indent = m.style(module).indent
             edits.insert_after(stmt, "".join([f"if {asked}:", *(f"\n{indent}{line}" for line in lines)]))
+        elif steps := noted(m, module, stmt):
+            indent, name = (
+                m.style(module).indent,
+                unbound(module.scope_of(stmt), ("stepped", "any_stepped", "has_stepped")),
+            )
+            edits.insert_before(stmt, f"{name} = False")
+            for made in steps:
+                edits.insert_after(made, f"{name} = True")
+            edits.insert_after(stmt, "".join([f"if {name}:", *(f"\n{indent}{line}" for line in lines)]))
         else:
             edits.insert_after(stmt, *lines)
         if given_one_of_several(m.unit, step):
