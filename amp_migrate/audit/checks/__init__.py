@@ -35,6 +35,7 @@ from amp_migrate.audit.checks import (
     half_averages,
     half_copies,
     half_inputs,
+    half_relied_on,
     half_steps,
     half_weights,
     heard,
@@ -112,6 +113,7 @@ TELLING: tuple[Check, ...] = (
     *(
         given_again,
         half_inputs,
+        half_relied_on,
         half_steps,
         heard,
         none_met,

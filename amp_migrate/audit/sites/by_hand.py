@@ -66,7 +66,7 @@ class ByHand:
         if function in active or len(active) > DEPTH or "autocast" in function.module.source(function.node):
             return None
         given = self.program.arguments(function, call) or {}
-        bound = {name: cast for name, value in given.items() if (cast := self._half(scope, value, env)) is not None}
+        bound = {name: cast for name, value in given.items() if (cast := self.half(scope, value, env)) is not None}
         if not bound and not ({"half", "float16"} & function.module.words) and len(active) > 1:
             return None
         inner = function.scope
@@ -97,7 +97,7 @@ class ByHand:
                 factors = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
                 factors += node.args[1:] if last == "einsum" else node.args[:2]
                 factors = [e for f in factors for e in (f.elts if isinstance(f, (ast.List, ast.Tuple)) else [f])]
-        made = [self._half(scope, f, env) for f in factors]
+        made = [self.half(scope, f, env) for f in factors]
         cast = next((m for m in made if m is not None), None)
         return Raises(cast, (scope.module, node)) if cast is not None and None in made else None
 
@@ -116,14 +116,14 @@ class ByHand:
                     functions += [f for c in made if isinstance(c, Class) for f in self.program._method(c, "forward")]
                     name = self.program.dotted(there, origin.node.func) or ""
                     layer = name.startswith("torch.nn.") and name.rpartition(".")[2] in HALF_LAYERS
-                    if layer and call.args and (cast := self._half(scope, call.args[0], env)) is not None:
+                    if layer and call.args and (cast := self.half(scope, call.args[0], env)) is not None:
                         return Raises(cast, (scope.module, call))
         found = (self._called(scope, call, f, env, active) for f in dict.fromkeys(functions))
         return next((f for f in found if f is not None), None)
 
     # -- values ------------------------------------------------------------------------------------------------------
 
-    def _half(self, scope: Scope, expr: ast.expr, env: Mapping[str, Cast], depth: int = 0) -> Cast | None:
+    def half(self, scope: Scope, expr: ast.expr, env: Mapping[str, Cast], depth: int = 0) -> Cast | None:
         """Where a value, or an item of it, is made half; None where it is not seen to be."""
         if depth > 2 * DEPTH:
             return None
@@ -131,9 +131,9 @@ class ByHand:
             return self._called_half(scope, expr, env, depth + 1)
         if isinstance(expr, ast.Name):
             last = self._last(scope, expr)
-            return self._half(scope, last, env, depth + 1) if last is not None else env.get(expr.id)
+            return self.half(scope, last, env, depth + 1) if last is not None else env.get(expr.id)
         if isinstance(expr, ast.BinOp):
-            sides = [self._half(scope, side, env, depth + 1) for side in (expr.left, expr.right)]
+            sides = [self.half(scope, side, env, depth + 1) for side in (expr.left, expr.right)]
             listed = any(isinstance(side, (ast.List, ast.Tuple)) for side in (expr.left, expr.right))
             number = any(isinstance(side, ast.Constant) for side in (expr.left, expr.right))
             if listed or number or None not in sides:
@@ -153,7 +153,7 @@ class ByHand:
                 parts = [expr.value]
             elif (owner := self.program.is_self(scope, expr.value)) is not None:
                 return next(self._held(owner, expr.attr), None)
-        return next((c for p in parts if (c := self._half(scope, p, env, depth + 1)) is not None), None)
+        return next((c for p in parts if (c := self.half(scope, p, env, depth + 1)) is not None), None)
 
     def _held(self, owner: Class, name: str) -> Iterator[Cast]:
         """What an attribute of an object is given that is made half where it is given."""
@@ -187,16 +187,16 @@ class ByHand:
             return None
         if name is None and isinstance(call.func, ast.Attribute):
             kept_by = last != "type_as" and (last != "to" or all(map(_is_device, call.args)))
-            return self._half(scope, call.func.value, env, depth) if kept_by else None
+            return self.half(scope, call.func.value, env, depth) if kept_by else None
         if name is None or not name.startswith("torch.") or not call.args:
             return None
         first = call.args[0]
         if last in JOINING:
             if not isinstance(first, (ast.List, ast.Tuple)):
                 return None
-            joined = [self._half(scope, e, env, depth) for e in first.elts]
+            joined = [self.half(scope, e, env, depth) for e in first.elts]
             return joined[0] if joined and None not in joined else None
-        return self._half(scope, first, env, depth)
+        return self.half(scope, first, env, depth)
 
     def _last(self, scope: Scope, name: ast.Name) -> ast.expr | None:
         """What a name was given last before it is read, in the function that reads it."""

@@ -1,0 +1,160 @@
+"""Where a program relies on its weights being half, as they were under O2 and O3, that is told.
+
+Proves: no weight is compared with what the program made half itself, and no test asks a weight whether it is half, where a
+set-up may have made weights half. Weights are told by how they are read (`layer.weight`, a field that is a Parameter, what
+`parameters()` gives), not by the model that they belong to: what is said holds where that was set up. What is half by hand
+and meets a weight in a product, `by_hand.py` finds for `precision.py` and `half_inputs.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.dtypes import HALF_TYPES, KEEPING
+from amp_migrate.audit.mixed import Mixed, mixed
+from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.review import Review
+from amp_migrate.findings import Code
+
+CODES = (
+    Code(
+        code="AMP547",
+        title="the program relies on weights being half",
+        construct="a weight",
+        apex="O2 and O3 made the weights of a model half: they were equal to a half copy of themselves, and their dtype said so.",
+        native="Weights stay float32 under autocast. Compare a copy of the same dtype, and ask the switch of mixed precision instead "
+        "of a weight.",
+        why="A float32 weight differs from its half copy by its rounding: an assertion that both are equal fails, and a test of its "
+        "dtype takes the other way.",
+    ),
+)
+COMPARING = frozenset("eq ne equal allclose isclose array_equal".split())
+HALF_NAMES = HALF_TYPES | {"torch.HalfTensor", "torch.cuda.HalfTensor"}
+GIVING = frozenset({"parameters", "named_parameters"})
+
+
+def check(review: Review) -> Iterable[Doubt]:
+    both = mixed(review)
+    if not both.removed:
+        return
+    for module in both.after.modules:
+        if not module.words & {"half", "float16", "HalfTensor"} or not both.near_setups(module):
+            continue
+        if both.floats(module) or both.asks(module):
+            asked = "" if both.floats(module) else ", where O2 or O3 is asked for"
+            yield from _compared(both, module, asked)
+            yield from _asked(both, module, asked)
+
+
+def _compared(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
+    """`torch.eq(self.table.weight, self.kept)`, of which `self.kept = table.half()`."""
+    for node in syntax.walk(module.tree):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            sides = [node.left, node.comparators[0]]
+        elif isinstance(node, ast.Call) and syntax.last(node.func) in COMPARING:
+            own = (
+                isinstance(node.func, ast.Attribute)
+                and both.review.after.dotted(module.scope_of(node), node.func) is None
+            )
+            sides = [*([node.func.value] if own and isinstance(node.func, ast.Attribute) else []), *node.args][:2]
+        else:
+            continue
+        for weight, other in (sides, sides[::-1]) if len(sides) == 2 else ():
+            scope = module.scope_of(node)
+            made = both.by_hand.half(scope, other, {}) if _is_weight(both, module, weight) else None
+            if (
+                made is not None
+                and both.by_hand.half(scope, weight, {}) is None
+                and not _is_weight(both, module, other)
+            ):
+                at = f"{made[0].path}:{both.review.line(*made)}"
+                message = (
+                    f"{syntax.text(weight)} is compared with {syntax.text(other)}, which is made half ({at}): in a model that Apex "
+                    f"had made half both were so{asked}. The weight is float32 now, and differs from its rounding, or what compares "
+                    "them raises. Compare it with a copy that is not made half"
+                )
+                yield both.review.doubt(module, node, "AMP547", syntax.text(weight), message, "review")
+                break
+
+
+def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
+    """`self.head.weight.dtype == torch.half`, `isinstance(p, torch.cuda.HalfTensor)`."""
+    for node in syntax.walk(module.tree):
+        weight: ast.expr | None = None
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            sides = [node.left, node.comparators[0]]
+            types = [
+                s for s in sides for t in _types(s) if both.review.after.dotted(module.scope_of(node), t) in HALF_NAMES
+            ]
+            others = [s for s in sides if s not in types]
+            weight = _typed(others[0]) if types and others else None
+        elif isinstance(node, ast.Call) and syntax.text(node.func) == "isinstance" and len(node.args) == 2:
+            types = [
+                t for t in _types(node.args[1]) if both.review.after.dotted(module.scope_of(node), t) in HALF_NAMES
+            ]
+            weight = node.args[0] if types else None
+        if weight is not None and _is_weight(both, module, weight):
+            message = (
+                f"{syntax.text(node)} asks a weight whether it is half: in a model that Apex had made half it was{asked}, and it is "
+                "not now. Ask what switches mixed precision on where that is meant"
+            )
+            yield both.review.doubt(
+                module, node, "AMP547", syntax.text(weight), message, "review" if _raises(module, node) else "look"
+            )
+
+
+def _raises(module: Module, test: ast.AST) -> bool:
+    """Whether a test is asserted, or one of its ways raises at once."""
+    stmt = module.statement(test)
+    raised = isinstance(stmt, ast.If) and any(isinstance(s, ast.Raise) for s in (*stmt.body, *stmt.orelse))
+    return isinstance(stmt, ast.Assert) or raised
+
+
+def _types(expr: ast.expr) -> list[ast.expr]:
+    return expr.elts if isinstance(expr, (ast.Tuple, ast.List, ast.Set)) else [expr]
+
+
+def _typed(expr: ast.expr) -> ast.expr | None:
+    """What is asked for its dtype: `w` of `w.dtype` and of `w.type()`."""
+    if isinstance(expr, ast.Attribute) and expr.attr == "dtype":
+        return expr.value
+    called = expr.func if isinstance(expr, ast.Call) and not expr.args else None
+    return called.value if isinstance(called, ast.Attribute) and called.attr == "type" else None
+
+
+def _is_weight(both: Mixed, module: Module, expr: ast.expr, depth: int = 5) -> bool:
+    """Whether an expression is a weight, or a part of one."""
+    if isinstance(expr, ast.Subscript):
+        return depth > 0 and _is_weight(both, module, expr.value, depth - 1)
+    if isinstance(expr, ast.Call):
+        if syntax.text(expr.func) == "next" and expr.args:
+            return any(syntax.last(c.func) in GIVING for c in syntax.every(expr, ast.Call))
+        func = expr.func
+        return isinstance(func, ast.Attribute) and func.attr in KEEPING and _is_weight(both, module, func.value)
+    scope = module.scope_of(expr)
+    if isinstance(expr, ast.Name):
+        owner = scope.binder(expr.id)
+        given = owner.bindings[expr.id] if owner is not None else []
+        return bool(given) and depth > 0 and all(_gives_weight(both, module, stmt, depth - 1) for stmt in given)
+    if not isinstance(expr, ast.Attribute):
+        return False
+    if expr.attr in ("data", "T"):
+        return _is_weight(both, module, expr.value, depth)
+    if expr.attr in ("weight", "bias"):
+        return True
+    owner_class = both.review.after.is_self(scope, expr.value)
+    if owner_class is None or not both.review.after.is_network(owner_class):
+        return False
+    family = both.review.after.family_up(owner_class)
+    fields = both.review.values_after.fields(expr.attr)
+    values = [v for m, t, v, _ in fields if both.review.after.is_self(m.scope_of(t), t.value) in family]
+    return bool(values) and all(isinstance(v, ast.Call) and syntax.last(v.func) == "Parameter" for v in values)
+
+
+def _gives_weight(both: Mixed, module: Module, stmt: ast.AST, depth: int) -> bool:
+    if isinstance(stmt, (ast.For, ast.comprehension)):
+        return any(syntax.last(c.func) in GIVING for c in syntax.every(stmt.iter, ast.Call))
+    return isinstance(stmt, ast.Assign) and _is_weight(both, module, stmt.value, depth)

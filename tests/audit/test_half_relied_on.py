@@ -1,0 +1,105 @@
+"""Programs that rely on weights being half, which they were under O2 and O3."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts, told
+
+BEFORE = """
+    import torch
+    from apex import amp
+
+    class Net(torch.nn.Module):
+        def __init__(self, table):
+            super().__init__()
+            self.table = torch.nn.Embedding(10, 4)
+            self.scale = torch.nn.Parameter(torch.ones(4))
+            self.kept = table.clone().half()
+            self.plain = table.clone()
+            self.steps = 0
+
+        def forward(self, ids):
+            {body}
+            return self.table(ids) * self.scale
+
+    def main(args, data, optimizer):
+        model = Net(torch.randn(10, 4)).cuda()
+        model, optimizer = amp.initialize(model, optimizer, opt_level={level})
+        {tail}
+        for x in data:
+            loss = model(x).mean()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+
+    main(parse(), [], None)
+"""
+SCALED = """            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+"""
+AFTER = (
+    BEFORE.replace("    from apex import amp\n", "")
+    .replace(
+        "model, optimizer = amp.initialize(model, optimizer, opt_level={level})",
+        'scaler = torch.amp.GradScaler("cuda")',
+    )
+    .replace(
+        SCALED,
+        "            scaler.scale(loss).backward()\n            scaler.step(optimizer)\n            scaler.update()\n",
+    )
+    .replace(
+        "            loss = model(x)",
+        '            with torch.autocast("cuda", dtype=torch.float16):\n                loss = model(x)',
+    )
+)
+
+
+def found(body: str = "pass", tail: str = "pass", level: str = '"O2"') -> list[str]:
+    texts = (text.format(body=body, tail=tail, level=level) for text in (BEFORE, AFTER))
+    return [verdict for _, verdict in told(doubts(*texts), "AMP547")]
+
+
+@pytest.mark.parametrize("level", ['"O2"', '"O3"', "args.opt_level"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert torch.all(torch.eq(self.table.weight, self.kept))",
+        "assert (self.table.weight == self.kept).all()",
+        "assert self.table.weight.eq(self.kept).all()",
+        "assert torch.equal(self.kept, self.table.weight.data)",
+        "assert torch.allclose(self.scale, self.kept[0])",
+        "weight = self.table.weight.detach(); print(weight != self.kept)",
+    ],
+)
+def test_a_weight_that_is_compared_with_what_is_half(body: str, level: str) -> None:
+    assert found(body, level=level) == ["review"]
+
+
+@pytest.mark.parametrize(
+    ("body", "tail", "verdict"),
+    [
+        ("pass", "half = next(model.parameters()).dtype == torch.float16", "look"),
+        ("pass", "assert next(model.parameters()).dtype == torch.half", "review"),
+        ("pass", "print([p.dtype in (torch.half, torch.bfloat16) for p in model.parameters()])", "look"),
+        ("if isinstance(self.scale, torch.cuda.HalfTensor): print('half')", "pass", "look"),
+        ("if self.table.weight.dtype != torch.half:\n                raise TypeError", "pass", "review"),
+    ],
+)
+def test_a_weight_that_is_asked_whether_it_is_half(body: str, tail: str, verdict: str) -> None:
+    assert found(body, tail) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("body", "level"),
+    [
+        ("assert torch.equal(self.table.weight, self.plain)", '"O2"'),
+        ("assert torch.equal(self.table.weight.half(), self.kept)", '"O2"'),
+        ("print(ids.dtype == torch.half, self.steps == 0, self.kept)", '"O2"'),
+        ("print(self.table.weight.dtype == torch.float32, self.kept)", '"O2"'),
+        ("assert torch.equal(self.table.weight, self.kept)", '"O1"'),
+    ],
+)
+def test_nothing_is_told_of_the_rest(body: str, level: str) -> None:
+    assert found(body, level=level) == []
