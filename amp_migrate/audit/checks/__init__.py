@@ -70,6 +70,7 @@ from amp_migrate.audit.checks import (
     switch,
     turned_off,
     unbound,
+    unloaded,
     unscaled,
     untouched,
     weight_cache,
@@ -130,7 +131,7 @@ TELLING: tuple[Check, ...] = (
         products,
         ranks,
     ),
-    *(renewed, scaled_at_o0, sequential_keys, shared_layers, turned_off, unscaled, weight_cache),
+    *(renewed, scaled_at_o0, sequential_keys, shared_layers, turned_off, unloaded, unscaled, weight_cache),
 )
 
 CHECKS: tuple[Check, ...] = (

@@ -1,8 +1,9 @@
 """A program that was migrated is told to need Apex still where a file that it loads was left with it.
 
 Proved: what is run whenever files are loaded (`ways/on_loading.py`), none of it under a test or a `try` that goes on, leads from
-a changed file without Apex to one that asks for a part of Apex which is gone (`amp`, `fp16_utils`, `optimizers.FP16_Optimizer`).
-Cannot prove anything of imports in functions, nor of files that are loaded by a name which is put together.
+a changed file without Apex to one that asks for a part of Apex which is gone (`amp`, `fp16_utils`, `optimizers.FP16_Optimizer`),
+by an import of that, or of Apex, of which it is read. Cannot prove anything of imports in functions, nor of files that are loaded by
+a name which is put together.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.near import runs_itself
 from amp_migrate.audit.program.program import Program
@@ -49,10 +51,17 @@ def _asks(module: Module) -> Needing | None:
         names = [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else []
         if isinstance(stmt, ast.ImportFrom) and not stmt.level:
             names = [f"{stmt.module}.{a.name}" for a in stmt.names]
+        names += _read(module) if "apex" in names else []
         gone = next((g for n in names for g in GONE if f"{n}.".startswith(f"{g}.")), None)
         if gone is not None:
             return module, stmt, gone.rpartition(".")[2]
     return None
+
+
+def _read(module: Module) -> list[str]:
+    """What a file reads of Apex that it imports whole: `apex.amp.initialize`."""
+    texts = (syntax.text(n) for n in syntax.every(module.tree, ast.Attribute))
+    return sorted({t for t in texts if t.startswith("apex.")})
 
 
 @kept

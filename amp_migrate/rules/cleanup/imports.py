@@ -20,6 +20,7 @@ from amp_migrate.rules.cleanup.beside import speaks_of_more
 from amp_migrate.rules.cleanup.declarations import drop_declarations
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
 from amp_migrate.rules.cleanup.import_texts import keep_only
+from amp_migrate.rules.cleanup.loaded import loads_for_others
 from amp_migrate.rules.cleanup.own_names import is_own
 from amp_migrate.rules.migration import Output
 from amp_migrate.writing.edits import Edits
@@ -192,13 +193,16 @@ class Cleaner:
         """Take what nothing uses out of an import; whether anything was."""
         if node in self.edits.statements or self._marked(node):
             return False
-        gone = [a for a in node.names if self._goes(node, a, candidates)]
+        gone = [a for a in node.names if self._goes(node, a, candidates) and not self._loads(node, a)]
         if any(a.name == "*" for a in node.names):
             gone = [] if self._star_used(node) else list(node.names)
         if not gone:
             return False
         keep_only(self.edits, self.module, node, [a for a in node.names if a not in gone])
         return True
+
+    def _loads(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+        return loads_for_others(self.project, self.module, self.output, node, alias)
 
     def _goes(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, candidates: set[str]) -> bool:
         name = alias.asname or alias.name.split(".")[0]

@@ -1,0 +1,45 @@
+"""What an import brings into being besides the names that it binds: the submodule that it loads is an attribute of its package
+from then on, for whoever reads it there (`from apex.amp import __version__`, and `apex.amp.__version__.VERSION`)."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
+from amp_migrate.rules.migration import Output
+
+# What Apex loads itself, whatever is imported of it.
+AT_ONCE = frozenset(
+    f"apex.{name}" for name in "amp parallel fp16_utils optimizers normalization multi_tensor_apply".split()
+)
+
+
+def loads_for_others(
+    project: Project, module: Module, output: Output, node: ast.Import | ast.ImportFrom, alias: ast.alias
+) -> bool:
+    """Whether something that stays, in any file, reads through another name what an import may load."""
+    base = f"{module.import_base(node)}." if isinstance(node, ast.ImportFrom) else ""
+    full = base + alias.name
+    if "." not in full or full in AT_ONCE:
+        return False
+    last = full.rpartition(".")[2]
+    for other in project.modules:
+        edits = output.edits.get(other)
+        for read in other.of(ast.Attribute) if last in other.text else ():
+            if read.attr == last and isinstance(read.value, (ast.Name, ast.Attribute)) and other.qualify(read) == full:
+                if (edits is None or not edits.gone(read)) and not _loaded_there(other, output, full, node):
+                    return True
+    return False
+
+
+def _loaded_there(module: Module, output: Output, full: str, but: ast.AST) -> bool:
+    """Whether another import of a file that stays loads a submodule itself, or one within it."""
+    edits = output.edits.get(module)
+    for node in module.imports:
+        if node is but or (edits is not None and edits.gone(node)):
+            continue
+        base = f"{module.import_base(node)}." if isinstance(node, ast.ImportFrom) else ""
+        if any(f"{base}{alias.name}.".startswith(f"{full}.") for alias in node.names):
+            return True
+    return False
