@@ -343,3 +343,11 @@ def imports_apex(node: ast.AST) -> bool:
     if isinstance(node, ast.Import):
         return any(a.name.split(".")[0] == "apex" for a in node.names)
     return isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "apex"
+
+
+def on_or_off(program: Program, module: Module, value: ast.expr) -> bool | None:
+    """What a switch is given, also one that is Apex itself, or None: `self.amp = amp`."""
+    if isinstance(value, ast.Constant):
+        return bool(value.value) if value.value is None or isinstance(value.value, bool) else None
+    apex = (program.dotted(module.scope_of(value), value) or "").startswith("apex.")
+    return True if apex and isinstance(value, (ast.Name, ast.Attribute)) else None

@@ -19,8 +19,9 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
+from amp_migrate.audit.ways.devices import of_type
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
-from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, tells
+from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, on_or_off, tells
 from amp_migrate.audit.ways.off_instead import GRAD_SCALER, given_or_off
 from amp_migrate.audit.ways.options import taken_back
 from amp_migrate.audit.ways.texts import in_format
@@ -185,6 +186,9 @@ class Predicates:
         each = syntax.one_by_one(expr)
         if each is not expr and depth < DEPTH:
             return self.of(each, place, depth + 1)
+        device = of_type(self, left, right, place, depth) if depth < DEPTH else None
+        if device is not None and isinstance(op, (ast.Eq, ast.NotEq)):
+            return device if isinstance(op, ast.Eq) else negation(device)
         text, other = self.trails.text(left, place), self.trails.text(right, place)
         if "__name__" in (text, other):
             return True
@@ -312,7 +316,7 @@ class Predicates:
         first, later = self._at_first(expr, place)
         if first is None or first.value is not None or later is None:
             given = self.trails.fields(expr, place)
-            whole = given and all(v is not None and self._on_or_off(m, v) is not None for m, v in given)
+            whole = given and all(v is not None and on_or_off(self.program, m, v) is not None for m, v in given)
             bools = any(isinstance(v, ast.Constant) and v.value is not None for _, v in given)
             return self._field_branches(expr, place, depth) if whole and not bools else None
         module, value = later
@@ -372,20 +376,13 @@ class Predicates:
         given.sort(key=lambda g: getattr(g[1], "lineno", 0))
         return self._switched(given[0][0], [g[1:] for g in given], self.trails.anywhere(scopes[0]), depth)
 
-    def _on_or_off(self, module: Module, value: ast.expr) -> bool | None:
-        """What a switch is given, also one that is Apex itself, or None: `self.amp = amp`."""
-        if isinstance(value, ast.Constant):
-            return bool(value.value) if value.value is None or isinstance(value.value, bool) else None
-        apex = (self.program.dotted(module.scope_of(value), value) or "").startswith("apex.")
-        return True if apex and isinstance(value, (ast.Name, ast.Attribute)) else None
-
     def _switched(
         self, module: Module, given: Sequence[tuple[ast.AST, ast.expr]], place: Place, depth: int
     ) -> Formula | None:
         on: list[Formula] = []
         first: Formula = False
         for i, (node, value) in enumerate(given):
-            holds = self._on_or_off(module, value)
+            holds = on_or_off(self.program, module, value)
             if holds is None:
                 return None
             tests = [(t, c) for t, c in self.chains.tests(module, node) if not raises_else(module, t, c)]
