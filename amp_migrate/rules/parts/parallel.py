@@ -207,6 +207,13 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
             "the program turns the reduction off and on (disable_allreduce): put the steps that only accumulate under "
             "torch's no_sync() first",
         )
+    untrained = frozen_whole(site.module, site.module.statement(call), ast.unparse(call.args[0])) if call.args else None
+    if untrained is not None:
+        return Manual(
+            "AMP601",
+            f"torch's DistributedDataParallel refuses a model that is frozen whole, as line {getattr(untrained, 'lineno', 0)} leaves "
+            "it: use it as it is, without .module where it is read and in the keys of its state",
+        )
     arguments = [Argument(argument) for name, argument in named if name not in DROPPED]
     sibling = beside(site, call)
     taken = [k for k in sibling.keywords if k.arg not in given] if sibling is not None else []
@@ -241,13 +248,7 @@ def _call(project: Project, site: Site, call: ast.Call) -> Native | Manual:
         frozen is not None or unread is not None or sibling is not None or not waits_in_vain(project, site, call)
     )
     told = differs(project, site.module, [*given, *([UNUSED] if all_take_part else [])])
-    untrained = frozen_whole(site.module, site.module.statement(call), ast.unparse(call.args[0])) if call.args else None
-    if untrained is not None:
-        at = getattr(untrained, "lineno", 0)
-        message += (
-            f", which refuses a model that is frozen whole, as line {at} leaves it: use that as it is, without .module"
-        )
-    review: Review = "review" if unknown or untrained is not None else "look" if told else "as-is"
+    review: Review = "review" if unknown else "look" if told else "as-is"
     message += told
     return Native("AMP601", (NATIVE_DDP,), message, review, tuple(arguments))
 
