@@ -461,3 +461,75 @@ def test_what_is_handed_over_asks_for_nothing_that_holds_where_it_stands(tmp_pat
     for loaded in ("", "x"):
         texts = {"main.py": after["main.py"].replace('default=""', f'default="{loaded}"')}
         assert run_files(tmp_path, texts, "main.py") == "torch.float16"
+
+
+STEP = """
+            if cfg.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+SCRIPT = f"""
+import torch
+from apex import amp
+from data import batches, cfg, make
+from shared import run
+
+
+def main():
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if cfg.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=cfg.level)
+        for batch in batches:
+            loss = run(model, batch, cfg)
+{STEP}
+
+if __name__ == "__main__":
+    main()
+"""
+TRAINER = f"""
+import torch
+from apex import amp
+from data import batches, make
+from shared import run
+
+
+class Trainer:
+    def __init__(self, cfg):
+        self.cfg = cfg
+
+    def __call__(self):
+        self.begin()
+        self.train()
+
+    def again(self):
+        return Trainer(self.cfg)
+
+    def begin(self):
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if self.cfg.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=self.cfg.level)
+        self.model, self.optimizer = model, optimizer
+
+    def train(self):
+        for batch in batches:
+            loss = run(self.model, batch, self.cfg)
+{STEP.replace("cfg", "self.cfg").replace("optimizer", "self.optimizer")}
+"""
+
+
+def test_a_trainer_that_makes_another_of_its_kind_is_made_elsewhere_all_the_same() -> None:
+    """What it runs was no code that scripts alone run: it had a scaler, and its forward no region."""
+    shared = "def run(model, batch, cfg):\n    out = model(batch)\n    return out.pow(cfg.power).mean()\n"
+    files = {"a_trainer.py": TRAINER, "shared.py": shared, "train.py": SCRIPT, "train2.py": SCRIPT}
+    texts = check_files(files)
+    assert "self.scaler.scale(loss).backward()" in texts["a_trainer.py"]
+    assert (
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):\n'
+        "                loss = run(self.model, batch, self.cfg)\n"
+    ) in texts["a_trainer.py"]

@@ -155,7 +155,8 @@ class SetUp:
         return self.project.calls.get(function, ()) if function is not None else ()
 
     def _calls_or_makers(self, scope: Scope) -> Sequence[Call]:
-        """The calls of the function that a scope is; of a method that nothing in sight calls, what makes its objects."""
+        """The calls of the function that a scope is; of a method that nothing in sight calls, what makes its objects: but for
+        its objects themselves, one of which something else has made."""
         calls = self._calls(scope)
         function = self.project.functions.get(scope.node)
         if calls or function is None or function.cls is None or function.name == "__init__":
@@ -164,7 +165,9 @@ class SetUp:
         classes = function.cls.descendants()
         if any(cls.node.decorator_list or sources.is_value(cls) for cls in classes):
             return calls
-        return [made for cls in classes for made in sources.made(cls)]
+        own = {*classes, *function.cls.ancestry()}
+        made = (at for cls in classes for at in sources.made(cls))
+        return [(module, call) for module, call in made if self.project.class_around(module.scope_of(call)) not in own]
 
     @cached_property
     def _leads(self) -> dict[Scope, list[ast.AST]]:
