@@ -160,3 +160,47 @@ def test_a_way_without_any_backward_writes_nothing(between: str, verdicts: list[
     new += "\n".join([*region, "    if not other:", f"    {scaled}"]) + f"\n{between}"
     new += "    scaler.step(optimizer)\n    scaler.update()\n    scores = model(x)\n"
     assert [verdict for _, verdict in told(doubts(old, new), "AMP538")] == verdicts
+
+
+NORM = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(4))
+        self.ready = False
+
+    def reset(self, x):
+        self.bias.data.copy_(-x.mean(0).log())
+
+    def forward(self, x):
+        if not self.ready:
+            self.reset(x)
+        return {use}
+
+
+class Head({base}):
+    def reset_parameters(self):
+        nn.init.zeros_(self.bias)
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "base", "copied"),
+    [
+        ("torch.exp(self.bias) * x", "nn.Linear", False),
+        ("(x - self.bias) * (-self.bias).exp() + torch.sum(self.bias) + self.bias[0]", "nn.Linear", False),
+        ("torch.exp(self.bias) * x", "Net", True),
+        ("x @ self.bias", "nn.Linear", True),
+        ("mix(self.bias, x)", "nn.Linear", True),
+    ],
+)
+def test_what_another_class_does_with_its_parameter_of_that_name_makes_no_copies(
+    use: str, base: str, copied: bool
+) -> None:
+    head = HEAD[: HEAD.index("class Net")] + NORM.format(use=use, base=base) + HEAD[HEAD.index("\n{also}") :]
+    setting = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    old = head.format(imports="from apex import amp\nfrom mixing import mix", setting=setting, also="")
+    new = head.format(imports="from mixing import mix", setting='scaler = torch.amp.GradScaler("cuda")', also="")
+    between = "    other = model(x)\n    another = model(x)\n    optimizer.step()\n"
+    found = doubts(old + SCALED + between, new + AFTER + between)
+    assert ("self.bias.data.copy_" in "".join(d.message for d in found if d.code == "AMP538")) == copied

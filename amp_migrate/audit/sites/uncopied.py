@@ -39,15 +39,22 @@ def uncopied(values: Values, scope: Scope, weight: ast.expr) -> bool:
 
 @kept
 def _computed_with(values: Values, owner: Class, name: str) -> bool:
-    """Whether a class makes a parameter under a name, and all that any file keeps under it is only computed with as it is."""
-    stored = values.fields(name)
+    """Whether a class makes a parameter under a name, and all that any file keeps under it is only computed with as it is: what
+    another class keeps so is something else."""
+    family = values.program.family(owner)
+
+    def may_be_it(module: Module, at: ast.Attribute) -> bool:
+        of = values.program.is_self(module.scope_of(at), at.value)
+        return of is None or of in family
+
+    stored = [s for s in values.fields(name) if may_be_it(s[0], s[1])]
     made = all(_is_parameter(values, module, given) for module, _, given, _ in stored)
     own = any(values.program.is_self(module.scope_of(at), at.value) is owner for module, at, _, _ in stored)
     read = (
         (module, node)
         for module in values.program.having(name)
         for node in syntax.every(module.tree, ast.Attribute)
-        if node.attr == name and isinstance(node.ctx, ast.Load)
+        if node.attr == name and isinstance(node.ctx, ast.Load) and may_be_it(module, node)
     )
     return own and made and all(_plainly(values, module, node) for module, node in read)
 
