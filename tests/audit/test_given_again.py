@@ -265,3 +265,17 @@ def split(asked: str, fit: str, main: str) -> list[Doubt]:
 )
 def test_a_set_up_that_comes_in_between_asks_anew(asked: str, fit: str, main: str, count: int) -> None:
     assert len(split(asked, fit, main)) == count
+
+
+@pytest.mark.parametrize(
+    ("kept", "count"),
+    [
+        ('state = {"opt": cfg, "step": 1}\n    state["fp16"] = 0', 0),  # an entry of what holds it, and not its own
+        ('state = dict(opt=cfg)\n    state["fp16"] = 0', 0),
+        ("state = [cfg]\n    state[0].fp16 = False", 2),
+        ("state = cfg\n    state.fp16 = False", 2),
+        ('vars(cfg)["fp16"] = False', 2),
+    ],
+)
+def test_what_a_mapping_that_holds_the_settings_is_given_is_not_given_to_them(kept: str, count: int) -> None:
+    assert len(split("cfg.fp16", f"{GO_ON}\n    {kept}\n    {GO_ON}", TRAIN)) == count

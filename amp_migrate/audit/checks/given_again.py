@@ -20,11 +20,11 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.side import Side
 from amp_migrate.audit.sites.regions import AUTOCAST
-from amp_migrate.audit.sites.setups import argument, identities
+from amp_migrate.audit.sites.setups import Identity, argument, identities
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.formulas import atoms
 from amp_migrate.audit.ways.within import may_follow
@@ -190,13 +190,21 @@ def _stores(side: Side, module: Module, place: ast.Call, flag: Flag) -> Iterator
         stmts = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete)
         yield from ((module, b) for b in bound if isinstance(b, stmts) and owner is not None and owner.module is module)
         return
-    mine = identities(side.values, scope, holder)
+    mine = _objects(side, scope, holder)
     for other in side.modules:
         for node, theirs in _written(other, key):
             there = other.scope_of(node)
             alike = syntax.text(theirs) == syntax.text(holder) and _one_name(scope, there, theirs)
-            if alike or not mine.isdisjoint(identities(side.values, there, theirs)):
+            if alike or not mine.isdisjoint(_objects(side, there, theirs)):
                 yield other, node
+
+
+def _objects(side: Side, scope: Scope, expr: ast.expr) -> frozenset[Identity]:
+    """Which objects an expression may be: of a mapping that is written out, this, and none of those that it holds."""
+    found = side.values.origins(scope, expr)
+    if not any(o.kind == "literal" for o in found):
+        return identities(side.values, scope, expr)
+    return frozenset((o.node, o.path, o.module) for o in found if o.kind not in ("constant", "unknown"))
 
 
 def _one_name(scope: object, there: object, holder: ast.expr) -> bool:
