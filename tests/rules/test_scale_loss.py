@@ -570,8 +570,16 @@ def test_a_misspelt_backward_is_told_where_it_stands() -> None:
 
 @pytest.mark.parametrize(
     ("given", "read", "told"),
-    [("loss / n", "print(loss.item())", True), ("loss", "print(loss.item())", False), ("loss / n", "pass", False)],
-    ids=["divided", "itself", "read no more"],
+    [
+        ("loss / n", "print(loss.item())", True),
+        ("loss", "print(loss.item())", False),
+        ("loss / n", "pass", False),
+        ("loss / n", "if self.args.fp16:\n            print(loss.item())", False),
+        ("loss / n", "if n > 1 and self.args.fp16:\n            print(loss.item())", False),
+        ("loss / n", "if not self.args.fp16:\n            print(loss.item())", True),
+        ("loss / n", "if n > 1:\n            print(loss.item())", True),
+    ],
+    ids=["divided", "itself", "read no more", "under the switch", "and more", "where it is off", "under another"],
 )
 def test_a_name_that_has_another_value_than_without_apex_is_told_of(given: str, read: str, told: bool) -> None:
     source = f"""

@@ -392,6 +392,25 @@ def test_of_several_that_may_be_the_optimizer_each_is_named() -> None:
     assert "the optimizer of line 7, 9 or 11, made before, never stepped them" in finding.message
 
 
+def test_what_is_given_the_optimizer_has_not_made_it() -> None:
+    source = """
+        import torch
+        from apex import amp
+        from apex.parallel import convert_syncbn_model
+
+
+        def build(model):
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            model = convert_syncbn_model(model)
+            with amp.scale_loss(model(1).mean(), optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+        """
+    (finding,) = [f for f in rewrite(source).findings if f.code == "AMP611"]
+    assert "the optimizer of line 7, made before, never stepped them" in finding.message
+
+
 LATE = {
     "handed in by a caller that made one before": (
         """

@@ -68,3 +68,63 @@ def test_a_teacher_that_is_set_up_last_sets_the_scale_anew() -> None:
     result = rewrite(program(STUDENT.format("128.0"), TEACHERS[0]))
     assert result.after is None
     assert any(f.status == "manual" for f in found(result, "AMP114"))
+
+
+TRAINER = """
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, params, teachers):
+        self.fp16 = params["fp16"]
+        self.teachers = []
+        if params["teachers"]:
+            for teacher in teachers:
+                if self.fp16:
+                    teacher = amp.initialize(teacher, opt_level="O1")
+                self.teachers.append(teacher.eval())
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        BETWEEN
+        if self.fp16:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        with torch.no_grad():
+            y = sum(t(x) for t in self.teachers)
+        loss = torch.nn.functional.mse_loss(self.model(x), y)
+        if self.fp16:
+            with amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        self.optimizer.step()
+
+    def show(self, x):
+        return self.step(x)
+
+    def plain(self, x):
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "count"),
+    [
+        ("pass", 1),
+        ("self.plain(1)", 1),
+        ("self.show(torch.ones(2, 4))", 2),
+        ("if params['short']:\n            return", 2),
+    ],
+)
+def test_a_scaler_that_another_takes_the_place_of_is_not_made(between: str, count: int) -> None:
+    text = rewrite(TRAINER.replace("BETWEEN", between)).after
+    assert text is not None
+    assert text.count("self.scaler = ") == count
+
+
+def test_one_that_is_read_before_is_made_or_the_program_left() -> None:
+    text = rewrite(TRAINER.replace("BETWEEN", "self.show(torch.ones(2, 4))")).after
+    assert text is None or text.count("self.scaler = ") == 2

@@ -97,12 +97,13 @@ def _of_model(assigns: list[ast.Assign], text: str) -> set[str]:
 
 
 def _makes(assign: ast.Assign, of_model: set[str]) -> bool:
-    """Whether a statement makes an optimizer of what is written so: for it, or together with it."""
-    targets = _targets(assign)
-    if not isinstance(assign.value, ast.Call) or not any(_names_optimizer(t) for t in targets):
+    """Whether a statement makes an optimizer of what is written so: for it, or together with it. One that is given the
+    optimizer wraps it: `model, optimizer = amp.initialize(model, optimizer)`."""
+    if not isinstance(assign.value, ast.Call):
         return False
-    arguments = [*assign.value.args, *(k.value for k in assign.value.keywords)]
-    return bool(of_model & {*targets, *(text for a in arguments for text in _read(a))})
+    targets = _targets(assign)
+    given = {text for a in (*assign.value.args, *(k.value for k in assign.value.keywords)) for text in _read(a)}
+    return any(_names_optimizer(t) and t not in given for t in targets) and bool(of_model & {*targets, *given})
 
 
 def _names_optimizer(text: str) -> bool:

@@ -18,7 +18,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.program.view import find
 from amp_migrate.reading.regions.refused import refuses
-from amp_migrate.reading.switch.flags import guard_parts
+from amp_migrate.reading.switch.flags import asked_around, guard_parts
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.one_held import holds_one
 from amp_migrate.reading.units.places import holds_several
@@ -155,7 +155,10 @@ def _left_before(m: Migration, loss: Loss, uses: Sequence[ast.Name]) -> ast.Name
     stored = [n for n in bound if isinstance(n, ast.Name) and n.id == loss.alias and isinstance(n.ctx, ast.Store)]
     if pair is None or len(stored) != 1:
         return None
-    return next((use for use in uses if pair not in set(loss.module.ancestors(use))), None)
+    # What is read under the same test is not read in other runs.
+    only = {*asked_around(m.project, loss.module, loss.with_stmt)} - {*asked_around(m.project, loss.module, pair)}
+    below = (use for use in uses if pair not in set(loss.module.ancestors(use)))
+    return next((u for u in below if not only or not only <= {*asked_around(m.project, loss.module, u)}), None)
 
 
 def scaled(m: Migration, loss: Loss, *, vector: bool = False) -> tuple[str | ast.expr | ast.stmt, ...]:

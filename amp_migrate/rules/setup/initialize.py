@@ -15,6 +15,7 @@ from amp_migrate.reading.program.processes import framework_of
 from amp_migrate.reading.scaler.from_users import FromUsers
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home, covers
+from amp_migrate.reading.scaler.made_again import made_again
 from amp_migrate.reading.switch.sure_above import not_sure
 from amp_migrate.reading.units.legacy import LegacyInit, is_legacy
 from amp_migrate.reading.units.static_scale import static_scale
@@ -163,6 +164,8 @@ CODES = (
 def apply(m: Migration) -> None:
     """Emit the scaler and take the initialize calls out."""
     _complete(m)
+    sites = [*((x.module, x.call) for x in m.unit.losses), *((s.module, s.call) for s in m.unit.steps)]
+    acting = {*m.regions.scopes(), *(module.scope_of(call) for module, call in sites)}
     for plan in m.scalers if m.scales else ():
         for home in plan.homes if not isinstance(plan, FromUsers) else ():
             if home.idle:
@@ -174,6 +177,9 @@ def apply(m: Migration) -> None:
                 later := next((o for o in plan.homes[::-1] if _takes_its_place(o, home, plan.homes)), None)
             ) is not None:
                 plan.served[home.init] = later
+                continue
+            if (again := next((o for o in plan.homes if made_again(plan, home, o, acting)), None)) is not None:
+                plan.served[home.init] = again
                 continue
             _create(m, plan, home)
             plan.created.append(home)
