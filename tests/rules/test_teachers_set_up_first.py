@@ -115,7 +115,6 @@ class Trainer:
     [
         ("pass", 1),
         ("self.plain(1)", 1),
-        ("self.show(torch.ones(2, 4))", 2),
         ("if params['short']:\n            return", 2),
     ],
 )
