@@ -196,3 +196,50 @@ def test_what_a_normalization_divides_by_may_be_inf_or_nothing(body: str) -> Non
 def test_half_has_no_such_numbers() -> None:
     assert torch.tensor([300.0, -300.0]).half().var().isinf()
     assert (torch.zeros(1).half() + 2.9e-8).item() == 0
+
+
+KEPT = """
+import torch
+from torch.nn.functional import grid_sample
+
+
+class Warp(torch.nn.Module):
+    def __init__(self, opt):
+        super().__init__()
+        self.opt = opt
+
+    def forward(self, x, grid):
+        if ASKED:
+            return torch.nn.functional.grid_sample(x.float(), grid.float()).half()
+        else:
+            return torch.nn.functional.grid_sample(x, grid)
+"""
+RUN = """
+import torch
+from apex import amp
+from warp import Warp
+
+
+def train(opt, loader):
+    model = Warp(opt).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if opt.fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, grid in loader:
+        loss = model(x, grid).mean()
+        if opt.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("self.opt.fp16", False), ("self.opt.fp16 and x.is_cuda", True), ("self.opt.warps", True), ("self.fp16", True)],
+)
+def test_what_runs_where_no_set_up_is_is_not_named(asked: str, told: bool) -> None:
+    results = rewrite_files({"warp.py": KEPT.replace("ASKED", asked), "train.py": RUN})
+    assert bool(found(results["warp.py"], "AMP508")) == told if "warp.py" in results else not told

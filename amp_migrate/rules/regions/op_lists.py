@@ -7,13 +7,16 @@ Native: https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from amp_migrate.findings import Code
+from amp_migrate.reading.conditions.tests import excludes
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.switch.flags import asked_around, flag_around
 from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.rules.migration import Migration
 
@@ -26,6 +29,7 @@ NORMAL = {
     "std": ", and what is divided by it here: where that is half, an eps below 3e-8 is 0. .float() on the input keeps it",
 }
 F = "torch.nn.functional."
+OBJECT = re.compile(r"\bself\.(?=\w+[.\[])")
 UPCAST = {f"{F}gelu", f"{F}grid_sample", "torch.std", "torch.var", "torch.nn.GELU"}
 
 CODES = (
@@ -54,13 +58,25 @@ def apply(m: Migration) -> None:
             call = module.parents.get(node)
             cast = isinstance(call, ast.Call) and not m.edit(module).insertions.keys().isdisjoint(call.args)
             normal = NORMAL.get(short, "") if _divides(module, node, added=short == "var") else ""
-            if short.lower() + normal not in told and not cast and (certain or module in m.unit.modules):
+            if (
+                short.lower() + normal not in told
+                and not cast
+                and not _is_off(m, module, node)
+                and (certain or module in m.unit.modules)
+            ):
                 told.add(short.lower() + normal)
                 where = " where that is half" * (not certain)
                 message = f"O1 computed {short} in float32, autocast computes it in its input's dtype"
                 message += normal or (GRID if short == "grid_sample" else f": a small difference{where}")
                 looks = short == "grid_sample" or normal
                 m.output.note(module, node, "AMP508", name, message, "look" if looks else "as-is")
+
+
+def _is_off(m: Migration, module: Module, node: ast.AST) -> bool:
+    """Whether what is asked around a node excludes every set-up, also where an object has kept the settings: `self.opt.fp16`."""
+    asked = [OBJECT.sub("", part) for part in asked_around(m.project, module, node)]
+    flags = [flag_around(m.project, init).parts or () for init in m.unit.inits] if asked else []
+    return bool(flags) and all(any(excludes(OBJECT.sub("", p), q) for p in parts for q in asked) for parts in flags)
 
 
 def _uses(project: Project, module: Module) -> list[tuple[str, ast.expr, bool]]:
