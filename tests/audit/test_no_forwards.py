@@ -68,3 +68,50 @@ def test_a_tokenizer_that_a_network_keeps_runs_no_part_of_it(asked: str, told: b
 )
 def test_a_name_that_nothing_binds_is_no_function_out_of_sight(asked: str, told: bool) -> None:
     assert lost(asked) == told
+
+
+CHOSEN = """
+import sys
+import torch
+IMPORT
+from settings import batches, opts, parser
+
+class Trainer(torch.nn.Module):
+    def __init__(self, params):
+        super().__init__()
+        self.fp16 = params["apex"]
+        self.run = torch.nn.Linear(4, 4)
+        self.opt = torch.optim.SGD(self.run.parameters(), lr=0.1)
+        SET_UP
+
+if opts.trainer == "first":
+    trainer = Trainer(opts.params)
+else:
+    OTHERWISE
+run = trainer.run
+for x in batches:
+    with torch.no_grad()REGION:
+        print(run(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "told"),
+    [
+        ('sys.exit("first alone")', False),
+        ('parser.error("first alone")', False),
+        ("exit(1)", False),
+        ("raise ValueError(opts.trainer)", False),
+        ("trainer = opts.others()", True),
+    ],
+)
+def test_what_ends_the_run_comes_to_no_forward(otherwise: str, told: bool) -> None:
+    """A run of another kind never came by amp.initialize: it ended."""
+    text = CHOSEN.replace("OTHERWISE", otherwise)
+    set_up = 'if self.fp16:\n            self.run, self.opt = amp.initialize(self.run, self.opt, opt_level="O1")'
+    before = text.replace("IMPORT", "from apex import amp").replace("SET_UP", set_up).replace("REGION", "")
+    region = ', torch.autocast("cuda", dtype=torch.float16, enabled=trainer.scaler.is_enabled())'
+    scaler = 'self.scaler = torch.amp.GradScaler("cuda", enabled=self.fp16)'
+    after = text.replace("IMPORT", "").replace("SET_UP", scaler).replace("REGION", region)
+    found = [d for d in doubts(before, after) if d.code == "AMP531" and "under autocast now" in d.message]
+    assert bool(found) == told

@@ -6,6 +6,7 @@ import ast
 import itertools
 
 from amp_migrate.audit.kept import kept
+from amp_migrate.audit.paths.flow import never_returns
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
@@ -60,14 +61,15 @@ def _passed(at: ast.AST, block: str) -> Passed:
 
 def leaves(body: list[ast.stmt]) -> bool:
     """Whether a block ends by leaving what is around it."""
-    return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+    leaving = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+    return bool(body) and (isinstance(body[-1], leaving) or never_returns(body[-1]))
 
 
 def raises_else(module: Module, test: ast.expr, came_out: bool) -> bool:
-    """Whether a run raises where a test comes out otherwise: that only lets it go on."""
+    """Whether a run raises, or ends, where a test comes out otherwise: that only lets it go on."""
     stmt = module.parents.get(test)
     other = (stmt.orelse if came_out else stmt.body) if isinstance(stmt, ast.If) else []
-    return bool(other) and isinstance(other[-1], ast.Raise)
+    return bool(other) and (isinstance(other[-1], ast.Raise) or never_returns(other[-1]))
 
 
 def may_follow(module: Module, first: ast.AST, second: ast.AST) -> bool:
