@@ -306,3 +306,65 @@ def test_what_every_caller_makes_anew_runs_in_float32() -> None:
     names: dict[str, Any] = {}
     exec(after or "", names)
     assert names["main"]([torch.ones(3, 4)]) == ["torch.float32"]
+
+
+OUT_OF_SIGHT = """
+    import torch
+    from apex.fp16_utils import FP16_Optimizer
+    from nets import Net, Wrapped, load, config, loader, tests, args, show
+
+    model = Net(config).cuda()
+    if args.fp16:
+        model.half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16:
+        optimizer = FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+    for x in loader:
+        loss = model(x)
+        if args.fp16:
+            optimizer.backward(loss)
+        else:
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    RENEWED
+    for x in tests:
+        with torch.no_grad():
+            y = model(x)
+        show(y)
+    """
+
+
+def _out_of_sight(renewed: str) -> tuple[bool, list[str]]:
+    """Whether the evaluation has a region; what is said of it."""
+    result = rewrite(OUT_OF_SIGHT.replace("RENEWED", renewed.replace("\n", "\n    ")))
+    assert result.after is not None
+    return "no_grad(), torch.autocast" in result.after, [f.message for f in result.findings if f.code == "AMP531"]
+
+
+@pytest.mark.parametrize(
+    ("renewed", "region"),
+    [
+        ("model = Net(config)\nmodel.load_state_dict(torch.load('m.pt'))\nmodel.cuda()", False),
+        ("model = Net.from_pretrained('m')\nmodel = torch.nn.DataParallel(model)", False),
+        ("net = Net(config)\nnet.load_state_dict(torch.load('m.pt'))\nmodel = net", True),  # not followed
+        ("model = Net(config)\nif args.fp16:\n    model.half()", True),
+        ("model = Wrapped(model)", True),
+        ("kept = model\nkept.eval()\nmodel = Wrapped(kept)", True),
+        ("model = load(config)", True),
+    ],
+)
+def test_an_object_of_a_class_out_of_sight_is_a_new_network(renewed: str, region: bool) -> None:
+    has, said = _out_of_sight(renewed)
+    assert has is region
+    assert region or not said
+
+
+def test_an_object_that_was_not_made_half_is_told_as_that_and_not_as_a_process() -> None:
+    has, (said,) = _out_of_sight("net = Net(config)\nnet.load_state_dict(torch.load('m.pt'))\nmodel = net")
+    assert has
+    assert "its weights had not been made half" in said
+    assert "set up" not in said
+    has, (said,) = _out_of_sight("if args.reload:\n    model = Net(config)")
+    assert has
+    assert "made anew after it was made half" in said

@@ -335,7 +335,7 @@ def _doubt(
     where = spelled(when)
     around = both.after.region_around(chain) if kind == "lost" else None
     raises = _raises(both, chain) if kind == "lost" else ""
-    why = was_float32(both.review, chain) if kind != "lost" else ""
+    why = was_float32(both.review, chain, both.patches(forward.module)) if kind != "lost" else ""
     if around is not None and around.enabled is not None:
         message = (
             f"{forward.text} ran in half precision {ran}{where}; {came}, the autocast region around it is off there now "

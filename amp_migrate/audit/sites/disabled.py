@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from amp_migrate.audit.ways.chains import Chain
 
 DEEPEST = 4  # names and functions that hand it on
+NOT_HALF = "its weights had not been made half"
 DISABLED = "amp.disable_casts() had switched its casts off"
 
 
-def was_float32(review: Review, chain: Chain) -> str:
-    """Why what a way of the program after comes to ran in float32, where it did."""
+def was_float32(review: Review, chain: Chain, patched: bool = True) -> str:
+    """Why what a way of the program after comes to ran in float32, where it did. `patched`: Apex may have patched torch for all
+    of a process; else it made single objects half."""
     steps = (review.statement_before(s.module, s.node) for s in chain.steps if not s.value)
     disabled = any(s is not None and casts_disabled(review.before, *s) for s in steps)
-    return DISABLED if disabled else "Apex had not been set up for it before"
+    return DISABLED if disabled else "Apex had not been set up for it before" if patched else NOT_HALF
 
 
 def casts_off(side: Side, chain: Chain) -> Formula:

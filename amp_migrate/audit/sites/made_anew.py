@@ -53,7 +53,8 @@ def doubts(both: Mixed, found: Iterable[Anew]) -> Iterator[Doubt]:
             f"{text} {runs} what is made anew {both.since(module)} {where}: {asked}that was float32, and it runs under "
             "autocast now"
         )
-        model = f"the initialized model ({_called(module.path, given)})"
+        prepared = "the initialized model" if both.initializes(module) else "the model that was"
+        model = f"{prepared} ({_called(module.path, given)})"
         taken = _switch(both, first)
         if shared:
             how = f"let the first hand over that it is off ({taken}=False)" if taken else _HAND
@@ -61,7 +62,7 @@ def doubts(both: Mixed, found: Iterable[Anew]) -> Iterator[Doubt]:
         else:
             how = f"Hand over {taken}=False there" if taken else "Switch the region off there (enabled=)"
             message += f". {how} to keep it"
-        alike = message.replace(where, "", 1).replace(model, "the initialized model", 1)
+        alike = message.replace(where, "", 1).replace(model, prepared, 1)
         message += f" (see {also}, too)" if also else ""
         doubt = both.review.doubt(module, place.node, "AMP531", "a call of the model", message, "look", ("AMP531",))
         yield replace(doubt, alike=alike)

@@ -4,6 +4,7 @@ for an `FP16_Optimizer`, or by O2 and O3. A copy read from a checkpoint for an e
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from amp_migrate.reading.program.definitions import Function, called_name
@@ -24,6 +25,9 @@ PLACING = SAME_OBJECT_METHODS - {
     "apply",
     "type",
 }  # methods that give the network back, in no other dtype
+
+_CLASS = re.compile(r"_*[A-Z]\w*[a-z]")
+_OF_NETWORKS = frozenset("parameters named_parameters cuda to half float eval train forward modules state_dict".split())
 
 
 def never_cast(unit: Unit, module: Module, called: ast.expr) -> bool:
@@ -132,9 +136,25 @@ def _is_new(unit: Unit, module: Module, call: ast.expr, taken: list[ast.Name | a
 
 
 def _constructs(unit: Unit, module: Module, call: ast.Call) -> bool:
-    """Whether a call makes a network: of a class of the program's, or by `from_pretrained`."""
+    """Whether a call makes a network: of a class of the program's, or of one out of sight by `from_pretrained` or its name, which
+    wraps none."""
     cls = unit.project.find_class(module, call.func)
-    return called_name(call) == "from_pretrained" or (cls is not None and cls.is_module)
+    if cls is not None or called_name(call) == "from_pretrained":
+        return cls is None or cls.is_module
+    if not _CLASS.match(called_name(call)) or unit.project.resolved.get(call):
+        return False
+    return not any(_may_be_network(module, n) for n in _taken(module, call) if n is not call.func)
+
+
+def _may_be_network(module: Module, taken: ast.Name | ast.Attribute) -> bool:
+    """Whether a variable that a constructor takes is used as networks are, in the function around it."""
+    scope, text = module.scope_of(taken), ast.unparse(taken)
+    for node in walk(scope.node):
+        if isinstance(node, ast.Attribute) and node.attr in _OF_NETWORKS and ast.unparse(node.value) == text:
+            return True
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == text:
+            return True
+    return False
 
 
 def _cast_below(unit: Unit, scope: Scope, line: int, use: ast.expr, name: str) -> bool:
