@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amp_migrate.audit import Doubt
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, doubts_of
 
 BEFORE = """
 import argparse
@@ -115,3 +115,84 @@ def test_only_where_some_run_may_be_at_o0(choices: str, count: int) -> None:
 def test_a_native_side_scales_as_it_did() -> None:
     assert not at_o0(DYNAMIC, "args.fp16", loop=NATIVE)
     assert len(at_o0(DYNAMIC, CASTS, loop=NATIVE)) == 1
+
+
+LOSSES = "def of(model, x):\n    return model(x).mean()\n"
+SCRIPT = """
+import argparse
+import torch
+IMPORT
+from data import loader
+from losses import of
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+args = parser.parse_args()
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+SET_UP
+for x in loader:
+    REGION
+        loss = of(model, x)
+    SCALE
+"""
+TRAINER = """
+import torch
+IMPORT
+from losses import of
+
+class Trainer:
+    def __init__(self, cfg):
+        self.cfg = cfg
+
+    def begin(self, model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        SET_UP
+        self.model, self.optimizer = model, optimizer
+
+    def train(self):
+        for x in self.cfg.loader:
+            REGION
+                loss = of(self.model, x)
+            SCALE
+"""
+
+
+def of_two(level: str) -> list[str]:
+    """What is said of a script, and of a trainer beside it which may be at O0."""
+    texts: tuple[dict[str, str], dict[str, str]] = ({"losses.py": LOSSES}, {})
+    for path, text, cfg, own, asked in (
+        ("script.py", SCRIPT, "args", "", level),
+        ("trainer.py", TRAINER, "self.cfg", "self.", "self.cfg.level"),
+    ):
+        flag = f"{cfg}.fp16" + (f' and {asked} != "O0"' if asked.startswith(cfg) else "")
+        for side, marks in zip(
+            texts,
+            (
+                {
+                    "IMPORT": "from apex import amp",
+                    "SET_UP": f"if {cfg}.fp16:\nINDENT    model, optimizer = amp.initialize(model, optimizer, opt_level={asked})",
+                    "REGION": "if True:",
+                    "SCALE": f"with amp.scale_loss(loss, {own}optimizer) as scaled:\nDEEPER    scaled.backward()",
+                },
+                {
+                    "IMPORT": "",
+                    "SET_UP": f'{own}scaler = torch.amp.GradScaler("cuda", enabled={flag})',
+                    "REGION": f'with torch.autocast("cuda", dtype=torch.float16, enabled={own}scaler.is_enabled()):',
+                    "SCALE": f"{own}scaler.scale(loss).backward()",
+                },
+            ),
+            strict=True,
+        ):
+            for mark, instead in {
+                **marks,
+                "INDENT": "        " if own else "",
+                "DEEPER": "            " if own else "    ",
+            }.items():
+                text_now = side.get(path, text)
+                side[path] = text_now.replace(mark, instead)
+    return [d.message for d in doubts_of(*texts) if d.code == "AMP532" and "O0" in d.message]
+
+
+def test_a_set_up_of_another_program_is_no_matter() -> None:
+    assert of_two('"O1"') == []

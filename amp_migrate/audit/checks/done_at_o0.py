@@ -48,8 +48,9 @@ def _besides(block: ast.With) -> Iterator[ast.Call]:
 def _compared(both: Mixed, change: Change, call: ast.Call) -> Iterator[Doubt]:
     text, last, function = syntax.text(call), syntax.last(call.func), change.before.name_around(call)
     before, after = both.before, both.after
-    came = disjunction([before.predicates.given(way) for way in before.chains.to(change.before, call)])
-    was = conjunction([at_o0(both), came])
+    gone = before.chains.to(change.before, call)
+    came = disjunction([before.predicates.given(way) for way in gone])
+    was = conjunction([at_o0(both, tuple(gone)), came])
     beside = [
         c for c in change.before.calls_named.get(last, ()) if syntax.text(c) == text
     ]  # what is asked there is a flag on both sides

@@ -57,11 +57,11 @@ def _compared(both: Mixed, change: Change, call: ast.Call, scaler: ast.expr) -> 
     if len(asked) != 1 or None in asked:
         return
     scales = asked == {"dynamic"}
-    begun = at_o0(both)
     for chain in both.after.chains.to(module, call):
         old = [way for c in _scaled_before(change, call) if (way := _before(both, chain, c)) is not None]
         if not old:
             continue
+        begun = at_o0(both, tuple(old))
         on = both.after.predicates.scaler_on(scaler, both.after.predicates.places(chain)[-1])
         came = disjunction([both.before.predicates.given(way) for way in old])
         runs = conjunction([both.after.predicates.given(chain), begun])
@@ -99,9 +99,12 @@ def _asked(both: Mixed) -> set[str | None]:
 
 
 @kept
-def at_o0(both: Mixed) -> Formula:
-    """When a run comes to one of the set-ups at O0."""
-    return disjunction([_at_o0(both, s, way) for s in _near(both) for way in both.before.chains.to(s.module, s.call)])
+def at_o0(both: Mixed, ways: tuple[Chain, ...]) -> Formula:
+    """When a run comes to one of the set-ups at O0, of those that one of some ways may come after."""
+    begun = ((s, way) for s in _near(both) for way in both.before.chains.to(s.module, s.call))
+    return disjunction(
+        [_at_o0(both, s, way) for s, way in begun if any(both.follows(way, w, True) is not False for w in ways)]
+    )
 
 
 def _may_be_at_o0(both: Mixed, setup: SetUp) -> bool:
