@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from amp_migrate.findings import Cause
 from amp_migrate.options import Options
-from amp_migrate.reading.gradients.divisible import Divided, divisible
+from amp_migrate.reading.gradients.divisible import Divided, beside_backward, divisible
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.scaler.from_users import FromUsers
@@ -117,8 +117,14 @@ def carry_out(
 
 def _divisible(migration: Migration, failure: Blocked) -> Divided:
     """What reads gradients where a migration cannot have them unscaled, as far as it can be given the scale instead."""
-    places = failure.places if isinstance(failure, ReadsEach) else ((failure.module, failure.node),)
-    return {n: m for module, node in places for n, m in divisible(migration.gradients, module, node).items()}
+    reader, places = (
+        migration.gradients,
+        failure.places if isinstance(failure, ReadsEach) else ((failure.module, failure.node),),
+    )
+    found = {n: m for module, node in places for n, m in divisible(reader, module, node).items()}
+    if isinstance(failure, ReadsEach):
+        return found
+    return {} if any(beside_backward(reader, m, n) for n, m in found.items()) else found
 
 
 def _defect(unit: Unit, error: Exception) -> Exception:

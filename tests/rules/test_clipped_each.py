@@ -157,3 +157,10 @@ def test_a_norm_that_is_handed_back_may_be_told_and_may_not_decide(use: str, dec
 )
 def test_what_is_not_linear_or_decides_is_refused(clip: str) -> None:
     check_refused(PRELUDE + HELPER.replace("CLIP", clip), "AMP307")
+
+
+def test_a_helper_that_clips_in_one_branch_alone() -> None:
+    other = "    clip_grad_norm_(model.parameters(), max_norm)\n    return loss\n"
+    assert other in HELPER
+    source = HELPER.replace("    " + other, "    return loss\n").replace("CLIP", CLIP)
+    assert "max_norm * scaler.get_scale())" in check_trained(source, norms_scaled=True)

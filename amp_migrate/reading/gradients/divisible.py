@@ -14,6 +14,7 @@ from amp_migrate.reading.gradients.directions import CHECKS
 from amp_migrate.reading.gradients.place import GradientReader
 from amp_migrate.reading.gradients.readers import SUMS
 from amp_migrate.reading.gradients.uses import NOT_READERS, reads_by_name
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, called_name, dotted, is_none
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
@@ -81,6 +82,12 @@ def bound_of(module: Module, call: ast.Call) -> ast.expr | None:
     if module.qualify(call.func) not in CLIPS or any(isinstance(a, ast.Starred) for a in call.args):
         return None
     return call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "max_norm"), None)
+
+
+def beside_backward(reader: GradientReader, module: Module, node: ast.AST) -> bool:
+    """Whether a clip stands in a branch beside one with a backward of its own, which is not clipped: these stay apart."""
+    others = (stmt for _, _, other in branches_around(module, node) for stmt in other)
+    return isinstance(node, ast.Call) and any(reader.uses.runs_backward(n) for stmt in others for n in walk(stmt))
 
 
 def asks_about(module: Module, whole: ast.AST) -> bool:
