@@ -79,3 +79,10 @@ def test_a_name_that_the_program_has_is_not_taken() -> None:
     step = "stepped = late(optimizer, number)\nif stepped:\n    continue\noptimizer.step()"
     after = trained(step)
     assert "any_stepped = True\n    if any_stepped:\n" in after
+
+
+def test_a_list_of_steps_that_may_be_empty() -> None:
+    steps = "    for optimizer in optimizers:\n        STEP\n"
+    assert steps in PROGRAM
+    after = check_trained(PROGRAM.replace(steps, "    [o.step() for o in optimizers if not late(o, number)]\n"))
+    assert "stepped = [scaler.step(o) for o in optimizers if not late(o, number)]\n    if stepped:\n" in after

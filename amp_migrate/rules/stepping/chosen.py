@@ -80,6 +80,15 @@ def noted(m: Migration, module: Module, stmt: ast.stmt) -> list[ast.stmt]:
     return steps if _left_out(m, module, stmt.body, steps) else []
 
 
+def chosen_list(m: Migration, stmt: ast.stmt) -> ast.ListComp | None:
+    """The list of steps that a statement makes, where it may be empty: `[o.step() for o in optimizers if ready(o)]`."""
+    value = stmt.value if isinstance(stmt, ast.Expr) else None
+    steps = {s.call for s in m.unit.steps if s.call not in m.plain_steps}
+    if isinstance(value, ast.ListComp) and value.elt in steps and any(g.ifs for g in value.generators):
+        return value
+    return None
+
+
 def _left_out(m: Migration, module: Module, stmts: Sequence[ast.stmt], steps: Collection[ast.stmt]) -> bool:
     """Whether a way through statements makes none of some steps."""
     for stmt in stmts:

@@ -29,11 +29,13 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import clamps
 from amp_migrate.rules.scale.held_scale import held_scale
 from amp_migrate.rules.setup.when_on import only_on
-from amp_migrate.rules.stepping.chosen import as_branches, asked_of_each, noted
+from amp_migrate.rules.stepping.chosen import as_branches, asked_of_each, chosen_list, noted
 
 UPDATE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update"
 CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
 ACCUMULATION = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation"
+
+NOTED = ("stepped", "any_stepped", "has_stepped")
 
 CODES = (
     Code(
@@ -317,14 +319,14 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
         elif asked := asked_of_each(m, module, stmt):
             indent = m.style(module).indent
             edits.insert_after(stmt, "".join([f"if {asked}:", *(f"\n{indent}{line}" for line in lines)]))
-        elif steps := noted(m, module, stmt):
-            indent, name = (
-                m.style(module).indent,
-                unbound(module.scope_of(stmt), ("stepped", "any_stepped", "has_stepped")),
-            )
-            edits.insert_before(stmt, f"{name} = False")
-            for made in steps:
-                edits.insert_after(made, f"{name} = True")
+        elif (steps := noted(m, module, stmt)) or (chosen := chosen_list(m, stmt)) is not None:
+            indent, name = m.style(module).indent, unbound(module.scope_of(stmt), NOTED)
+            if steps:
+                edits.insert_before(stmt, f"{name} = False")
+                for made in steps:
+                    edits.insert_after(made, f"{name} = True")
+            elif chosen is not None:
+                edits.insert("before", chosen, f"{name} = ")
             edits.insert_after(stmt, "".join([f"if {name}:", *(f"\n{indent}{line}" for line in lines)]))
         else:
             edits.insert_after(stmt, *lines)
