@@ -216,6 +216,10 @@ class Switch:
         text = None if handed or self._is_beside(scope) else self.read_in(scope)
         if text is None:
             return None
+        flags = self.flags(scope) if node is not None and text != "True" else []
+        if node is not None and len(flags) == 1:
+            asked = self._asked_around(flags[0], scope.module, node)
+            text = "True" if asked.always else text if asked.never else self._seen_from(asked, scope, True) or text
         parts = distinct(self._on_the_way(scope) + ([] if text == "True" else [text]))
         if node is not None and parts:
             left = self._asked_around(Flag(scope, tuple(parts)), scope.module, node)
