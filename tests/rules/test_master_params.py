@@ -12,6 +12,14 @@ CLIP = "torch.nn.utils.clip_grad_norm_({}, 1.0)"
 GROUPS = 'p for group in optimizer.param_groups for p in group["params"]'
 
 
+def chosen(after: str) -> list[str]:
+    """When others than the model's parameters are clipped, which, and to what norm: chosen above a line that would be long."""
+    lines = [line.strip() for line in after.splitlines()]
+    at = lines.index("clipped_parameters = model.parameters()")
+    test, other, clip = lines[at + 1 : at + 4]
+    return [test, other.partition("clipped_parameters = ")[2], clip.partition("clipped_parameters, ")[2].rstrip(")")]
+
+
 def clipped(parameters: str, model: str, reader: str = CLIP) -> str:
     """The line that a reader of `parameters` becomes, for an optimizer built in `model`."""
     loop = APEX_LOOP.replace("optimizer.step()", f"{reader.format(parameters)}\noptimizer.step()")
@@ -376,7 +384,23 @@ net = Net()
 def test_a_part_with_mixed_precision_and_the_whole_model_without_it_stay_two(fp16: bool, several: bool) -> None:
     """What the optimizer lacks was never unscaled; a wrapper has no such part."""
     after = check_trained(f"{PART}train({fp16}, {several}, net)\n")
-    assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
+    assert chosen(after) == ["if fp16:", f"({GROUPS})", "0.01"]
+
+
+@pytest.mark.parametrize("assigned", ["", "norm = "])
+@pytest.mark.parametrize("fp16", [False, True])
+def test_what_would_be_a_long_line_is_chosen_above_it(fp16: bool, assigned: str) -> None:
+    clip = "torch.nn.utils.clip_grad_norm_"
+    program = PART.replace(", 0.01)", ", 0.01, norm_type=2.0, error_if_nonfinite=False)").replace(clip, assigned + clip)
+    after = check_trained(f"{program}train({fp16}, False, net)\n")
+    chosen = f"""
+        scaler.unscale_(optimizer)
+        clipped_parameters = model.parameters()
+        if fp16:
+            clipped_parameters = ({GROUPS})
+        {assigned}{clip}(clipped_parameters, 0.01, norm_type=2.0, error_if_nonfinite=False)
+"""
+    assert chosen in after
 
 
 CHOSEN = (
@@ -400,7 +424,7 @@ def test_parameters_that_were_chosen_are_not_the_model_that_is_clipped_without_m
 ) -> None:
     """The others have gradients that stay scaled and are never zeroed."""
     after = check_trained(f"{CHOSEN.format('    ' + groups)}train({fp16}, False, net)\n")
-    assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
+    assert chosen(after) == ["if fp16:", f"({GROUPS})", "0.01"]
 
 
 def test_a_part_is_named_where_its_model_is_not_wrapped() -> None:
@@ -432,7 +456,7 @@ def test_parameters_that_a_model_is_given_by_another_name_count_where_they_did(f
         "    inner.resize_token_embeddings(1)\n    for x, y in loader:\n",
     )
     after = check_trained(f"{program}train({fp16}, False, net)\n")
-    assert f"clip_grad_norm_(({GROUPS}) if fp16 else model.parameters(), 0.01)" in after
+    assert chosen(after) == ["if fp16:", f"({GROUPS})", "0.01"]
 
 
 OTHERS = {
@@ -521,5 +545,5 @@ FLAGGED = """
 def test_which_parameters_are_clipped_is_asked_as_the_program_asked_it(test: str, asked: str) -> None:
     """At O0 mixed precision is off, and what the optimizer steps was clipped all the same."""
     after = rewrite(FLAGGED.format(test=test)).after or ""
-    assert f"clip_grad_norm_(({GROUPS}) if {asked} else model.parameters(), 1.0)" in after
+    assert chosen(after) == [f"if {asked}:", f"({GROUPS})", "1.0"]
     assert 'enabled=bool(args.fp16) and args.level != "O0"' in after or 'args.level != "O0"' in after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.test_master_params import CLIP, GROUPS
+from tests.rules.test_master_params import CLIP, GROUPS, chosen
 from tests.rules.test_master_params import clipped as groups_of
 from tests.rules.trained import check_trained
 
@@ -33,10 +33,15 @@ train({fp16}, torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)),
 MADE = "optimizer = torch.optim.SGD(params, lr=0.1)"
 
 
-def clipped(made: str, fp16: bool = True) -> str:
-    """What is clipped, where the optimizer is made by some lines."""
+def trained(made: str, fp16: bool = True) -> str:
+    """The program whose optimizer is made by some lines."""
     lines = "\n".join(f"    {line}" for line in [*made.splitlines(), MADE])
-    after = check_trained(BESIDE.format(made=lines, fp16=fp16))
+    return check_trained(BESIDE.format(made=lines, fp16=fp16))
+
+
+def clipped(made: str) -> str:
+    """What is clipped there."""
+    after = trained(made)
     return after.partition("clip_grad_norm_(")[2].partition(", 0.01)")[0]
 
 
@@ -55,7 +60,7 @@ def clipped(made: str, fp16: bool = True) -> str:
     ],
 )
 def test_another_models_parameters_are_clipped_with_mixed_precision_alone(made: str, fp16: bool) -> None:
-    assert clipped(made, fp16) == f"({GROUPS}) if fp16 else model.parameters()"
+    assert chosen(trained(made, fp16)) == ["if fp16:", f"({GROUPS})", "0.01"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.table import BESIDE
 from amp_migrate.rules.gradients.whole_model import beside, held, stays_whole, steps_whole
@@ -44,6 +45,7 @@ CODES = (
         ),
     ),
 )
+WIDEST = 120  # columns
 
 
 def apply(m: Migration) -> None:
@@ -68,6 +70,7 @@ def apply(m: Migration) -> None:
         quote = m.style(site.module).quote
         groups = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
         parts = (text,) if text is not None else groups if bare else ("(", *groups, ")")
+        chosen = "".join(site.module.source(p) if isinstance(p, ast.AST) else p for p in parts)
         message = "the parameters that the optimizer steps"
         if more and plain is not None:
             plain_text = site.module.source(plain)
@@ -82,8 +85,24 @@ def apply(m: Migration) -> None:
             message += f", of which line {renewed.lineno} may give the model others: no scaler would unscale those"
         elif not (proved := proved or _proved(m, site, optimizer, plain)):
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
-        edits.replace(call, parts)
+        if not (more and plain is not None and enabled is not None and _in_lines(m, site, chosen, plain, enabled)):
+            edits.replace(call, parts)
         m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
+
+
+def _in_lines(m: Migration, site: Site, chosen: str, plain: ast.expr, enabled: str) -> bool:
+    """Choose the parameters above the line that takes them, where one line would be longer than people read."""
+    module, call = site.module, site.call
+    stmt = module.statement(call) if call is not None else None
+    if call is None or not isinstance(stmt, (ast.Expr, ast.Assign)) or not _only_clipped(site):
+        return False
+    length = stmt.col_offset + len(module.source(stmt)) + len(f"{chosen} if {enabled} else {module.source(plain)}")
+    if length - len(module.source(call)) <= WIDEST or stmt.lineno != stmt.end_lineno:
+        return False
+    name = free(m.unit, ("clipped_parameters",))
+    m.edit(module).insert_before(stmt, f"{name} = {module.source(plain)}\nif {enabled}:\n    {name} = {chosen}")
+    m.edit(module).replace(call, name)
+    return True
 
 
 def _asked(m: Migration, site: Site, choice: ast.stmt) -> str | None:
