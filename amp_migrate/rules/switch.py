@@ -203,6 +203,8 @@ class Switch:
         scaler."""
         scope = module.scope_of(node)
         text = self.evaluated(scope, node) if not self._kept else None
+        if text == "True" and self.m.set_up.entered_alone(scope) and self.evaluated(scope) == "True":
+            return None
         off = self._is_beside(scope) or self._runs_without(scope) or not self._asks_scaler
         if text is not None or off:
             return text
@@ -268,6 +270,7 @@ class Switch:
             self._plan.taken = shared_switches(self.unit) | self.m.earlier.switches
             self._plan.seen, self._plan.never = self._told_at, self._float32_at
             self._plan.passed_by = self.m.set_up.never_at
+            self._plan.entered = self.m.set_up.begins_alone
             self._plan.settle([(module, node)])
         saved = self._plan.snapshot()
         try:
@@ -282,7 +285,12 @@ class Switch:
         """Whether what a call runs was in float32: no set-up comes before it, or it is given a network that none is about."""
         given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
         models = [value for value in given if self.m.regions.forwards.is_model(module, value)]
-        if self.m.set_up.never_at(module, node) or any(never_cast(self.unit, module, model) for model in models):
+        alone = self.m.set_up.tested(module.scope_of(node))
+        if (
+            alone
+            or self.m.set_up.never_at(module, node)
+            or any(never_cast(self.unit, module, model) for model in models)
+        ):
             return True
         forwards = self.m.regions.forwards
         return isinstance(node, ast.Call) and runs_new(self.unit, module, node, forwards.is_model)

@@ -15,6 +15,8 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, called_
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module, Scope
 from amp_migrate.reading.program.processes import Imports, imported, when_run
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.program.tree import reached, walk
 from amp_migrate.reading.regions.returned import left_early
 from amp_migrate.reading.switch.flags import asked_around
@@ -80,6 +82,39 @@ class SetUp:
             by_some = any(not self.comes_by(m) for m in beside) or True in self._passes_by(scope)
             self._left_out[scope] = by_some or self.never(scope)
         return self._left_out[scope]
+
+    def entered_alone(self, scope: Scope) -> bool:
+        """Whether a function that sets nothing up leads to the code of a scope, and code out of sight, or a test, may begin with
+        it."""
+
+        def above(at: Scope) -> list[Scope]:
+            return [] if leads(at) else [m.scope_of(c).outermost for m, c in self._calls(at)]
+
+        def leads(at: Scope) -> bool:
+            return at in self._leading or self.project.functions.get(at.node) in self._leading
+
+        return any(self._begins(at) for at in reached([scope.outermost], above) if not leads(at))
+
+    def begins_alone(self, function: Function) -> bool:
+        """Whether code out of sight may begin with a function, which sets nothing up: nothing but tests calls it in sight."""
+        called = any(not self.tested(m.scope_of(c)) for m, c in self._calls(function.scope))
+        return self._is_open(function) and not called and function not in self._leading
+
+    def _is_open(self, function: Function) -> bool:
+        public = function.cls is None and is_public(self.project, function) and not self._kept(function)
+        return public and not self.runs_at_load(function.module)
+
+    def _begins(self, scope: Scope) -> bool:
+        function = self.project.functions.get(scope.node)
+        if function is None:
+            return False
+        if role(scope.module) == "test":  # each of which may be all that runs
+            return function.name.startswith("test")
+        return not self._calls(scope) and self._is_open(function)
+
+    def tested(self, scope: Scope) -> bool:
+        """Whether a scope is a test's own, which may run alone and sets nothing up."""
+        return role(scope.module) == "test" and self._begins(scope.outermost) and self.entered_alone(scope)
 
     def _passes_by(self, scope: Scope) -> set[bool]:
         """Of each way to the code of a scope whether it passes every set-up of its program by, in another branch:

@@ -59,6 +59,7 @@ class Threads(Homes):
         self.may_be_off = True  # whether what is handed has a form that does nothing
         self.demands = True  # whether a function that nothing calls may be made to ask for the scaler
         self.passed_by: Callable[[Module, ast.AST], bool] = lambda *_: False  # where no run comes that sets anything up
+        self.entered: Callable[[Function], bool] = lambda _: False  # by code out of sight, which may hand it over
         self._busy: set[Function] = set()
         self._asked: Function | None = None
 
@@ -317,7 +318,7 @@ class Threads(Homes):
             thread.calls.append((module, call))
         thread.calls += recursive if thread.calls else []
         self._busy.discard(function)
-        if not thread.calls and (calls or function is not self._asked):
+        if not thread.calls and (calls or function is not self._asked) and not self.entered(function):
             for other in added:
                 del self.threads[other]
             raise NeverOn(
