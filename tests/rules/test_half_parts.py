@@ -142,3 +142,36 @@ def test_it_is_true_that_the_scaler_refuses_their_gradients() -> None:
     scaler.scale(loss).backward()
     with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
         scaler.step(optimizer)
+
+
+IMAGES = """
+    import torch
+    from apex import amp
+    from network import Net
+
+    net = Net().cuda()
+    image = torch.randn(2, 3, 8, 8, device="cuda", requires_grad=True)
+    optimizer = torch.optim.Adam({given}, lr=0.1)
+    net, optimizer = amp.initialize(net, optimizer, opt_level="O1")
+    for module in net.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.eval().half()
+    for _ in range(9):
+        optimizer.zero_grad()
+        loss = net(image).sum()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("given", "trained"),
+    [("[image]", False), ("net.parameters()", True), ("[image, net.scale]", True), ("[*net.parameters()]", True)],
+)
+def test_what_no_optimizer_has_is_not_said_to_be_trained(given: str, trained: bool) -> None:
+    result = rewrite_files({"train.py": IMAGES.replace("{given}", given)})["train.py"]
+    (told,) = [f for f in result.findings if f.code == "AMP118"]
+    assert ("Attempting to unscale" in told.message) is trained
+    assert "may refuse float32 input" in told.message
+    assert told.review == ("review" if trained else "look")

@@ -243,3 +243,38 @@ def train(opt, loader):
 def test_what_runs_where_no_set_up_is_is_not_named(asked: str, told: bool) -> None:
     results = rewrite_files({"warp.py": KEPT.replace("ASKED", asked), "train.py": RUN})
     assert bool(found(results["warp.py"], "AMP508")) == told if "warp.py" in results else not told
+
+
+HOOKED = """
+import torch
+from apex import amp
+from net import Net
+
+
+class Statistics:
+    def __init__(self, layer):
+        {register}
+
+    def keep(self, layer, given, output):
+        features = given[0].shape[1]
+        self.variance = given[0].permute(1, 0, 2, 3).contiguous().view([features, -1]).var(1)
+
+
+model = Net().cuda()
+kept = Statistics(model.norm)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y) + kept.variance.mean()
+    with amp.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "told"),
+    [("layer.register_forward_hook(self.keep)", True), ("self.layer = layer", False)],
+)
+def test_what_a_forward_hook_is_given_are_features(register: str, told: bool) -> None:
+    assert bool(found(rewrite(HOOKED.replace("{register}", register)), "AMP508")) is told

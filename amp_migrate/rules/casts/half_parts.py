@@ -6,9 +6,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, argument
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.migration import Migration
@@ -67,3 +69,32 @@ def _runs(project: Project, module: Module, node: ast.AST) -> bool:
     """Whether a program comes by a place: not in a method for others that nothing calls."""
     around = [project.functions[a] for a in module.ancestors(node) if a in project.functions]
     return not around or around[-1].name in RUN_BY_TORCH or bool(project.calls.get(around[-1]))
+
+
+def only_tensors(m: Migration) -> bool:
+    """Whether each optimizer is seen to be made of single tensors that a function makes, an image say, and of no network's
+    parameters: `Adam([image], lr=0.1)`."""
+    prepared = {init.call for init in m.unit.inits}
+    for group in m.unit.optimizers.places:
+        given = [
+            (module, node.value)
+            for module in m.unit.reach
+            for node in m.project.once(Occurrences, module).assigned_to(group)
+            if node.value not in prepared
+        ]
+        if not given or not all(isinstance(v, ast.Call) and _of_tensors(where, v) for where, v in given):
+            return False
+    return bool(m.unit.optimizers.places)
+
+
+def _of_tensors(module: Module, made: ast.Call) -> bool:
+    given = argument(made, 0, "params")
+    if not isinstance(given, (ast.List, ast.Tuple)) or not given.elts:
+        return False
+    values = [single_assignment(module, e) if isinstance(e, ast.Name) else None for e in given.elts]
+    return all(isinstance(v, ast.Call) and _makes_tensor(module, v) for v in values)
+
+
+def _makes_tensor(module: Module, call: ast.Call) -> bool:
+    name = module.qualify(call.func) or ""
+    return name.startswith("torch.") and name.count(".") == 1 and name != "torch.load"

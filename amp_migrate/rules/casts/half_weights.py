@@ -117,14 +117,14 @@ def _leaves_next(module: Module, node: ast.AST) -> bool:
 
 
 def _tell_of_part(m: Migration, module: Module, call: ast.Call, method: ast.Attribute) -> None:
+    trained = "those that are trained make scaler.step raise 'Attempting to unscale FP16 gradients.', and "
+    tensors = half_parts.only_tensors(m)
+    message = (
+        f"makes weights of the network float16: {'' if tensors else trained}a layer with such weights may refuse float32 input; "
+        "leave them float32, autocast casts what it needs"
+    )
     m.output.note(
-        module,
-        call,
-        "AMP118",
-        f"{module.source(method.value)}.{method.attr}",
-        "makes weights of the network float16: those that are trained make scaler.step raise 'Attempting to unscale FP16 "
-        "gradients.', and a layer with such weights may refuse float32 input; leave them float32, autocast casts what it needs",
-        "review",
+        module, call, "AMP118", f"{module.source(method.value)}.{method.attr}", message, "look" if tensors else "review"
     )
 
 

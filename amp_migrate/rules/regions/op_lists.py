@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from amp_migrate.findings import Code
 from amp_migrate.reading.conditions.tests import excludes
 from amp_migrate.reading.program.definitions import called_name
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.switch.flags import asked_around, flag_around
@@ -31,6 +31,10 @@ NORMAL = {
 F = "torch.nn.functional."
 OBJECT = re.compile(r"\bself\.(?=\w+[.\[])")
 UPCAST = {f"{F}gelu", f"{F}grid_sample", "torch.std", "torch.var", "torch.nn.GELU"}
+_SHAPES = frozenset(
+    "permute transpose view reshape contiguous flatten squeeze unsqueeze detach clone t narrow select expand".split()
+)
+_HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 
 CODES = (
     Code(
@@ -128,9 +132,34 @@ def _divides(module: Module, node: ast.AST, added: bool) -> bool:
 
 
 def _is_input(project: Project, module: Module, value: ast.expr) -> bool:
-    """Whether a value is what a method of a network is given: features, half where a product made them."""
+    """Whether a value is what a method of a network is given, or a forward hook: features, half where a product made them; in
+    whatever shape."""
+    while True:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _SHAPES:
+            value = value.func.value
+        elif isinstance(value, ast.Subscript):
+            value = value.value
+        else:
+            break
     own = module.scope_of(value)
-    return isinstance(value, ast.Name) and value.id in own.params and _in_network(project, module, value)
+    if not isinstance(value, ast.Name) or value.id not in own.params:
+        return False
+    return _in_network(project, module, value) or _hooked(project, module, own)
+
+
+def _hooked(project: Project, module: Module, scope: Scope) -> bool:
+    """Whether a function is a forward hook of a layer: it is given what the layer is, and gives."""
+    function = project.functions.get(scope.node)
+    if function is None:
+        return False
+    hooks = (c for name in _HOOKS for c, _ in module.method_calls.get(name, ()))
+    own = function.cls.methods if function.cls is not None else {}
+    return any(
+        (isinstance(c.args[0], ast.Attribute) and own.get(c.args[0].attr) is function)
+        or function.node in project.definitions(module, c.args[0])
+        for c in hooks
+        if c.args
+    )
 
 
 def _in_network(project: Project, module: Module, node: ast.AST) -> bool:
