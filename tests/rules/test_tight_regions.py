@@ -465,3 +465,48 @@ def test_regions_with_nothing_between_them_are_one(tmp_path: Path) -> None:
     after = check_files({"main.py": SIDE_BY_SIDE}, device="cpu")
     assert after["main.py"].count("torch.autocast(") == 1
     assert run_files(tmp_path, after, "main.py") == ["torch.float16"] * 2
+
+
+PLAYED = """
+import numpy as np
+import torch
+from apex import amp
+from games import actions_of, env, steps
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+
+
+def as_array(x):
+    return x.cpu().numpy()
+
+
+def play(state):
+    rewards = []
+    for _ in range(steps):
+        with torch.no_grad():
+            score = model(state)
+        action = score.argmax(-1)
+        LINES
+        rewards.append(reward)
+    loss = (model(state).sum(-1) * torch.stack(rewards)).mean()
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "state, reward, done = env.step(as_array(action))",
+        "state, reward, done = env.step(action.cpu())\n        reward = torch.from_numpy(reward.astype(np.float32))",
+        "pairs = torch.utils.data.TensorDataset(action)\n        reward = next(iter(torch.utils.data.DataLoader(pairs)))[0]",
+    ],
+)
+def test_what_comes_of_an_output_through_a_game_or_a_data_set_is_no_part_of_the_loss(lines: str) -> None:
+    text = rewrite(PLAYED.replace("LINES", lines)).after
+    assert text is not None
+    assert f"        {lines}\n        rewards.append(reward)\n" in text
+    assert "            score = model(state)\n        action = score" in text

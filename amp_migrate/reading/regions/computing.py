@@ -12,7 +12,7 @@ from amp_migrate.reading.values.tensors import SELECTING_METHODS
 # Calls that compute nothing Apex would have cast: on a loss that is there, and on the way to a batch.
 TRIVIAL_CALLS = frozenset(
     """
-    add_scalar all_reduce append backward barrier bool clone cpu data debug detach dict dim enumerate float format
+    add_scalar all_reduce append argmax argmin backward barrier bool clone cpu data debug detach dict dim enumerate float format
     get getattr hasattr info int isinstance item items join keys len list log max mean min numpy perf_counter print
     range reduce_loss_dict reduce_tensor size step str sum synchronize time tuple type update values view zero_grad
     zip
@@ -20,7 +20,7 @@ TRIVIAL_CALLS = frozenset(
 )
 PREPARING_CALLS = frozenset(
     """
-    FloatTensor LongTensor Variable adjust_learning_rate adjust_lr append arange as_tensor batch_to_gpu cat chunk
+    FloatTensor LongTensor Variable adjust_learning_rate adjust_lr append arange as_tensor astype batch_to_gpu cat chunk
     clone collate contiguous copy cpu cuda cutmix_data deepcopy detach dict double enumerate eval extend fill_ float
     format from_numpy full get getattr half hasattr int isinstance items iter keys len list long lr_scheduler
     mixup_data mixup_fn move_to_device next normal_ numpy ones ones_like parse_batch partial permute pin_memory pop

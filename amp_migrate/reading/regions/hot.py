@@ -22,7 +22,6 @@ from amp_migrate.reading.values.tensors import SHAPE_METHODS
 
 COUNTS = frozenset("dim int len ndimension nelement numel size".split())  # what gives a number of what it is asked of
 
-
 Stores = Callable[[Node], "frozenset[str]"]  # the names that a statement gives something new
 
 
@@ -85,7 +84,8 @@ def hot_statements(
         if not n.blocks and n in reading and (_calls_loss(reader, module, n) or keeps_loss(module, n, defines(n))):
             hot.add(n)
     if any(root.names for root in roots) and hot:
-        hot |= _arithmetic(slice_nodes, hot, tainted)
+        plain = [n for n in slice_nodes if not any(_goes_on(reader, module, a) for a in n.calls)]
+        hot |= _arithmetic(plain, hot, tainted)
     return hot
 
 
@@ -238,14 +238,18 @@ def _arithmetic(slice_nodes: list[Node], hot: set[Node], tainted: set[str]) -> s
     return more
 
 
+def _goes_on(reader: Forwards, module: Module, call: ast.Call) -> bool:
+    """Whether a call goes on with something else than a loss: a game, a data set."""
+    return called_name(call) in ("step", "next") or reader.hands_on(module, call)
+
+
 def _counts(node: Node) -> bool:
     """Whether a statement only keeps numbers: `seen += loss.numel()`, `step += 1`."""
     if node.blocks or not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return False
-    asked = node.calls
     value = node.stmt.value
     whole = value is not None and all(isinstance(a, (ast.Call, ast.Constant, ast.BinOp)) for a in _terms(value))
-    return whole and all(called_name(a) in COUNTS for a in asked)
+    return whole and all(called_name(a) in COUNTS for a in node.calls)
 
 
 def _terms(value: ast.expr) -> Iterator[ast.expr]:
@@ -268,8 +272,7 @@ def _carries(node: Node) -> bool:
 def _calls_loss(reader: Forwards, module: Module, node: Node) -> bool:
     if not isinstance(node.stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
         return False
-    # `losses.append(criterion(output, y).item())` computes a loss, `record_loss(output)` as a statement does not.
-    whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
+    whole = node.stmt.value if isinstance(node.stmt, ast.Expr) else None  # `record_loss(output)` computes none
     for a in node.own:
         if isinstance(a, ast.Call) and a is not whole and is_loss(a) and not _makes_object(reader, a):
             if not (reader.own_region(module, a) or reader.on_host(a) or reader.hands_on(module, a)):

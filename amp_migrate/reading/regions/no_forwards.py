@@ -43,6 +43,8 @@ LOOKING = frozenset(
 # What lists and dictionaries have.
 CONTAINER_METHODS = frozenset("append extend items keys values get copy update pop index".split())
 
+MOVING = frozenset("cpu cuda detach item numpy to tolist".split())
+
 
 def given_none(call: ast.Call) -> bool:
     """Whether None is all that a call is given: there is nothing to compute from, `self.loss(None).keys()`."""
@@ -70,11 +72,14 @@ def _is_switch(function: Function, value: ast.expr) -> bool:
 
 
 def looks(function: Function) -> bool:
-    """Whether all that a function runs are Python's own functions and methods of containers, and it multiplies nothing."""
+    """Whether all that a function runs are Python's own functions, methods of containers, and such as take a tensor elsewhere,
+    and it multiplies nothing."""
     for node in function.inside:
         if isinstance(node, ast.Call):
             python = isinstance(node.func, ast.Name) and hasattr(builtins, node.func.id)
-            if not python and not (isinstance(node.func, ast.Attribute) and node.func.attr in CONTAINER_METHODS):
+            if not python and not (
+                isinstance(node.func, ast.Attribute) and node.func.attr in CONTAINER_METHODS | MOVING
+            ):
                 return False
         elif isinstance(node, ast.BinOp):
             return False
@@ -82,9 +87,11 @@ def looks(function: Function) -> bool:
 
 
 def packs(project: Project, module: Module, call: ast.Call) -> bool:
-    """Whether a call only puts what it is given together: a named tuple, a data class."""
+    """Whether a call only puts what it is given together: a named tuple, a data class, a data set and what loads it."""
     if not isinstance(call.func, (ast.Name, ast.Attribute)):
         return False
+    if (module.qualify(call.func) or "").startswith("torch.utils.data."):
+        return True
     cls = project.find_class(module, call.func)
     if cls is not None:
         plain = not any(c.methods.keys() & {"__init__", "__new__", "__post_init__"} for c in cls.ancestry())
