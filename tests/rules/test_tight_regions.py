@@ -510,3 +510,39 @@ def test_what_comes_of_an_output_through_a_game_or_a_data_set_is_no_part_of_the_
     assert text is not None
     assert f"        {lines}\n        rewards.append(reward)\n" in text
     assert "            score = model(state)\n        action = score" in text
+
+
+EVALUATED = """
+import torch
+from apex import amp
+from data import batches
+
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x, y in batches:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+found = []
+for x, _ in batches:
+    with torch.no_grad():
+        scores = model(x)
+        LINES
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "joined"),
+    [
+        ("scores = scores.view(-1).tolist()", True),
+        ("found += scores.tolist()", True),
+        ("found += rank(scores.tolist())", False),
+    ],
+)
+def test_what_makes_numbers_of_an_output_is_no_reason_for_a_region_of_its_own(lines: str, joined: bool) -> None:
+    text = rewrite(EVALUATED.replace("LINES", lines)).after
+    assert text is not None
+    assert ("with torch.no_grad(), torch.autocast(" in text) == joined

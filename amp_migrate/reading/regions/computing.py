@@ -14,7 +14,7 @@ TRIVIAL_CALLS = frozenset(
     """
     add_scalar all_reduce append argmax argmin backward barrier bool clone cpu data debug detach dict dim enumerate float format
     get getattr hasattr info int isinstance item items join keys len list log max mean min numpy perf_counter print
-    range reduce_loss_dict reduce_tensor size step str sum synchronize time tuple type update values view zero_grad
+    range reduce_loss_dict reduce_tensor size step str sum synchronize time tolist tuple type update values view zero_grad
     zip
     """.split()
 )
