@@ -14,20 +14,26 @@ NAMED = 4  # of the entries, and of the steps
 
 
 def not_followed(review: Review, bodies: Bodies, starts: Mapping[Module, Owner]) -> Doubt:
-    """One doubt for all that comes by the same steps, at the first of the files that change."""
+    """One doubt for all that comes by the same steps, at the first of the files that change: where these only hold the steps, at
+    the first of those."""
     module = next((m for m in starts if m.path in review.changes), next(iter(starts)))
     owner = starts[module]
-    name = f"{owner.name}()" if isinstance(owner, Function) else "this script"
+    found = list(_steps(bodies, owner))
+    changed = (
+        None if module.path in review.changes else next((a for a in found if a.module.path in review.changes), None)
+    )
+    name = f"{owner.name}()" if isinstance(owner, Function) else "this script" if changed is None else module.path
     others = [
         f"{o.name}() of {m.path}" if isinstance(o, Function) else m.path for m, o in starts.items() if m is not module
     ]
     also = f" (so {'has' if len(others) == 1 else 'have'} {_some(others)})" if others else ""
-    steps = dict.fromkeys(f"{a.module.path}:{review.line(a.module, a.node)}" for a in _steps(bodies, owner))
+    steps = dict.fromkeys(f"{a.module.path}:{review.line(a.module, a.node)}" for a in found)
     by = f", where it steps ({_some(list(steps))})" if steps else ""
     message = (
         f"{name} has more paths than were followed{also}: check that each backward has one step and one update{by}"
     )
-    return review.doubt(module, _leads(bodies, owner), "AMP232", "optimizer.step", message, "review")
+    place = (changed.module, changed.node) if changed is not None else (module, _leads(bodies, owner))
+    return review.doubt(*place, "AMP232", "optimizer.step", message, "review")
 
 
 def _some(named: list[str]) -> str:
