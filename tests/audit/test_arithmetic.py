@@ -52,3 +52,31 @@ AFTER = (
 def test_the_wider_dtype_is_given(given: str, half: bool) -> None:
     found = doubts(BEFORE.replace("GIVEN", given), AFTER.replace("GIVEN", given))
     assert ["float16" in d.message for d in found if d.code == "AMP535"] == [True] * half
+
+
+MASKED = BEFORE.replace(
+    "    def forward",
+    """    def mask(self, x, dtype=DEFAULT):
+        return (x[:, :1] > 0).to(dtype)
+
+    def forward""",
+)
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "half"),
+    [
+        ("torch.float", "mean * self.mask(x)", False),
+        ("torch.float32", "mean * self.mask(x)", False),
+        ("torch.long", "mean * self.mask(x)", True),
+        ("torch.half", "mean * self.mask(x)", True),
+        ("torch.float", "mean * self.mask(x, torch.half)", True),
+        ("None", "mean * self.mask(x)", True),
+    ],
+)
+def test_the_dtype_that_a_parameter_has_by_default(default: str, given: str, half: bool) -> None:
+    before = MASKED.replace("DEFAULT", default).replace("GIVEN", given)
+    after = AFTER[: AFTER.index("class Net")] + before[before.index("class Net") : before.index("model = Net")]
+    after += AFTER[AFTER.index("model = Net") :]
+    found = doubts(before, after)
+    assert ["float16" in d.message for d in found if d.code == "AMP535"] == [True] * half

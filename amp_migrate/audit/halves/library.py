@@ -100,11 +100,15 @@ class Library(Operations):
         if name or not isinstance(asked, (ast.Name, ast.Attribute)) or DEVICES.search(syntax.text(asked)):
             return None
         origins = self.halves.values.origins(self.module.scope_of(asked), asked)  # of a parameter, of a setting
-        return INTEGER if origins and all(not o.path and self._is_integer(o.module, o.node) for o in origins) else None
+        names = {"" if o.path else self._type_name(o.module, o.node) for o in origins}
+        if names and names <= known.FLOAT_TYPES:
+            return FLOAT._replace(kept=True, double=names <= known.DOUBLE_TYPES)
+        return INTEGER if names and names <= known.INTEGER_TYPES else None
 
-    def _is_integer(self, module: Module, node: ast.AST) -> bool:
-        name = self.halves.program.dotted(module.scope_of(node), node) if isinstance(node, ast.Attribute) else None
-        return name in known.INTEGER_TYPES
+    def _type_name(self, module: Module, node: ast.AST) -> str:
+        return (
+            self.halves.program.dotted(module.scope_of(node), node) if isinstance(node, ast.Attribute) else None
+        ) or ""
 
     def counts(self, expr: ast.expr) -> bool:
         """Whether a tensor holds numbers that the program counts: `torch.tensor(1)`, `torch.tensor(total)`."""
