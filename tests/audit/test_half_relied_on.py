@@ -83,6 +83,18 @@ def test_a_weight_that_is_compared_with_what_is_half(body: str, level: str) -> N
         ("pass", "half = next(model.parameters()).dtype == torch.float16", "look"),
         ("pass", "assert next(model.parameters()).dtype == torch.half", "review"),
         ("pass", "print([p.dtype in (torch.half, torch.bfloat16) for p in model.parameters()])", "look"),
+        ("assert self.table.weight.type() == 'torch.cuda.HalfTensor'", "pass", "review"),
+        (
+            "pass",
+            "flat = torch.cat([p.detach().view(-1) for p in model.parameters()]); assert flat.dtype == torch.half",
+            "review",
+        ),
+        (
+            "pass",
+            "first = [p.clone().half() for p in model.parameters()]\n"
+            "        for p, q in zip(model.parameters(), first):\n            assert torch.equal(p, q)",
+            "review",
+        ),
         ("if isinstance(self.scale, torch.cuda.HalfTensor): print('half')", "pass", "look"),
         ("if self.table.weight.dtype != torch.half:\n                raise TypeError", "pass", "review"),
     ],
@@ -99,6 +111,10 @@ def test_a_weight_that_is_asked_whether_it_is_half(body: str, tail: str, verdict
         ("print(ids.dtype == torch.half, self.steps == 0, self.kept)", '"O2"'),
         ("print(self.table.weight.dtype == torch.float32, self.kept)", '"O2"'),
         ("assert torch.equal(self.table.weight, self.kept)", '"O1"'),
+        (
+            "for p, q in zip(self.parameters(), [self.kept]):\n                assert p.dtype == q.dtype == torch.half",
+            '"O2"',
+        ),
     ],
 )
 def test_nothing_is_told_of_the_rest(body: str, level: str) -> None:

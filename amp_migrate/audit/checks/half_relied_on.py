@@ -32,6 +32,7 @@ CODES = (
     ),
 )
 COMPARING = frozenset("eq ne equal allclose isclose array_equal".split())
+JOINING = frozenset("cat stack concat".split())
 HALF_NAMES = HALF_TYPES | {"torch.HalfTensor", "torch.cuda.HalfTensor"}
 GIVING = frozenset({"parameters", "named_parameters"})
 
@@ -64,7 +65,7 @@ def _compared(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
             continue
         for weight, other in (sides, sides[::-1]) if len(sides) == 2 else ():
             scope = module.scope_of(node)
-            made = both.by_hand.half(scope, other, {}) if _is_weight(both, module, weight) else None
+            made = _half(both, module, other) if _is_weight(both, module, weight) else None
             if (
                 made is not None
                 and both.by_hand.half(scope, weight, {}) is None
@@ -86,15 +87,11 @@ def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
         weight: ast.expr | None = None
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides = [node.left, node.comparators[0]]
-            types = [
-                s for s in sides for t in _types(s) if both.review.after.dotted(module.scope_of(node), t) in HALF_NAMES
-            ]
+            types = [s for s in sides if any(_is_half_type(both, module, t) for t in _types(s))]
             others = [s for s in sides if s not in types]
             weight = _typed(others[0]) if types and others else None
         elif isinstance(node, ast.Call) and syntax.text(node.func) == "isinstance" and len(node.args) == 2:
-            types = [
-                t for t in _types(node.args[1]) if both.review.after.dotted(module.scope_of(node), t) in HALF_NAMES
-            ]
+            types = [t for t in _types(node.args[1]) if _is_half_type(both, module, t)]
             weight = node.args[0] if types else None
         if weight is not None and _is_weight(both, module, weight):
             message = (
@@ -104,6 +101,40 @@ def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
             yield both.review.doubt(
                 module, node, "AMP547", syntax.text(weight), message, "review" if _raises(module, node) else "look"
             )
+
+
+def _is_half_type(both: Mixed, module: Module, expr: ast.expr) -> bool:
+    """`torch.half`, and its name as `p.type()` gives it."""
+    if isinstance(expr, ast.Constant):
+        return expr.value in HALF_NAMES
+    return both.review.after.dotted(module.scope_of(expr), expr) in HALF_NAMES
+
+
+def _half(both: Mixed, module: Module, expr: ast.expr) -> tuple[Module, ast.expr] | None:
+    """Where a value is made half by hand, also one that a loop takes out of what was made so item by item."""
+    scope = module.scope_of(expr)
+    if (made := both.by_hand.half(scope, expr, {})) is not None or not isinstance(expr, ast.Name):
+        return made
+    owner = scope.binder(expr.id)
+    for stmt in owner.bindings[expr.id] if owner is not None else ():
+        held = _turned(stmt, expr.id)
+        for origin in both.review.values_after.origins(scope, held) if held is not None else ():
+            if isinstance(origin.node, (ast.ListComp, ast.GeneratorExp)):
+                there = origin.module.scope_of(origin.node.elt)
+                if (made := both.by_hand.half(there, origin.node.elt, {})) is not None:
+                    return made
+    return None
+
+
+def _turned(stmt: ast.AST, name: str) -> ast.expr | None:
+    """What a loop takes the items of that a name has in turn: `b` of `for x, y in zip(a, b)`, for `y`."""
+    if not isinstance(stmt, (ast.For, ast.comprehension)):
+        return None
+    target, call = stmt.target, stmt.iter
+    if isinstance(target, ast.Tuple) and isinstance(call, ast.Call) and syntax.text(call.func) == "zip":
+        pairs = zip(target.elts, call.args, strict=False)
+        return next((given for t, given in pairs if isinstance(t, ast.Name) and t.id == name), None)
+    return call if isinstance(target, ast.Name) else None
 
 
 def _raises(module: Module, test: ast.AST) -> bool:
@@ -132,13 +163,21 @@ def _is_weight(both: Mixed, module: Module, expr: ast.expr, depth: int = 5) -> b
     if isinstance(expr, ast.Call):
         if syntax.text(expr.func) == "next" and expr.args:
             return any(syntax.last(c.func) in GIVING for c in syntax.every(expr, ast.Call))
+        if (
+            syntax.last(expr.func) in JOINING
+            and expr.args
+            and isinstance(expr.args[0], (ast.ListComp, ast.GeneratorExp))
+        ):
+            return _is_weight(both, module, expr.args[0].elt, depth - 1)
         func = expr.func
         return isinstance(func, ast.Attribute) and func.attr in KEEPING and _is_weight(both, module, func.value)
     scope = module.scope_of(expr)
     if isinstance(expr, ast.Name):
         owner = scope.binder(expr.id)
         given = owner.bindings[expr.id] if owner is not None else []
-        return bool(given) and depth > 0 and all(_gives_weight(both, module, stmt, depth - 1) for stmt in given)
+        return (
+            bool(given) and depth > 0 and all(_gives_weight(both, module, stmt, expr.id, depth - 1) for stmt in given)
+        )
     if not isinstance(expr, ast.Attribute):
         return False
     if expr.attr in ("data", "T"):
@@ -154,7 +193,9 @@ def _is_weight(both: Mixed, module: Module, expr: ast.expr, depth: int = 5) -> b
     return bool(values) and all(isinstance(v, ast.Call) and syntax.last(v.func) == "Parameter" for v in values)
 
 
-def _gives_weight(both: Mixed, module: Module, stmt: ast.AST, depth: int) -> bool:
+def _gives_weight(both: Mixed, module: Module, stmt: ast.AST, name: str, depth: int) -> bool:
     if isinstance(stmt, (ast.For, ast.comprehension)):
-        return any(syntax.last(c.func) in GIVING for c in syntax.every(stmt.iter, ast.Call))
+        held = _turned(stmt, name)
+        held = stmt.iter if held is None and "named_parameters" in syntax.text(stmt.iter) else held
+        return held is not None and any(syntax.last(c.func) in GIVING for c in syntax.every(held, ast.Call))
     return isinstance(stmt, ast.Assign) and _is_weight(both, module, stmt.value, depth)
