@@ -185,12 +185,8 @@ class Mixed(Prepared):
     @kept
     def on(self, setup: SetUp, way: Chain, stops: bool = True) -> Formula:
         """When a way comes to a set-up, and that switches Apex on."""
-        return conjunction([self.before.predicates.given(way, loops=False, stops=stops), self.switched(setup, way)])
-
-    def switched(self, setup: SetUp, way: Chain) -> Formula:
-        """When a set-up switches Apex on, once a way has come to it."""
-        parts = list[Formula]()
         predicates = self.before.predicates
+        parts = [predicates.given(way, loops=False, stops=stops)]
         place = predicates.places(way)[-1]
         if setup.enabled is not None:
             parts.append(predicates.of(setup.enabled, place))

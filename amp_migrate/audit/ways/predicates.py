@@ -19,6 +19,7 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
+from amp_migrate.audit.ways.choices import chosen_to_be
 from amp_migrate.audit.ways.devices import of_type
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, on_or_off, tells
@@ -186,9 +187,11 @@ class Predicates:
         each = syntax.one_by_one(expr)
         if each is not expr and depth < DEPTH:
             return self.of(each, place, depth + 1)
-        device = of_type(self, left, right, place, depth) if depth < DEPTH else None
-        if device is not None and isinstance(op, (ast.Eq, ast.NotEq)):
-            return device if isinstance(op, ast.Eq) else negation(device)
+        if depth < DEPTH and isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+            known_by = (of_type, chosen_to_be)
+            asked = next((f for k in known_by if (f := k(self, left, right, place, depth)) is not None), None)
+            if asked is not None:
+                return asked if isinstance(op, (ast.Eq, ast.Is)) else negation(asked)
         text, other = self.trails.text(left, place), self.trails.text(right, place)
         if "__name__" in (text, other):
             return True

@@ -1,0 +1,35 @@
+"""What a variable was chosen to be, `mode = "apex"` under one test and `mode = None` in front: asked for by those tests."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.trails import Place
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.ways.predicates import Predicates
+
+MOST = 6  # assignments to one variable
+
+
+def chosen_to_be(predicates: Predicates, asked: ast.expr, value: ast.expr, place: Place, depth: int) -> Formula | None:
+    """When a variable of a function holds a constant, all of whose values are constants; None where it is given more."""
+    if not isinstance(value, ast.Constant) or value.value is None:
+        return None
+    name, there = predicates.trails.end(asked, place)
+    scope = there.scope.binder(name.id) if isinstance(name, ast.Name) else None
+    if scope is None or not isinstance(name, ast.Name) or not 1 < len(scope.bindings[name.id]) <= MOST:
+        return None
+    given = [s for s in scope.bindings[name.id] if isinstance(s, ast.Assign) and len(s.targets) == 1]
+    if len(given) < len(scope.bindings[name.id]) or not all(isinstance(s.value, ast.Constant) for s in given):
+        return None
+    inside = there if scope is there.scope else predicates.trails.anywhere(scope)
+    found: Formula = False
+    for stmt in sorted(given, key=lambda s: s.lineno):
+        assert isinstance(stmt.value, ast.Constant)
+        under = predicates.under(predicates.chains.tests(scope.module, stmt), inside, depth + 1)
+        same = stmt.value.value == value.value
+        found = disjunction([found, under]) if same else conjunction([found, negation(under)])
+    return found
