@@ -42,6 +42,7 @@ class Held:
         """Hold back what is refuted; whether that is more than was held before."""
         more = False
         modules = {m.display: m for m in read.modules}
+        held = len(self.units) + len(self.files)
         now: set[tuple[str, int] | None] = (
             set()
         )  # what is tried for the first time: what else is said of it may go, too
@@ -60,6 +61,9 @@ class Held:
                 more = True
             elif doubt.verdict == "refuse" and doubt.path in modules:
                 more |= self._leave_out(doubt, modules[doubt.path]) or self._hold(doubt, modules[doubt.path], output)
+        if len(self.units) + len(self.files) > held:  # what was asked for on its account is asked for no more
+            self.mended.clear()
+            self.run = {place: on for place, on in self.run.items() if not on}
         return more
 
     def _cast(self, doubt: Doubt, output: Output) -> bool:

@@ -175,7 +175,7 @@ def _left_to_others(m: Migration, plan: ScalerPlan, function: Function, thread: 
             )
             m.output.manual(where, call, "AMP213", "GradScaler", message)
     places = ", ".join(f"{where.display}:{call.lineno}" for where, call in thread.apart[:3])
-    message = f"{function.name} takes {plan.what} as a parameter; left out, as in {places}, what it runs is float32"
+    message = f"{function.name} takes {plan.what} as a parameter; left out, as in {places}, nothing that it runs is under autocast"
     m.output.note(function.module, function.node, "AMP220", "GradScaler", message)
 
 
