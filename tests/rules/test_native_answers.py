@@ -133,3 +133,15 @@ def test_an_option_of_another_program_that_has_no_apex_is_not_asked_for() -> Non
     result = rewrite(text)
     assert "args.apex_amp or args.native_amp" not in (result.after or "")
     assert [f.review for f in found(result, "AMP531")] == ["review"]
+
+
+BY_FLAGS = """use_apex = args.amp and has_apex
+    use_native = args.amp and not has_apex"""
+
+
+def test_two_flags_that_ask_for_the_same_but_for_apex_are_one() -> None:
+    kinds = {"KIND": "use_apex", "ASKED": "use_apex", "APEX": "use_apex", "NATIVE": "use_native", "CHOICE": BY_FLAGS}
+    result = rewrite(program(kinds, "scaler is not None", '["--amp"]'))
+    assert "use_native = args.amp\n" in (result.after or "")
+    assert {f.review for f in found(result, "AMP120")} == {"look"}
+    assert not found(result, "AMP133")

@@ -386,7 +386,9 @@ def test_a_test_or_an_example_that_sets_nothing_up_need_not_hand_a_scaler_over(t
         assert "Runner(model, optimizer).fit" in texts[name]
         told = rewrite_files(files, device="cpu")["engine.py"].findings
         (left_out,) = (f.message for f in told if f.code == "AMP220" and "left out, as in" in f.message)
-        assert left_out.endswith("nothing that it runs is under autocast")  # an object, or an evaluation, does not train
+        assert left_out.endswith(
+            "nothing that it runs is under autocast"
+        )  # an object, or an evaluation, does not train
         folder = tmp_path / name.replace("/", "_")
         trained, state = run_files(folder, texts, "train.py")
         assert state["scale"] == 65536.0

@@ -240,6 +240,8 @@ def _exits(node: ast.AST) -> bool:
 def native_without(module: Module, asked: ast.expr) -> bool:
     """Whether the branch for want of Apex turned torch's own on, with nothing more asked for."""
     at: ast.stmt = module.statement(asked)
+    if isinstance(at, ast.Assign):
+        return _beside_without(module, at)
     while isinstance(at, ast.If) and at.orelse:
         further = at.orelse[0] if len(at.orelse) == 1 and isinstance(at.orelse[0], ast.If) else None
         body = at.orelse if further is None else further.body
@@ -249,6 +251,19 @@ def native_without(module: Module, asked: ast.expr) -> bool:
         if further is None:
             break
         at = further
+    return False
+
+
+def _beside_without(module: Module, flag: ast.Assign) -> bool:
+    """Whether another flag, which asks that what this one asks for is not there, turns torch's own on: `native = fp16 and not
+    HAS_APEX` beside `apex = fp16 and HAS_APEX`."""
+    names = {n.id for n in syntax.every(flag.value, ast.Name)}
+    native = [syntax.text(stmt.test) for stmt in syntax.every(module.tree, ast.If) if _native(stmt.body)]
+    for other in syntax.every(module.tree, ast.Assign):
+        denied = (n.operand for n in syntax.every(other.value, ast.UnaryOp) if isinstance(n.op, ast.Not))
+        if any(isinstance(n, ast.Name) and n.id in names for n in denied):
+            if any(syntax.text(t) in native for t in other.targets):
+                return True
     return False
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from amp_migrate.reading.conditions.chains import Link, heads, links
-from amp_migrate.reading.conditions.conjunctions import conjunction, disjuncts
+from amp_migrate.reading.conditions.conjunctions import conjunction, conjuncts, disjuncts
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
@@ -47,6 +47,8 @@ def join_flags(m: Migration, module: Module, twin: NativeTwin) -> None:
             if theirs is None or len(twin.given(ast.unparse(native))) != 1 or len(mine.targets) != 1:
                 continue
             either = _either(m, module, (mine, theirs))
+            if either is None and _same_without_apex(m, module, mine, theirs):
+                twin.taken_over.add(mine)  # `fp16 and has_apex` beside `fp16 and not has_apex`
             if either is not None:
                 m.edit(module).replace(theirs.value, either[0])
                 twin.taken_over.add(mine)
@@ -129,6 +131,14 @@ def _either(m: Migration, module: Module, flags: tuple[ast.Assign, ast.Assign]) 
     text = text[1:-1] if module.written(ast.parse(text, mode="eval").body) == text[1:-1] else text
     new = " and ".join(p for p in mine if p not in theirs) or "True"
     return (text if as_bool(m.project, scope, new) == new else as_bool(m.project, scope, text)), both
+
+
+def _same_without_apex(m: Migration, module: Module, mine: ast.Assign, theirs: ast.Assign) -> bool:
+    """Whether two flags ask the same, but for whether Apex is installed: what is left of both is one condition."""
+    available = availability(m.project, module)
+    parts = [list(conjuncts(s.value)) for s in (mine, theirs)]
+    asked = [{ast.dump(p) for p in found if available.value(p) is None} for found in parts]
+    return asked[0] == asked[1] and all(len(found) > len(asked[0]) for found in parts)
 
 
 def _as_given(module: Module, stmt: ast.Assign, text: str) -> str:
