@@ -166,7 +166,9 @@ def _later(both: Mixed, module: Module, call: ast.Call, train: ast.Call) -> bool
     for chain in both.after.chains.to(module, train):
         steps = [s for s in chain.steps if s.function is function and s.module is module]
         if not steps or any(may_follow(module, call, s.node) for s in steps):
-            return True
+            ways, given = both.after.chains.to(module, call), both.after.predicates.given
+            if not ways or any(example(conjunction([given(way), given(chain)])) is not None for way in ways):
+                return True
     return False
 
 
