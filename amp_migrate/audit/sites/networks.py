@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeGuard
 
-from amp_migrate.audit.dtypes import FLOAT_LAYERS
+from amp_migrate.audit.dtypes import FLOAT_LAYERS, HALF_LAYERS
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
 
 COPY = "copy.deepcopy"
+RUN_IN_HALF = HALF_LAYERS | {"Sequential"}
 
 TENSORFLOW = re.compile(r"^[ \t]*(?:import|from)[\s\\]+(?:tensorflow|keras|jax|flax)\b", re.MULTILINE)
 TORCH = re.compile(r"^[ \t]*(?:import|from)[\s\\]+torch\b", re.MULTILINE)
@@ -93,7 +94,7 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     by_name = {f.call for f, _ in named(both)}
     for module in both.near:
         for forward in both.before.forwards.of(module) if not _other_framework(module) else ():
-            if forward.call in by_name or _of_class(both, forward):
+            if forward.call in by_name or _of_class(both, forward) or _of_torch(both, forward):
                 yield forward, both.before.forwards.identities(forward)
 
 
@@ -137,6 +138,23 @@ def _of_class(both: Mixed, forward: Forward) -> bool:
         return False
     runs = both.before.forwards.runs(forward)
     return bool(runs) and (forward.method is None or all(both.before.forwards.computes(f) for f in runs))
+
+
+def _of_torch(both: Mixed, forward: Forward) -> bool:
+    """Whether a layer of torch's that O1 ran in half is run, or several in a row, under whatever name, and outside of any module."""
+    made = both.before.forwards.identities(forward)
+    if forward.method is not None or not made or _part(both, forward):
+        return False
+    for call, *_, module in made:
+        if (
+            not isinstance(call, ast.Call)
+            or not isinstance(module, Module)
+            or syntax.last(call.func) not in RUN_IN_HALF
+        ):
+            return False
+        if not (both.review.before.dotted(module.scope_of(call), call.func) or "").startswith("torch.nn."):
+            return False
+    return True
 
 
 def is_network(program: Program, cls: Class) -> bool:
