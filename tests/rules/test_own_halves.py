@@ -81,6 +81,7 @@ def test_however_the_weights_are_made_half(halves: str) -> None:
         "bank = torch.zeros(4).half()",  # no network
         "if args.apex:\n    head = head.half()",  # with Apex alone
         "print(next(model.parameters()).dtype == torch.half)",
+        "images = torch.zeros(2)\nmean = images.mean()\nif args.half:\n    mean = mean.half()",  # no network either
     ],
 )
 def test_elsewhere_the_cast_is_plain(halves: str) -> None:

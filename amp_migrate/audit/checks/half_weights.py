@@ -60,8 +60,7 @@ def check(review: Review) -> Iterable[Doubt]:
             for c, name in calls_in(review.after, module, GRAD_SCALER)
             if change.changed(c) and not syntax.is_false(argument(c, "enabled", GRAD_SCALER[name]))
         ]
-        trains = [call for call, _ in module.method_calls("scale")]
-        if not scalers or not trains:
+        if not scalers or not (trains := [call for call, _ in module.method_calls("scale")]):
             continue
         legacy = _legacy(both, change.before)
         for call, doubt in _halved(both, module, scalers, trains, legacy):

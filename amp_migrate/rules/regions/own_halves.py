@@ -18,9 +18,14 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.half_casts import HALF, cast_to_half
 from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.operations import TORCH_IN_APEX
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.half_values import FLOATING, KEEPING
 
 DEPTH = 4  # calls followed up
+OF_TENSORS = (
+    KEEPING | FLOATING | TORCH_IN_APEX | frozenset("max min abs data size shape view mask index input output".split())
+)
 
 
 def as_float(m: Migration, module: Module, value: ast.expr) -> str:
@@ -41,8 +46,9 @@ def as_float(m: Migration, module: Module, value: ast.expr) -> str:
 def _halves(m: Migration, home: Module, value: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
     """Where a network is made half in a process with Apex, and where what a value is taken from is, in its scope."""
     own = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
-    for module in in_process(m.project, m.unit.modules):
-        called, casts = m.project.once(_half, module)
+    found = {module: m.project.once(_half, module) for module in in_process(m.project, m.unit.modules)}
+    called = set[str]().union(*(names for names, _ in found.values()))
+    for module, (_, casts) in found.items():
         for cast in casts:
             name = _receiver(module, cast) if isinstance(cast, ast.Call) else None
             same = name in own and module.scope_of(cast) is home.scope_of(value)
@@ -52,15 +58,16 @@ def _halves(m: Migration, home: Module, value: ast.expr) -> Iterator[tuple[Modul
 
 def _half(project: Project, module: Module) -> tuple[set[str], list[ast.expr]]:
     """What a file calls, by its last name, and where it makes something half: see `Project.once`."""
+    called = {"self", *(called_name(c) for c, _ in module.calls)} - OF_TENSORS
     if "half" not in module.text.lower() and "float16" not in module.text:
-        return set(), []
+        return called, []
     casts: list[ast.expr] = [c for c, _ in module.calls if cast_to_half(module, c) and not _of_torch(module, c)]
     told = {n for c in casts for n in ast.walk(c)}
     named = [
         n for n in ast.walk(module.tree) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
     ]
     casts += [n for n in named if n not in told and module.qualify(n) in HALF and _chosen(module, n)]
-    return {called_name(c) for c, _ in module.calls} | {"self"}, casts
+    return called, casts
 
 
 def _chosen(module: Module, dtype: ast.expr) -> bool:
