@@ -162,6 +162,7 @@ IMAGES = """
         with amp.scale_loss(loss, optimizer) as scaled_loss:
             scaled_loss.backward()
         optimizer.step()
+    image = image.detach().clamp(0, 1)
     """
 
 

@@ -7,7 +7,6 @@ import ast
 from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function, argument
-from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.handed_back import SAME_OBJECT_METHODS
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
@@ -91,8 +90,16 @@ def _of_tensors(module: Module, made: ast.Call) -> bool:
     given = argument(made, 0, "params")
     if not isinstance(given, (ast.List, ast.Tuple)) or not given.elts:
         return False
-    values = [single_assignment(module, e) if isinstance(e, ast.Name) else None for e in given.elts]
-    return all(isinstance(v, ast.Call) and _makes_tensor(module, v) for v in values)
+    return all(isinstance(e, ast.Name) and _is_tensor(module, e) for e in given.elts)
+
+
+def _is_tensor(module: Module, name: ast.Name) -> bool:
+    """Whether whatever gives a name its value above a line makes a tensor."""
+    scope = module.scope_of(name).lookup(name.id)
+    bound = scope.bindings.get(name.id, ()) if scope is not None and scope.module is module else ()
+    above = [module.parents.get(b) for b in bound if getattr(b, "lineno", 0) < name.lineno]
+    values = [s.value if isinstance(s, ast.Assign) else None for s in above]
+    return bool(values) and all(isinstance(v, ast.Call) and _makes_tensor(module, v) for v in values)
 
 
 def _makes_tensor(module: Module, call: ast.Call) -> bool:
