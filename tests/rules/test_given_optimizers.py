@@ -61,7 +61,7 @@ BEFORE_THE_STEP = APEX_LOOP.replace("optimizer.step()\n", "")
 
 def test_a_getter_that_does_more_is_not_called_twice() -> None:
     getter = "def chosen():\n    print('stepping')\n    return optimizer\n"
-    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    clip = "torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)\n"
     prepare = f"{INITIALIZE}\n{getter}"
     check_refused(apex(f"{BEFORE_THE_STEP}{clip}chosen().step()", prepare), "AMP307")
     assert rewrite(apex(f"{BEFORE_THE_STEP}chosen().step()", prepare)).status == "migrated"

@@ -69,7 +69,7 @@ REFUSED = {
 def backward(loss):
     with amp.scale_loss(loss, optimizer) as scaled_loss:
         scaled_loss.backward()
-    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+    torch.nn.utils.clip_grad_value_(amp.master_params(optimizer), 1.0)
 
 
 for i, (x, y) in enumerate(loader):
@@ -82,7 +82,7 @@ for i, (x, y) in enumerate(loader):
 def backward(loss):
     with amp.scale_loss(loss, optimizer) as scaled_loss:
         scaled_loss.backward()
-    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+    torch.nn.utils.clip_grad_value_(amp.master_params(optimizer), 1.0)
 
 
 for x, y in loader:
@@ -101,7 +101,7 @@ for i, (x, y) in enumerate(loader):
     loss = criterion(model(x), y)
     with amp.scale_loss(loss, optimizer) as scaled_loss:
         scaled_loss.backward()
-    torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+    torch.nn.utils.clip_grad_value_(amp.master_params(optimizer), 1.0)
     update(i)
 """,
 }
