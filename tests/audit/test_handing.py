@@ -34,6 +34,7 @@ TRAIN = """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer = initialize(model, optimizer, opt_level="{level}")
     for x in data:
+        optimizer.zero_grad()
         loss = model(x).sum()
         with scale_loss(loss, optimizer) as scaled_loss:
             scaled_loss.backward()
@@ -46,6 +47,7 @@ NATIVE = """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cuda")
     for x in data:
+        optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16):
             loss = model(x).sum()
         scaler.scale(loss).backward()

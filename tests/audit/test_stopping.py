@@ -15,6 +15,7 @@ TRAIN = """
         opt = torch.optim.SGD(model.parameters(), 0.1)
         {set_up}
         for x in loader:
+            opt.zero_grad()
             {region}
                 loss = model(x).sum()
             {step}

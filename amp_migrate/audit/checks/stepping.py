@@ -26,6 +26,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
+from amp_migrate.audit.stepping.bounds import left_its_branch
 from amp_migrate.audit.stepping.excluded import never_two
 from amp_migrate.audit.stepping.left_over import added_up, left_over
 from amp_migrate.audit.stepping.lost import not_followed
@@ -193,6 +194,7 @@ def _managed(review: Review) -> frozenset[str]:
 
 _NO_BACKWARD = (ZERO, USED)
 _OF_TWO = {"by two", "other scaler"}  # what takes two scalers that are on
+LEFT_BRANCH = "gradients would be clipped after every backward here, which were clipped once, with their step"
 STILL_SCALED = (
     "this optimizer steps on gradients that are still multiplied by the loss scale: the scaled loss reaches its parameters, and "
     "{given}. It was so with Apex, and is left; step it by scaler.step, before update()"
@@ -210,6 +212,8 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
     for place, tags in sorted(machine.seen.items(), key=lambda e: _order(e[0])):
         if place.what == "read" and not before and (_read_scaled_before(review, place) or _before_a_tpu_step(place)):
             continue
+        if place.what == "read" and not before and left_its_branch(review, place.module, place.node):
+            yield review.doubt(place.module, place.node, "AMP231", "gradients", LEFT_BRANCH)
         if place.what == "exchange":
             if UNSCALED in tags:
                 said, weight = _exchanged(review, place)

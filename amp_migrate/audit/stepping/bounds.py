@@ -8,6 +8,8 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.targets import given_to
+from amp_migrate.audit.review import Review
+from amp_migrate.audit.ways.within import tests_around
 
 _CLIPS = frozenset({"clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grad_value"})
 _BOUNDS = frozenset({"max_norm", "clip_value"})
@@ -19,6 +21,25 @@ def bound(call: ast.Call) -> ast.expr | None:
         return None
     given = [k.value for k in call.keywords if k.arg in _BOUNDS] or call.args[1:2]
     return given[0] if given else None
+
+
+def left_its_branch(review: Review, module: Module, clip: ast.AST) -> bool:
+    """Whether the clips of a function stood under a test that the step stands under still, and a clip to a scaled bound does
+    not: it clips after every backward what was clipped once."""
+    change, function = review.changes.get(module.path), module.function_around(clip)
+    if change is None or times_scale(module, clip) != 1:
+        return False
+    inside = [n for n, _ in module.method_calls("step") if module.function_around(n) is function]
+    under = {syntax.text(test) for n in inside for test, _ in tests_around(module, n)}
+    under -= {syntax.text(test) for test, _ in tests_around(module, clip)}
+    clips = [
+        n
+        for name in _CLIPS
+        for n in change.before.calls_named.get(name, ())
+        if change.before.name_around(n) == module.name_around(clip)
+    ]
+    tests = [{syntax.text(test) for test, _ in tests_around(change.before, n)} for n in clips]
+    return bool(under and tests) and all(under & asked for asked in tests)
 
 
 @kept
