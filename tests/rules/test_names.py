@@ -330,7 +330,7 @@ def test_an_option_that_is_read_elsewhere_keeps_its_value(read: str) -> None:
         """
     after = rewrite(source.replace("{read}", read)).after
     assert after is not None
-    assert "\nloss_scale = None if args.loss_scale in (None, \"dynamic\") else float(args.loss_scale)\n" in after
+    assert '\nloss_scale = None if args.loss_scale in (None, "dynamic") else float(args.loss_scale)\n' in after
     assert "scaler.update(loss_scale)" in after
     assert "args.loss_scale = " not in after
     assert "args.loss_scale = " in (rewrite(source.replace("{read}", "pass")).after or "")  # nobody else reads it

@@ -106,7 +106,7 @@ def test_scale_loss_under_another_name_leaves_its_unit_whole(scale: str) -> None
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("amp.scaler.LossScaler(2.0**14)", "apex.amp.scaler.LossScaler has no rule"),
+        ("amp.scaler.LossScaler(2.0**14)", "apex.amp.scaler.LossScaler holds a loss scale of the program's own"),
         ("amp.state_dict()", "waits for train.py:9 (AMP404)"),
     ],
 )

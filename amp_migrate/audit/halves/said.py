@@ -165,11 +165,10 @@ class Said:
             sure: Verdict = "refuse" if value.now == "half" or value.origin == CAST else "review"
             return f"{text}: {comes}, and the weights of {detail} are float32 outside of a region: it raises", sure
         if kind == "scaled":
-            sure = "refuse" if value.now == "half" else "review"
             return (
                 f"{detail} was reduced outside of the autocast region, where {comes}: its gradient is the loss scale, and "
                 "65536 is inf in half, so the scale never gets above 32768; reduce .float()"
-            ), sure
+            ), "review"  # it trains, with less of a scale
         if kind == "half loss":
             return (
                 f"{detail} is float16 where it is scaled, as {value.origin or 'the model'} gives it in the region: its gradient is "

@@ -35,14 +35,12 @@ class Instances:
     @kept
     def of(self, scope: Scope, expr: ast.expr) -> list[Kind]:
         """The classes that what an expression gives may be an object of, as far as these are seen."""
-        origins = self.called(scope, expr)
-        made = [(o.module.scope_of(o.node), o.node) for o in origins if not o.path]
-        found = [kind for there, node in made if isinstance(node, ast.Call) for kind in self.made(there, node)]
+        values, origins = self.values.origins(scope, expr), self.called(scope, expr)
+        found = [*self._made_of(values)] if not self._container_in(values) else self._made(origins)
         attribute = _attribute(scope, expr)
         owner = self.program.is_self(scope, attribute.value) if attribute is not None else None
         bases = self.program.external_bases(owner) if owner is not None else []
-        whole = any(_holds_others(self.program, o) for o in self.values.origins(scope, expr))
-        if whole or any(base.partition(".")[0] not in OPEN for base in bases):
+        if self._container_in(values) or any(base.partition(".")[0] not in OPEN for base in bases):
             found += self._classes(origins)
         return list(dict.fromkeys(found))
 
@@ -50,13 +48,34 @@ class Instances:
     def called(self, scope: Scope, expr: ast.expr) -> list[Origin]:
         """What is run where an expression is called: of a container, which nothing calls, what it holds; of a `partial` or
         `staticmethod` what that runs."""
+        values = self.values.origins(scope, expr)
+        if not self._container_in(values):
+            return self._run_by(values)
         found: list[Origin] = []
-        for origin in in_order(self.values.origins(scope, expr)):
+        for origin in in_order(values):
             if _holds_others(self.program, origin):
                 found += self._bound(in_order(self.values.origins(scope, expr, (None,))))
             else:
                 found += self._bound([origin])
         return list(dict.fromkeys(found))
+
+    @kept
+    def _container_in(self, values: frozenset[Origin]) -> bool:
+        return any(_holds_others(self.program, origin) for origin in values)
+
+    @kept
+    def _run_by(self, values: frozenset[Origin]) -> list[Origin]:
+        """What is run where one of these is called, none of which is a container: many places may ask it of the same."""
+        return list(dict.fromkeys(self._bound(in_order(values))))
+
+    @kept
+    def _made_of(self, values: frozenset[Origin]) -> list[Kind]:
+        return self._made(self._run_by(values))
+
+    def _made(self, origins: Iterable[Origin]) -> list[Kind]:
+        """The classes of what some calls make."""
+        made = [(o.module.scope_of(o.node), o.node) for o in origins if not o.path]
+        return [kind for there, node in made if isinstance(node, ast.Call) for kind in self.made(there, node)]
 
     def _bound(self, origins: Iterable[Origin]) -> Iterator[Origin]:
         for origin in origins:
