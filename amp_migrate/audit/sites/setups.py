@@ -214,11 +214,22 @@ Identity = tuple[object, ...]
 @kept
 def identities(values: Values, scope: Scope, expr: ast.expr) -> frozenset[Identity]:
     """What tells whether two expressions may be one object: where it is made; else its name where the trail ends."""
+    origins = values.origins(scope, expr)
+    if _gathers(values, origins):
+        origins |= values.origins(scope, expr, (None,))
+    return _told_apart(values, origins)
+
+
+@kept
+def _gathers(values: Values, origins: frozenset[Origin]) -> bool:
+    """Whether some of these hold others: many places may ask it of the same."""
+    return any(o.kind == "literal" or (isinstance(o.node, ast.Call) and gathered(o.node, (None,))) for o in origins)
+
+
+@kept
+def _told_apart(values: Values, origins: frozenset[Origin]) -> frozenset[Identity]:
     found: set[Identity] = set()
-    todo: list[Origin] = list(values.origins(scope, expr))
-    if any(o.kind == "literal" or (isinstance(o.node, ast.Call) and gathered(o.node, (None,))) for o in todo):
-        todo += values.origins(scope, expr, (None,))
-    for origin in todo:
+    for origin in origins:
         node = origin.node
         if origin.kind in ("constant", "literal", "function", "class"):
             continue
