@@ -159,9 +159,9 @@ def _decide(
         fold(project, module, output)
     for module in own:
         clean(project, module, output)
+        unimported(project, module, output)
         leftovers(project, module, read.sites, output)
         extensions(project, module, output)
-        unimported(project, module, output)
     finish(project, targets, output)
     results = [FileResult(path=source.display, before=source.text) for source in program.targets]
     for source, result in zip(program.targets, results, strict=True):

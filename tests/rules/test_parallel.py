@@ -881,6 +881,7 @@ def test_a_name_that_only_another_function_imports_failed_and_is_told(part: str,
     assert finding.code == "AMP102"
     assert "imported into setup alone" in finding.message
     assert call in str(result.after or result.before)
+    assert part in str(result.after or result.before)  # which is what a hand is to move to where all see it
 
 
 def test_a_name_that_a_function_makes_global_stays() -> None:

@@ -209,7 +209,10 @@ class Cleaner:
         if self._of_apex(node, alias):
             if self._served_here(node, name) or self._replaced(node, name):
                 return True
-            return name in candidates and (self._lost_uses(name) or not self._still_there(node, alias))
+            wanted = (n for n in self.module.loads.get(name, ()) if self.module.scope_of(n).lookup(name) is None)
+            if name not in candidates or not all(map(self.edits.gone, wanted)):  # it was meant for another function, too
+                return False
+            return self._lost_uses(name) or not self._still_there(node, alias)
         return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp
 
     def _replaced(self, node: ast.Import | ast.ImportFrom, name: str) -> bool:
