@@ -265,3 +265,38 @@ def test_a_scaler_that_is_off_until_another_is_made_may_be_off() -> None:
             scaler.update(float(args.scale) if args.fp16 else None)
     """
     assert not told(doubts(before, after), "AMP231")
+
+
+INSTALLED = """
+    import json
+    import torch
+    try:
+        from apex import amp
+        has_apex = True
+    except ImportError:
+        has_apex = False
+
+    config = MADE
+    if has_apex and config["fp16"]:
+        model, optimizer = amp.initialize(model, optimizer)
+    ELSEWHERE
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "elsewhere", "wrong"),
+    [
+        ("json.load(open(path))", "pass", True),
+        ("json.load(open(path))", 'print(config["fp16"])', False),
+        ('{"fp16": False}', "pass", False),
+    ],
+)
+def test_an_entry_that_was_asked_for_where_apex_is_there_alone(made: str, elsewhere: str, wrong: bool) -> None:
+    before = INSTALLED.replace("MADE", made).replace("ELSEWHERE", elsewhere)
+    start, end = before.index("    try:"), before.index("    config =")
+    after = before[:start] + before[end:]
+    after = after.replace(
+        "if has_apex and config", "scaler = torch.amp.GradScaler('cuda', enabled=bool(config"
+    ).replace('["fp16"]:\n        model, optimizer = amp.initialize(model, optimizer)', '["fp16"]))')
+    found = [d.verdict for d in doubts(before, after) if "only where Apex was installed" in d.message]
+    assert found == ["review"] * wrong

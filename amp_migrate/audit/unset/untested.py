@@ -66,6 +66,17 @@ def read_untested(review: Review) -> Iterator[Doubt]:
                     tests = _only_under(review, change, key)
                     under[key] = (tests, _alike(review, change, tests)) if tests is not None else None
                 asked = under[key]
+                if (
+                    asked is None
+                    and _only_with_apex(review, change, key)
+                    and not _has(review, change.after, node, name)
+                ):
+                    told.add((change.path, syntax.text(node)))
+                    message = (
+                        f"{syntax.text(node)} was read only where Apex was installed, and is read in every run now: one whose "
+                        "settings have no such entry stops here"
+                    )
+                    yield review.doubt(change.after, node, "AMP131", syntax.text(node), message, "review")
                 if asked is None or _asks(review, change, node, asked[1]) or _has(review, change.after, node, name):
                     continue
                 if _about_holder(review, change, node, asked[0]):
@@ -177,6 +188,14 @@ def _only_under(review: Review, change: Change, key: tuple[type, str]) -> list[a
                 found += [test for test, _ in way.tests]
                 by_place.setdefault(way.place, set()).add(frozenset(_literal(*t) for t in way.tests))
     return None if any(_in_any_case(ways) for ways in by_place.values()) else found or None
+
+
+def _only_with_apex(review: Review, change: Change, key: tuple[type, str]) -> bool:
+    """Whether each read of a thing stood under what is true only where Apex is there: `has_apex and config["fp16"]`."""
+    reads = _reads(change.before).get(key, ())
+    flags = mixed(review).before.installed.flags(change.before)
+    asked = (tests_around(change.before, read) for read in reads)
+    return bool(reads) and all(any(installed.asks(t, flags) is came_out for t, came_out in tests) for tests in asked)
 
 
 def _in_any_case(ways: set[frozenset[tuple[str, bool]]]) -> bool:

@@ -210,7 +210,9 @@ class Cleaner:
             if self._served_here(node, name) or self._replaced(node, name):
                 return True
             wanted = (n for n in self.module.loads.get(name, ()) if self.module.scope_of(n).lookup(name) is None)
-            if name not in candidates or not all(map(self.edits.gone, wanted)):  # it was meant for another function, too
+            if name not in candidates or not all(
+                map(self.edits.gone, wanted)
+            ):  # it was meant for another function, too
                 return False
             return self._lost_uses(name) or not self._still_there(node, alias)
         return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp
