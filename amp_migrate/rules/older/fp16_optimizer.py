@@ -21,6 +21,7 @@ from amp_migrate.reading.units.unit import Blocked, Loss
 from amp_migrate.reading.values.closures import given_closures
 from amp_migrate.rules.gradients.master_params import model_parameters
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.older.float_models import what_came
 from amp_migrate.rules.older.state import load, load_by_helpers, save
 from amp_migrate.rules.regions.none_in_sight import needs_region
 from amp_migrate.rules.scale.scale_loss import scaled
@@ -192,15 +193,9 @@ def _unwrap(m: Migration, init: LegacyInit) -> None:
             edits.delete(choice)
         else:
             edits.splice(choice, "body")
-    m.output.done(
-        module,
-        init.call,
-        "AMP701",
-        init.site.construct,
-        "float32 weights, a GradScaler and autocast in place of float16 weights and their masters (memory and speed "
-        "can differ; checkpoints hold float32)" + (left_open(init.site, init.scale) if m.scales else ""),
-        "look",
-    )
+    message, review = what_came(m)
+    message += left_open(init.site, init.scale) if m.scales else ""
+    m.output.done(module, init.call, "AMP701", init.site.construct, message, review)
     if init.scale.may_be_static and m.scales and not over_fused_adam(init.site):  # the other skipped such steps too
         m.output.note(
             module,
