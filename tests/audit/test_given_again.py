@@ -279,3 +279,66 @@ def test_a_set_up_that_comes_in_between_asks_anew(asked: str, fit: str, main: st
 )
 def test_what_a_mapping_that_holds_the_settings_is_given_is_not_given_to_them(kept: str, count: int) -> None:
     assert len(split("cfg.fp16", f"{GO_ON}\n    {kept}\n    {GO_ON}", TRAIN)) == count
+
+
+@pytest.mark.parametrize(
+    ("kept", "count"),
+    [
+        ("self.fp16 = fp16", 0),
+        ("self.fp16: bool = fp16", 0),
+        ("self.fp16 = fp16 and torch.cuda.is_available()", 1),
+        ("fp16 = False\n        self.fp16 = fp16", 1),
+        ("self.fp16 = other", 1),
+    ],
+)
+def test_what_keeps_the_parameter_that_the_set_up_asked_gives_it_no_other_value(kept: str, count: int) -> None:
+    before = f"""
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, model, optimizer, fp16=False, other=False):
+        self.model, self.optimizer = model, optimizer
+        if fp16:
+            self.model, self.optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        {kept}
+
+    def fit(self, loader):
+        for x in loader:
+            loss = self.model(x).mean()
+            if self.fp16:
+                with amp.scale_loss(loss, self.optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            self.optimizer.step()
+
+
+def main(model, optimizer, args, loader):
+    Trainer(model, optimizer, args.fp16, args.other).fit(loader)
+"""
+    after = f"""
+import torch
+
+
+class Trainer:
+    def __init__(self, model, optimizer, fp16=False, other=False):
+        self.model, self.optimizer = model, optimizer
+        self.scaler = torch.amp.GradScaler("cuda", enabled=fp16)
+        {kept}
+
+    def fit(self, loader):
+        for x in loader:
+            with torch.autocast("cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()):
+                loss = self.model(x).mean()
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+
+def main(model, optimizer, args, loader):
+    Trainer(model, optimizer, args.fp16, args.other).fit(loader)
+"""
+    found = [d for d in doubts(before, after) if d.code == "AMP532" and "is given a value" in d.message]
+    assert len(found) == count

@@ -98,6 +98,8 @@ def _given_again(
             old = (other, node) if side is both.before else _before(both, other, node)
             if old is None or not any(_below(way, setup) for way in both.before.chains.to(*old) for setup in setups):
                 continue
+            if all(_same_value(both, setup, *old) for setup in setups):
+                continue
             ways_to = side.chains.to(module, place)
             if any(_follows(way, first) for way in ways_to for first in side.chains.to(other, node)):
                 olds = [_as_it_went(both, side, way) for way in ways_to]
@@ -109,6 +111,19 @@ def _given_again(
                     if way is not None
                 ):
                     yield text, (other, node)
+
+
+def _same_value(both: Mixed, setup: Chain, module: Module, node: ast.AST) -> bool:
+    """Whether what a flag is given is the parameter that the set-up asks in the same function: `self.fp16 = fp16`."""
+    stmt, place = module.statement(node), setup.place
+    value = stmt.value if isinstance(stmt, (ast.Assign, ast.AnnAssign)) else None
+    if not isinstance(value, ast.Name) or module.function_around(node) is not place.function or place.function is None:
+        return False
+    bound = module.scope_of(value).bindings.get(value.id, ())
+    if len(bound) != 1 or not isinstance(bound[0], ast.arg):
+        return False
+    asked = (place.node, *(test for test, _ in both.before.chains.tests(module, place.node)))
+    return any(n.id == value.id for a in asked for n in syntax.every(a, ast.Name))
 
 
 def _as_it_went(both: Mixed, side: Side, way: Chain) -> Chain | None:
