@@ -50,7 +50,19 @@ AFTER = """
                 optimizer.step()
 """
 KIND = {"apex": 'kind == "apex"', "native": 'kind == "native"'}
+KEPT = {"apex": "with_apex", "native": "native"}
+ALONE = 'kind = None\n        if args.native:\n            kind = "native"'
 FLAG = {"apex": "args.apex", "native": "args.native"}
+TOGETHER = """with_apex = native = False
+        if args.apex:
+            with_apex = True
+        elif args.native:
+            native = True
+"""
+ANSWERS = """with_apex = native = False
+        if args.apex or args.native:
+            native = True
+"""
 CHOICE = """kind = None
         if args.apex:
             kind = "apex"
@@ -69,7 +81,7 @@ def found(before: dict[str, str], after: dict[str, str]) -> list[str]:
     [
         (
             {**KIND, "choice": CHOICE},
-            {**KIND, "choice": 'kind = None\n        if args.native:\n            kind = "native"'},
+            {**KIND, "choice": ALONE},
             True,
         ),
         (
@@ -78,6 +90,9 @@ def found(before: dict[str, str], after: dict[str, str]) -> list[str]:
             False,
         ),
         ({**FLAG, "choice": "pass"}, {**FLAG, "choice": "pass"}, True),
+        ({**KEPT, "choice": TOGETHER}, {**KEPT, "choice": TOGETHER}, True),
+        ({**KEPT, "choice": TOGETHER}, {**KEPT, "choice": ANSWERS}, False),
+        ({**KIND, "choice": f"spare = {CHOICE}"}, {**KIND, "choice": f"spare = {ALONE}"}, True),
         ({**FLAG, "choice": "pass"}, {**FLAG, "choice": "pass", "native": "args.apex or args.native"}, False),
     ],
 )

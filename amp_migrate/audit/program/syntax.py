@@ -230,6 +230,11 @@ def cast_to_float(call: ast.Call) -> ast.expr | None:
     return func.value if last(chosen.body) in ("float32", "float") else None
 
 
+def gives_whole(stmt: ast.Assign) -> bool:
+    """Whether whatever an assignment names is given all of its value: `a = b = False`."""
+    return not any(isinstance(t, (ast.Tuple, ast.List)) for t in stmt.targets)
+
+
 def is_none(expr: ast.AST | None) -> bool:
     """Whether an expression is None as it is written."""
     return isinstance(expr, ast.Constant) and expr.value is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.trails import Place
 
@@ -22,7 +23,7 @@ def chosen_to_be(predicates: Predicates, asked: ast.expr, value: ast.expr, place
     scope = there.scope.binder(name.id) if isinstance(name, ast.Name) else None
     if scope is None or not isinstance(name, ast.Name) or not 1 < len(scope.bindings[name.id]) <= MOST:
         return None
-    given = [s for s in scope.bindings[name.id] if isinstance(s, ast.Assign) and len(s.targets) == 1]
+    given = [s for s in scope.bindings[name.id] if isinstance(s, ast.Assign) and syntax.gives_whole(s)]
     if len(given) < len(scope.bindings[name.id]) or not all(isinstance(s.value, ast.Constant) for s in given):
         return None
     inside = there if scope is there.scope else predicates.trails.anywhere(scope)

@@ -345,9 +345,9 @@ class Predicates:
             return None
         beside = [n for n in scope.bindings[expr.id] if beside_import(scope.module, n)]
         bindings = [n for n in scope.bindings[expr.id] if n not in beside or not tells(beside)]
-        if not all(isinstance(n, ast.Assign) and len(n.targets) == 1 for n in bindings):
+        given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign) and syntax.gives_whole(n)]
+        if len(given) < len(bindings):
             return None
-        given = [(n, n.value) for n in bindings if isinstance(n, ast.Assign)]
         inside = place if scope is place.scope else self.trails.anywhere(scope)
         return self._switched(scope.module, given, inside, depth)
 
