@@ -17,6 +17,7 @@ from amp_migrate.reading.scaler.process_wide import LastHome, last_homes
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.twin.sides import find_twin
 from amp_migrate.reading.units.unit import AddsToEach, Blocked, ReadsEach, Unit
+from amp_migrate.reading.units.unused_keepers import STATES
 from amp_migrate.rules import TAKEN_OVER, UNIT_RULES, FileRule, partial
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.output import Output
@@ -39,6 +40,10 @@ def carry_out(
 ) -> Mapping[Module, Edits]:
     """Migrate one unit whole, or report why not; what it writes to which files. `taken`: what other units have decided."""
     if not targets & set(unit.modules):
+        return {}
+    if (cause := _stays_beside(unit, output)) is not None:
+        for module, node, code, construct in unit_sites(unit):
+            output.waits_for(module, node, code, construct, cause)
         return {}
     twin = find_twin(unit)
     if twin is not None:
@@ -113,6 +118,17 @@ def carry_out(
             migration.output.gathered |= helpers
             migration.output.inner |= inner
             return _take(migration.output, output)
+
+
+def _stays_beside(unit: Unit, output: Output) -> Cause | None:
+    """Why the state that others of a file save or load stays Apex's, where a unit does no more than that: what one writes, the
+    other reads."""
+    for module in unit.modules if unit.unused and not unit.losses else ():
+        lines = {call.lineno for call, _ in module.calls if module.qualify(call.func) in STATES}
+        for f in output.findings.get(module, ()):
+            if f.status == "manual" and f.line in lines:
+                return f.cause or Cause(module.display, f.line, f.code)
+    return None
 
 
 def _divisible(migration: Migration, failure: Blocked) -> Divided:

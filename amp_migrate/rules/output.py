@@ -119,6 +119,9 @@ class Output:
     def waits(self, module: Module, node: ast.AST, code: str, construct: str, failure: Blocked) -> None:
         """A site that stays as it is because another one of its unit has to."""
         cause = Cause(failure.module.display, getattr(failure.node, "lineno", 1), failure.code)
+        self.waits_for(module, node, code, construct, cause)
+
+    def waits_for(self, module: Module, node: ast.AST, code: str, construct: str, cause: Cause) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
         self.add(module, Finding(line, column, code, construct, "manual", "review", cause.awaited, cause))
 

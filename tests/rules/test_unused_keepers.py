@@ -150,3 +150,19 @@ def test_a_class_without_a_constructor_is_left_and_holds_no_program_back() -> No
     assert results["one.py"].after is not None
     (told,) = [f for f in results["keep.py"].findings if f.status == "manual"]
     assert "nothing here makes a State" in told.message
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import keep\n\nhooks = [keep.save]\nhooks[0](net, 'a.pt')\n",
+        PROGRAM.replace("optimizer.step()", "amp._amp_state.loss_scalers[0]._unskipped = 3\n    optimizer.step()")
+        + "\nfrom keep import save\nsave(model, 'a.pt')\n",
+    ],
+)
+def test_what_loads_the_state_waits_with_what_writes_it_in_its_file(use: str) -> None:
+    results = keep(FUNCTIONS, more=use)
+    assert results["keep.py"].after is None
+    told = [f for f in results["keep.py"].findings if f.construct == "amp.load_state_dict"]
+    assert [f.status for f in told] == ["manual"]
+    assert told[0].cause is not None
