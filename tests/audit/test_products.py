@@ -208,3 +208,22 @@ def test_what_is_handed_on_is_where_the_calls_of_it_have_their_tensors(moved: st
 )
 def test_a_list_is_where_all_is_that_is_put_into_it(made: str, told_of: int) -> None:
     assert len(said(then=f"{made}\nprint(torch.mm(rows, rows.t()))")) == told_of
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ("    out = x + 1\n", 1),
+        ("    out = out + 1\n", 0),
+        ("    if y is None:\n        out = x + 1\n", 0),
+        ("", 0),
+    ],
+)
+def test_a_name_that_held_an_output_and_was_given_another_tensor(given: str, count: int) -> None:
+    then = f"for x, y in loader:\n    AROUND\n{given}    print(F.mse_loss(torch.matmul(out, mixing), x))\n"
+    old = HEAD + SET_UP.format(level="O1", train="    pass", then=then.replace("AROUND", "out = model(x)"))
+    region = 'with torch.autocast("cuda", dtype=torch.float16):\n        out = model(x)'
+    new = HEAD.replace("from apex import amp\n", "") + AFTER.format(
+        train="    pass", then=then.replace("AROUND", region)
+    )
+    assert len([d for d in doubts(old, new) if d.code == "AMP537"]) == count

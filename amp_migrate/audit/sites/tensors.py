@@ -12,6 +12,7 @@ from amp_migrate.audit.program.targets import Path, assignments, put_later
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.regions import Regions
 from amp_migrate.audit.values.values import Values
+from amp_migrate.audit.ways.given_above import value_above
 
 On = Literal["host", "device", "?", "nothing"]  # the last: of what holds no tensor yet
 
@@ -184,7 +185,9 @@ class Tensors:
             return False
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
-        if any(self._assigned(where, value, depth) for where, value, _ in self._given(scope, node)):
+        last = value_above(scope, node) if isinstance(node, ast.Name) else None
+        given = [(scope, last)] if last is not None else [(where, v) for where, v, _ in self._given(scope, node)]
+        if any(self._assigned(where, value, depth) for where, value in given):
             return True
         later = put_later(module).get(node.id, ()) if isinstance(node, ast.Name) else ()
         held = [p.value for p in later if isinstance(p.holder, ast.Name)]

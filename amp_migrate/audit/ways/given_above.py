@@ -1,4 +1,4 @@
-"""The constant that a name or an option was given last, where nothing on the way from there can have given it another."""
+"""What a name or an option was given last, where nothing on the way from there can have given it another."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ AROUND = (ast.For, ast.AsyncFor, ast.While, ast.Try, getattr(ast, "TryStar", ast
 
 def constant_above(scope: Scope, expr: ast.Name | ast.Attribute) -> ast.Constant | None:
     """`mode = "val"`, and below it in the same body, or deeper, what reads `mode`."""
+    found = value_above(scope, expr) if syntax.text(expr) in _given_constants(scope.module) else None
+    return found if isinstance(found, ast.Constant) else None
+
+
+def value_above(scope: Scope, expr: ast.Name | ast.Attribute) -> ast.expr | None:
+    """The same of any value."""
     module, text = scope.module, syntax.text(expr)
-    if expr not in module.parents or text not in _given_constants(module):
+    if expr not in module.parents:
         return None
     root = text.partition(".")[0]
     bound = (n for n in scope.bindings.get(root, ()) if not isinstance(n, ast.arg))
@@ -27,7 +33,7 @@ def constant_above(scope: Scope, expr: ast.Name | ast.Attribute) -> ast.Constant
     while not isinstance(at, STOPS):
         for stmt in reversed(module.beside(at)[0]):
             if isinstance(stmt, ast.Assign) and any(syntax.text(t) == text for t in stmt.targets):
-                return stmt.value if isinstance(stmt.value, ast.Constant) else None
+                return stmt.value
             if _may_give(stmt, text, root):
                 return None
         at = module.parents[at]
