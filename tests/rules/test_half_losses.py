@@ -42,6 +42,7 @@ def test_the_sum_of_an_output_goes_into_a_region(loss: str) -> None:
         ("torch.mean(output - 1)", "torch.mean((output - 1).float())"),
         ("(output - 1).mean()", "(output - 1).float().mean()"),
         ("-output[0].mean() / 2", "-output[0].float().mean() / 2"),
+        ("(output @ output.t()).diag().mean()", "(output @ output.t()).diag().float().mean()"),
         ("torch.mean(torch.mean(output, 1))", "torch.mean(torch.mean(output.float(), 1))"),
     ],
 )

@@ -40,7 +40,7 @@ KEEPING = frozenset(
     "sigmoid tanh relu sqrt detach clone squeeze unsqueeze view reshape flatten permute transpose t contiguous clamp expand "
     "expand_as repeat flip roll cpu cuda data gelu std var abs neg dropout leaky_relu elu silu mish hardswish logsigmoid narrow "
     "select chunk split masked_fill index_select view_as reshape_as requires_grad_ tril triu movedim swapaxes mean max min "
-    "amax amin gather masked_select take_along_dim diagonal unfold affine_grid".split()
+    "amax amin gather masked_select take_along_dim diagonal diag unfold affine_grid".split()
 )
 PAIRS = frozenset("max min topk sort kthvalue mode median cummax cummin".split())  # values, and where they stand
 INTEGERS = frozenset(

@@ -23,7 +23,7 @@ FLOAT_METHODS = frozenset(
 SHAPE_METHODS = frozenset(
     "view reshape unsqueeze squeeze permute transpose t contiguous expand expand_as flatten detach clone "
     "cuda cpu to repeat chunk split narrow unfold flip roll select view_as reshape_as abs neg sum max min "
-    "clamp add sub mul div masked_fill repeat_interleave swapaxes movedim triu tril diagonal".split()
+    "clamp add sub mul div masked_fill repeat_interleave swapaxes movedim triu tril diagonal diag".split()
 )
 SELECTING_METHODS = frozenset("gather index_select masked_select take take_along_dim".split())  # elements, as they are
 OTHER_METHODS = SELECTING_METHODS | frozenset(
