@@ -42,7 +42,6 @@ def test_the_sum_of_an_output_goes_into_a_region(loss: str) -> None:
         ("torch.mean(output - 1)", "torch.mean((output - 1).float())"),
         ("(output - 1).mean()", "(output - 1).float().mean()"),
         ("-output[0].mean() / 2", "-output[0].float().mean() / 2"),
-        ("(output @ output.t()).diag().mean()", "(output @ output.t()).diag().float().mean()"),
         ("torch.mean(torch.mean(output, 1))", "torch.mean(torch.mean(output.float(), 1))"),
     ],
 )
@@ -53,6 +52,13 @@ def test_the_mean_of_an_output_is_taken_of_float32(loss: str, expected: str) -> 
         native(f"{REGION}output = model(x)\n{BETWEEN}loss = {expected}\n{STEP}"),
     )
     assert found(result, "AMP518")
+
+
+@pytest.mark.parametrize("diagonal", ["(output @ output.t()).diag()", "torch.diag(output)", "output.diagonal()"])
+def test_the_diagonal_of_an_output_is_as_the_output_is(diagonal: str) -> None:
+    after = rewrite(apex(f"output = model(x)\nloss = 1 - {diagonal}.mean()\n{SCALE}")).after
+    assert after is not None
+    assert f"loss = 1 - {diagonal}.float().mean()" in after
 
 
 def test_the_function_may_be_imported_by_its_name() -> None:
