@@ -164,3 +164,26 @@ def test_a_helper_that_clips_in_one_branch_alone() -> None:
     assert other in HELPER
     source = HELPER.replace("    " + other, "    return loss\n").replace("CLIP", CLIP)
     assert "max_norm * scaler.get_scale())" in check_trained(source, norms_scaled=True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "refused"),
+    [
+        ('norms["all"] = NORM', 'norms["all"] < 100', True),
+        ('norms["all"] = NORM', "all(n < 100 for n in norms.values())", True),
+        ("self.norms.append(NORM)", "self.norms[-1] < 100", True),
+        ("self.last = NORM", "self.last < 100", True),
+        ('norms["all"] = NORM', "len(loader) > 1", False),
+        ("self.norms.append(NORM)", "len(loader) > 1", False),
+    ],
+)
+def test_a_norm_that_is_kept_and_decides_on_the_step_later(kept: str, asked: str, refused: bool) -> None:
+    """It is inf or nan after an overflow: the scale would never be updated."""
+    norm = "clip_grad_norm_(self.model.parameters(), self.bound)"
+    text = TRAINER.replace("CLIP", f"norms = {{}}\n        {kept.replace('NORM', norm)}\n        return norms")
+    text = text.replace("            self.backward(loss)", "            norms = self.backward(loss)")
+    text = text.replace("pieces == 0:", f"pieces == 0 and {asked}:")
+    text = text.replace("self.bound = bound", "self.bound, self.norms = bound, []")
+    result = rewrite(PRELUDE + text)
+    assert bool(found(result, "AMP307")) is refused
+    assert bool(found(result, "AMP311")) is not refused

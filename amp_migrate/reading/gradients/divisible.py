@@ -8,7 +8,7 @@ multiplied: `p.grad.add_(decay * p)` after every micro-batch. So is what their n
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from amp_migrate.reading.gradients.directions import CHECKS
 from amp_migrate.reading.gradients.place import GradientReader
@@ -27,6 +27,7 @@ CLIPS = frozenset(
     f"torch.nn.utils.{home}{name}" for home in ("", "clip_grad.") for name in ("clip_grad_norm_", "clip_grad_norm")
 )
 
+KEEPING = frozenset(("append", "extend", "insert", "add"))  # of lists and sets
 SAME = frozenset(("data", "detach"))  # the gradient itself
 ABOUT = frozenset("dtype device shape is_sparse is_cuda layout size numel dim ndim".split())  # nothing of its size
 
@@ -141,8 +142,30 @@ def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: frozen
         function = reader.project.function_of(module, stmt)
         calls = reader.project.calls.get(function, []) if function is not None else []
         return not calls or any(_decides(reader, home, call, seen) for home, call in calls)
-    uses = (n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope)
+    uses = [n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope]
+    uses += [n for holder in _holders(module, stmt, read) for n in _reads_of(module, holder)]
     return any(_decides(reader, module, use, seen) for use in uses)
+
+
+def _holders(module: Module, stmt: ast.stmt, read: ast.AST) -> Iterator[ast.expr]:
+    """What a statement puts what is read into: an entry, an attribute, a list."""
+    for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
+        if isinstance(target, (ast.Attribute, ast.Subscript)):
+            yield target.value if isinstance(target, ast.Subscript) else target
+    for around in module.around(read):
+        if isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr in KEEPING:
+            yield around.func.value
+
+
+def _reads_of(module: Module, holder: ast.expr) -> list[ast.AST]:
+    """Where else something is read in its function; an attribute in its file."""
+    if isinstance(holder, ast.Name):
+        scope = module.scope_of(holder)
+        return [n for n in module.loads.get(holder.id, ()) if module.scope_of(n) is scope]
+    if isinstance(holder, ast.Attribute):
+        same = (n for n in module.of(ast.Attribute) if isinstance(n, ast.Attribute) and n.attr == holder.attr)
+        return [n for n in same if isinstance(n.ctx, ast.Load) and n is not holder]
+    return []
 
 
 def _only_looked_at(reader: GradientReader, module: Module, value: ast.AST, depth: int = 0) -> bool:
