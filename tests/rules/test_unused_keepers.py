@@ -166,3 +166,52 @@ def test_what_loads_the_state_waits_with_what_writes_it_in_its_file(use: str) ->
     told = [f for f in results["keep.py"].findings if f.construct == "amp.load_state_dict"]
     assert [f.status for f in told] == ["manual"]
     assert told[0].cause is not None
+
+
+MADE_BY_BASES = """
+    known = []
+
+
+    def register(cls):
+        known.append(cls)
+        return cls
+
+
+    class Runner:
+        EACH
+
+
+    """
+
+
+@pytest.mark.parametrize(
+    ("each", "decorated", "last"),
+    [
+        ("pass", "@register\n    class", ""),
+        ("def __init_subclass__(cls):\n            known.append(cls)", "class", ""),
+        ("pass", "class", "made = [cls('state.pt', False) for cls in Runner.__subclasses__()]\n"),
+    ],
+)
+def test_a_class_that_what_is_told_of_it_may_make_is_not_taken_for_unused(each: str, decorated: str, last: str) -> None:
+    head, text = MADE_BY_BASES.replace("EACH", each), CLASS.replace("BASE", "Runner").replace("FIRST", "pass")
+    keeper = text.replace("\n\n\n    class", f"\n{head}{decorated}", 1) + f"\n\n    {last}"
+    assert not [f for f in keep(keeper)["keep.py"].findings if f.code == "AMP228"]
+
+
+def test_a_class_of_data_that_nothing_makes_is_unused() -> None:
+    keeper = """
+        from dataclasses import dataclass
+        from apex import amp
+
+
+        @dataclass
+        class Keeper:
+            path: str
+
+            def __init__(self, path):
+                self.path = path
+
+            def state(self):
+                return {"amp": amp.state_dict()}
+        """
+    assert [f for f in keep(keeper)["keep.py"].findings if f.code == "AMP228"]

@@ -33,7 +33,9 @@ def _unused(project: Project, function: Function, seen: frozenset[Function]) -> 
         family = cls.descendants()
         if any(sources.made(c) or sources.is_value(c) or named_in_quotes(project, c.name) for c in family):
             return False
-        if not all(_in_sight(c) for c in cls.ancestry()):
+        if any(map(_registered, family)) or not all(_in_sight(c) for c in cls.ancestry()):
+            return False
+        if any("__subclasses__" in module.text for module in project.modules):
             return False
     elif sources.handed_on(function) or named_in_quotes(project, function.name):
         return False
@@ -43,8 +45,19 @@ def _unused(project: Project, function: Function, seen: frozenset[Function]) -> 
     )
 
 
+def _registered(cls: ClassInfo) -> bool:
+    """Whether a decorator is given a class, which may keep it; one of Python's keeps none."""
+    names = {ast.unparse(d.func if isinstance(d, ast.Call) else d).rpartition(".")[2] for d in cls.node.decorator_list}
+    return not names <= {"dataclass", "final", "total_ordering", "runtime_checkable"}
+
+
 def _in_sight(cls: ClassInfo) -> bool:
-    """Whether the bases of a class are the program's, or torch's: a framework may make what derives from its own."""
+    """Whether the bases of a class are the program's, or torch's: a framework may make what derives from its own. So may a base
+    that is told of each class below it."""
+    if "__init_subclass__" in cls.methods or any(
+        not ast.unparse(k.value).endswith("ABCMeta") for k in cls.node.keywords
+    ):
+        return False
     known = {base.node.name for base in cls.bases}
     others = [b for b in cls.node.bases if ast.unparse(b).rpartition(".")[2] not in known]
     return all(ast.unparse(b) in PLAIN or (cls.module.qualify(b) or "").startswith("torch.") for b in others)
