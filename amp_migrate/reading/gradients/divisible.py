@@ -127,13 +127,14 @@ def _collect(
     return True
 
 
-def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: frozenset[ast.stmt] = frozenset()) -> bool:
+def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: set[ast.stmt] | None = None) -> bool:
     """Whether what is read may decide on the step, here or in a caller: left out for an overflow, it would leave out the update
     of the scale."""
     stmt, scope = module.statement(read), module.scope_of(read)
+    seen = set() if seen is None else seen
     if stmt in seen:
         return False
-    seen |= {stmt}
+    seen.add(stmt)
     if isinstance(stmt, (ast.If, ast.While, ast.Assert)):
         return True
     if any(isinstance(a, ast.Call) and called_name(a) in CHECKS for a in module.around(read)):
@@ -142,7 +143,9 @@ def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: frozen
         function = reader.project.function_of(module, stmt)
         calls = reader.project.calls.get(function, []) if function is not None else []
         return not calls or any(_decides(reader, home, call, seen) for home, call in calls)
-    uses = [n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope]
+    uses: list[ast.AST] = [
+        n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope
+    ]
     uses += [n for holder in _holders(module, stmt, read) for n in _reads_of(module, holder)]
     return any(_decides(reader, module, use, seen) for use in uses)
 
