@@ -173,6 +173,8 @@ def test_a_helper_that_clips_in_one_branch_alone() -> None:
         ('norms["all"] = NORM', "all(n < 100 for n in norms.values())", True),
         ("self.norms.append(NORM)", "self.norms[-1] < 100", True),
         ("self.last = NORM", "self.last < 100", True),
+        ("self.keep(1, norm=NORM)", "self.last < 100", True),
+        ("self.keep(1, norm=NORM)", "self.count < 100", False),
         ('norms["all"] = NORM', "len(loader) > 1", False),
         ("self.norms.append(NORM)", "len(loader) > 1", False),
     ],
@@ -183,6 +185,10 @@ def test_a_norm_that_is_kept_and_decides_on_the_step_later(kept: str, asked: str
     text = TRAINER.replace("CLIP", f"norms = {{}}\n        {kept.replace('NORM', norm)}\n        return norms")
     text = text.replace("            self.backward(loss)", "            norms = self.backward(loss)")
     text = text.replace("pieces == 0:", f"pieces == 0 and {asked}:")
+    text = text.replace(
+        "    def clip(self):",
+        "    def keep(self, count, norm):\n        self.count = count\n        self.last = norm\n\n    def clip(self):",
+    )
     text = text.replace("self.bound = bound", "self.bound, self.norms = bound, []")
     result = rewrite(PRELUDE + text)
     assert bool(found(result, "AMP307")) is refused

@@ -147,7 +147,18 @@ def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: set[as
         n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope
     ]
     uses += [n for holder in _holders(module, stmt, read) for n in _reads_of(module, holder)]
-    return any(_decides(reader, module, use, seen) for use in uses)
+    handed = _handed(reader.project, module, read)
+    return any(_decides(reader, home, use, seen) for home, use in (*((module, use) for use in uses), *handed))
+
+
+def _handed(project: Project, module: Module, read: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+    """Where functions of the program read what they are handed."""
+    for around in module.around(read):
+        for function in project.resolved.get(around, ()) if isinstance(around, ast.Call) else ():
+            home = function.module
+            for name, value in project.arguments(function, around) if isinstance(around, ast.Call) else ():
+                if any(n is read for n in walk(value)):
+                    yield from ((home, n) for n in home.loads.get(name, ()) if home.scope_of(n) is function.scope)
 
 
 def _holders(module: Module, stmt: ast.stmt, read: ast.AST) -> Iterator[ast.expr]:
