@@ -69,10 +69,43 @@ def test_a_path_on_which_nothing_clears_what_a_step_left_is_told(after: str, why
         ("pass", "STEP", "helpers.reset_gradients(model)"),  # out of sight
         ("pass", "STEP", "helpers.after_step(model.parameters())"),
         ("if i == 0:\n    optimizer.step()", "STEP", "optimizer.zero_grad()"),
+        ("for p in model.parameters():\n    if p.grad is not None:\n        p.grad.zero_()", "STEP", "pass"),
+        ("for p in model.parameters():\n    g = p.grad\n    if g is not None:\n        g.zero_()", "STEP", "pass"),
+        ("pass", "STEP", "if optimizer is not None and optimizer:\n    optimizer.zero_grad()"),
+        ("first = i % args.n == 0\nif first:\n    model.zero_grad()", "if (i + 1) % args.n == 0:\n    STEP", "pass"),
+        (
+            "if args.at == 0:\n    model.zero_grad()",
+            "args.at += 1\nif args.at == args.n:\n    args.restart()\n    STEP",
+            "pass",
+        ),
     ],
 )
 def test_where_every_path_clears_it_or_may_nothing_is_said(before: str, step: str, after: str) -> None:
     assert not _told(after, before, step)
+
+
+def test_a_test_that_counts_and_decides_on_no_step_excuses_nothing() -> None:
+    assert _told("if i % 2 == 0:\n    optimizer.zero_grad()", step="if i % 10 == 0:\n    print(i)\nSTEP")
+
+
+@pytest.mark.parametrize("first", ["j == 0", "not j"])
+@pytest.mark.parametrize("last", ["if x is None:\n    break\n", ""])
+@pytest.mark.parametrize("helper", [False, True])
+def test_the_first_part_of_a_batch_clears_before_each_step(first: str, last: str, helper: bool) -> None:
+    head = "import torch\n{}from data import loader, model, criterion\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n{}\n"
+    apex = head.format("from apex import amp\n", "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')")
+    native = head.format("", "scaler = torch.amp.GradScaler('cuda')")
+    clear, called = f"if {first}:\n    optimizer.zero_grad()\n", ""
+    if helper:
+        called, clear = "def clear(first):\n    if first:\n        optimizer.zero_grad()\n", f"clear({first})\n"
+    step = {"optimizer.step()\n": (apex, APEX), "scaler.step(optimizer)\nscaler.update()\n": (native, NATIVE)}
+    texts = [
+        f"{head}{called}for parts in loader:\n    for j, (x, y) in enumerate(parts):\n"
+        + indent(f"{last}{clear}{backward}", "        ")
+        + indent(stepping, "    ")
+        for stepping, (head, backward) in step.items()
+    ]
+    assert not [d for d in doubts(*texts) if d.code == "AMP224"]
 
 
 def test_o2_cleared_its_masters_itself() -> None:

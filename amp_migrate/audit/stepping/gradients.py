@@ -141,8 +141,11 @@ def _of_gradient(node: ast.AST) -> bool:
 
 
 def writes_none(module: Module, node: ast.Attribute) -> bool:
-    """Whether a gradient is thrown away: `p.grad = None`, `del p.grad`, `p.grad.zero_()`."""
+    """Whether a gradient is thrown away: `p.grad = None`, `del p.grad`, `p.grad.zero_()`, also by a name that it is given."""
     parent = module.parents.get(node)
+    if isinstance(parent, ast.Assign) and parent.value is node and isinstance(name := parent.targets[0], ast.Name):
+        asked = (a for a in syntax.every(module.around(node), ast.Attribute) if a.attr == "zero_")
+        return any(syntax.text(a).startswith(f"{name.id}.") for a in asked)
     if isinstance(node.ctx, ast.Del):
         return True
     if isinstance(node.ctx, ast.Store):
@@ -169,6 +172,22 @@ def may_clear(call: ast.Call) -> bool:
         return True
     sets = isinstance(call.func, ast.Name) and call.func.id in ("setattr", "delattr") and len(call.args) > 1
     return sets and isinstance(call.args[1], ast.Constant) and call.args[1].value == "grad"
+
+
+def asks_for(test: ast.expr, block: list[ast.stmt]) -> bool:
+    """Whether a test only asks whether there is what a block clears: `if p.grad is not None: p.grad.zero_()`, `if optimizer:`."""
+    found = (n for stmt in block for n in syntax.every(stmt, ast.Attribute) if n.attr in ("grad", "zero_grad"))
+    holders = {syntax.text(n.value) for n in found}
+    there = {t for h in holders for t in (h, f"{h}.grad", f"{h}.requires_grad")}
+    return all(_there(part) in there for part in (test.values if isinstance(test, ast.BoolOp) else [test]))
+
+
+def _there(test: ast.expr) -> str:
+    """What a test asks whether it is there."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _there(test.operand)
+    nothing = isinstance(test, ast.Compare) and syntax.is_none(test.comparators[0])
+    return syntax.text(test.left if nothing and isinstance(test, ast.Compare) else test)
 
 
 def chosen_for_gradients(module: Module, given: ast.expr) -> bool:

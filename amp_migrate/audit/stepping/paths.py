@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from amp_migrate.audit.paths.facts import Facts, assigned, consistent, equals, forget, learned, told
+from amp_migrate.audit.paths.facts import NOTHING, Facts, assigned, consistent, equals, forget, learned, told
 from amp_migrate.audit.paths.flow import LIMIT, Edge, Graph, Node, TooManyPaths
 
 S = TypeVar("S")
@@ -30,7 +30,7 @@ class Paths(Generic[S]):
 
     `along` gives the state on the way along an edge, None where that way is not gone; `matters` leaves of what is known
     what is worth remembering: paths that differ in nothing else are one path. `ways` keeps what is known along edges,
-    for whatever state.
+    for whatever state; `begun` is what is known of a loop whose turn begins, as the state tells which that is.
     """
 
     def __init__(
@@ -41,12 +41,14 @@ class Paths(Generic[S]):
         matters: Callable[[Facts], Facts] = lambda facts: facts,
         on_error: Callable[[S], Iterable[S]] = lambda state: (),
         ways: Ways | None = None,
+        begun: Callable[[ast.For, S], Facts] = lambda loop, state: NOTHING,
     ) -> None:
         self.graph = graph
         self._step = step
         self._along = along
         self._matters = matters
         self._on_error = on_error
+        self._begun = begun
         self._ways: Ways = {} if ways is None else ways
         self._at: dict[tuple[Node, Facts, S], At[S]] = {}
 
@@ -88,6 +90,8 @@ class Paths(Generic[S]):
                 changed = forget(known, assigned(stmt))
                 if isinstance(stmt, ast.Assign):
                     changed |= frozenset(told(stmt, known, changed))
+                elif isinstance(stmt, ast.For):
+                    changed |= self._begun(stmt, new)
             after.append((changed, known, new))
         for edge in node.after:
             if edge.error:

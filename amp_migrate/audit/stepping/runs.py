@@ -14,12 +14,14 @@ from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Actions, Reached
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
 from amp_migrate.audit.stepping.fixed import fixed
+from amp_migrate.audit.stepping.gradients import asks_for
 from amp_migrate.audit.stepping.handed import Handed
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
 from amp_migrate.audit.stepping.objects import Env, Ident
 from amp_migrate.audit.stepping.paths import Paths, Ways
 from amp_migrate.audit.stepping.scaled import RETURNED, Entries
-from amp_migrate.audit.stepping.statements import yields
+from amp_migrate.audit.stepping.statements import JUMPS, yields
+from amp_migrate.audit.stepping.turns import counts, first_turn
 
 DEPTH = 10
 BUDGET = 4000  # bodies that one entry leads to
@@ -177,7 +179,12 @@ class Runs(Actions):
             return done
 
         matters, ways = self.asked.matters(owner), self._ways.setdefault(owner, {})
-        return Paths(self.bodies.graph(owner), step, self._along, matters, self._error, ways)
+        module = scope.module
+
+        def along(node: Node, edge: Edge, state: State) -> State | None:
+            return self._along(module, node, edge, state)
+
+        return Paths(self.bodies.graph(owner), step, along, matters, self._error, ways, self._begun)
 
     def _error(self, state: State) -> list[State]:
         """An exception is expected of a forward or a backward, not of what comes between unscaling and the update."""
@@ -185,7 +192,7 @@ class Runs(Actions):
             return []
         return [self.machine.left_out(state, "skipped")]
 
-    def _along(self, node: Node, edge: Edge, state: State) -> State | None:
+    def _along(self, module: Module, node: Node, edge: Edge, state: State) -> State | None:
         stmt = node.stmt
         whole: ast.AST | None = getattr(stmt, "whole", stmt)
         if type(stmt) is ast.If and isinstance(whole, ast.If) and edge.test is not None:
@@ -196,7 +203,7 @@ class Runs(Actions):
                     if not taken and isinstance(whole.test, ast.Attribute) and whole.test.attr == "training":
                         return None  # a step comes to models that train
                     state = self.machine.left_out(state, "skipped")
-            state = self._kept_by(whole.test, taken, other, state)
+            state = self._kept_by(module, whole.test, taken, other, state)
         if not edge.error and whole is not None and type(stmt) in LOOPS:
             state_or_none = self._turn(whole, edge, state)
             if state_or_none is None:
@@ -207,15 +214,27 @@ class Runs(Actions):
             if not self.bodies.does(loop, "backward"):
                 state = self.machine.left_out(state, "again")
             state = state.turned(state.turns | {id(loop)})
+        elif edge.to.kind == "next" and id(loop := getattr(edge.to.stmt, "whole", edge.to.stmt)) in state.turns:
+            state = state.turned(state.turns - {id(loop)})  # it was left by a `break` last
         return state
 
-    def _kept_by(self, test: ast.expr, taken: list[ast.stmt], other: list[ast.stmt], state: State) -> State:
+    def _kept_by(
+        self, module: Module, test: ast.expr, taken: list[ast.stmt], other: list[ast.stmt], state: State
+    ) -> State:
         """What a test means for gradients that nothing clears: it counts the backwards to a step, or passes by what clears."""
-        counts = any(isinstance(n.op, ast.Mod) for n in syntax.every(test, ast.BinOp))
         clears = [any(self.bodies.does(s, *CLEARING) for s in arm) for arm in (taken, other)]
         if clears == [False, True]:
-            return self.machine.keeps(state, f"`{text(test)}`", counts)
-        return self.machine.counts(state) if counts else state
+            if asks_for(test, other):
+                return self.machine.elsewhere(state)
+            return self.machine.keeps(state, f"`{text(test)}`", counts(self.bodies, module, test))
+        decides = any(
+            self.bodies.does(s, "step") or isinstance(n, JUMPS) for s in (*taken, *other) for n in syntax.walk(s)
+        )
+        return self.machine.counts(state) if decides and counts(self.bodies, module, test) else state
+
+    def _begun(self, loop: ast.For, state: State) -> Facts:
+        """What is known of a loop as a turn of it begins."""
+        return first_turn(loop) if id(getattr(loop, "whole", loop)) not in state.turns else NOTHING
 
     def _turn(self, loop: ast.AST, edge: Edge, state: State) -> State | None:
         """Into the body of a loop, or out of it: no loop over batches or optimizers is without a turn."""
