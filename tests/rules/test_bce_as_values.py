@@ -112,3 +112,44 @@ def test_other_functions_stay_in_the_region() -> None:
     result = rewrite(program(top, "self.fn = LOSSES[kind]", "self.fn(x, y)"))
     assert "        return self.fn(x, y)\n" in (result.after or "")
     assert not {f.code for f in result.findings} & {"AMP505", "AMP533"}
+
+
+CALLED = """
+import torch
+from apex import amp
+
+KINDS = {"bce": torch.nn.BCELoss, "mse": torch.nn.MSELoss}
+inside = []
+
+
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        inside.append(torch.is_autocast_enabled("cpu"))
+        return torch.sigmoid(super().forward(x))
+
+
+def main(loader, kind):
+    model = Net(4, 2)
+    criterion = KINDS[kind]()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for x, y in loader:
+        LOSS
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "loss", ["loss = criterion(model(x), y)", "loss = 0.5 * criterion(model(x), y) + model.weight.abs().mean()"]
+)
+def test_the_forward_in_the_statement_that_a_region_begins_with_stays_in_it(loss: str) -> None:
+    result = rewrite(CALLED.replace("LOSS", loss), device="cpu", dtype="bfloat16")
+    names: dict[str, object] = {}
+    exec(compile(result.after or "", "train.py", "exec"), names)
+    names["main"]([(torch.randn(8, 4), torch.rand(8, 2))], "bce")  # type: ignore[operator]
+    assert names["inside"] == [True]
+    assert "enabled=False" in (rewrite(CALLED.replace("LOSS", loss)).after or "")
+    assert "AMP531" not in {f.code for f in result.findings}

@@ -21,6 +21,7 @@ from amp_migrate.reading.values.dtypes import FLOAT32
 from amp_migrate.reading.values.tensors import only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.half_values import HalfValues
+from amp_migrate.writing.edits import Code as Emitted
 
 SQUASHING = frozenset(("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.nn.Sigmoid", "torch.squeeze"))
 VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
@@ -122,15 +123,21 @@ def _island(m: Migration, module: Module, calls: list[ast.Call]) -> None:
     header = f"with {m.off('autocast', module, scope)}:\n{indent}"
     assert isinstance(stmt, VALUED)
     outputs = iter(_fresh(scope, 2 * len(calls)))
-    codes = [_computed(m, module, call, outputs) for call in calls]
+    above: list[Emitted] = []  # what gives the inputs
+    codes = [_computed(m, module, call, outputs, above) for call in calls]
     if len(calls) == 1 and stmt.value is calls[0] and (target := _whole(stmt)) is not None:
-        edits.replace(stmt, (header, *target, *codes[0]))
+        now: Emitted = (header, *target, *codes[0])
     else:
         lines: list[str | ast.expr] = [header]
         for call, code, name in zip(calls, codes, _names(scope, len(calls)), strict=True):
             lines += [f"\n{indent}" * (call is not calls[0]), f"{name} = ", *code]
             edits.replace(call, name)
-        edits.insert_before(stmt, tuple(lines))
+        above.append(tuple(lines))
+        now = (stmt,)
+    if now == (stmt,) and all(w.first is not stmt for w in edits.wraps):
+        edits.insert_before(stmt, *above)
+    else:  # in the region that begins here
+        edits.replace(stmt, *above, now)
     for call in calls:
         m.output.note(module, call, "AMP505", "BCELoss", "computed without autocast, on float32 inputs", "look")
 
@@ -149,16 +156,18 @@ def _whole(stmt: ast.stmt) -> tuple[str | ast.expr, ...] | None:
     return None
 
 
-def _computed(m: Migration, module: Module, call: ast.Call, outputs: Iterator[str]) -> tuple[str | ast.expr, ...]:
+def _computed(
+    m: Migration, module: Module, call: ast.Call, outputs: Iterator[str], above: list[Emitted]
+) -> tuple[str | ast.expr, ...]:
     """A loss on float32 inputs; those that something computes are put into `outputs` above. Of what may be another loss, which
     wants integers, the targets stay as they are."""
-    edits, stmt = m.edit(module), module.statement(call)
+    edits = m.edit(module)
     inputs = 2 if refuses(m.project, module, call) else 1
     given: list[tuple[str | ast.expr, ...]] = []
     for value in call.args[:inputs]:
         if any(isinstance(n, ast.Call) and not _shapes(module, n) for n in walk(value)):
             name = next(outputs)
-            edits.insert_before(stmt, (f"{name} = ", value))
+            above.append((f"{name} = ", value))
             given.append((name, ".float()"))
         elif (squashed := _squashed(module, value)) is not None:
             edits.insert("after", squashed, ".float()")
