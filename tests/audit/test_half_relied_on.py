@@ -110,6 +110,11 @@ def test_a_weight_that_is_asked_whether_it_is_half(body: str, tail: str, verdict
         ("assert torch.equal(self.table.weight.half(), self.kept)", '"O2"'),
         ("print(ids.dtype == torch.half, self.steps == 0, self.kept)", '"O2"'),
         ("print(self.table.weight.dtype == torch.float32, self.kept)", '"O2"'),
+        (
+            "for p in self.parameters():\n                if p.dtype == torch.half:\n                    p.data = p.data.float()",
+            '"O2"',
+        ),
+        ("print([p.float() if p.dtype is torch.half else p for p in self.parameters()])", '"O2"'),
         ("assert torch.equal(self.table.weight, self.kept)", '"O1"'),
         (
             "for p, q in zip(self.parameters(), [self.kept]):\n                assert p.dtype == q.dtype == torch.half",

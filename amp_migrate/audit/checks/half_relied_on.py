@@ -93,7 +93,7 @@ def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
         elif isinstance(node, ast.Call) and syntax.text(node.func) == "isinstance" and len(node.args) == 2:
             types = [t for t in _types(node.args[1]) if _is_half_type(both, module, t)]
             weight = node.args[0] if types else None
-        if weight is not None and _is_weight(both, module, weight):
+        if weight is not None and not _only_widened(module, node) and _is_weight(both, module, weight):
             message = (
                 f"{syntax.text(node)} asks a weight whether it is half: in a model that Apex had made half it was{asked}, and it is "
                 "not now. Ask what switches mixed precision on where that is meant"
@@ -101,6 +101,23 @@ def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
             yield both.review.doubt(
                 module, node, "AMP547", syntax.text(weight), message, "review" if _raises(module, node) else "look"
             )
+
+
+def _only_widened(module: Module, test: ast.AST) -> bool:
+    """Whether what follows where something is half only makes it float32, as it is now: `if p.dtype == torch.half: p.data =
+    p.data.float()`."""
+    around = module.parents.get(test)
+    if isinstance(around, ast.IfExp):
+        return _widens(around.body, around.orelse)
+    if not isinstance(around, ast.If) or around.test is not test or around.orelse:
+        return False
+    return all(isinstance(s, ast.Assign) and _widens(s.value, s.targets[0]) for s in around.body)
+
+
+def _widens(value: ast.expr, of: ast.expr) -> bool:
+    """Whether a value is another in float32."""
+    cast = syntax.cast_to_float(value) if isinstance(value, ast.Call) else None
+    return cast is not None and syntax.text(cast) == syntax.text(of)
 
 
 def _is_half_type(both: Mixed, module: Module, expr: ast.expr) -> bool:
