@@ -275,7 +275,8 @@ class Prepared:
         if change is None:
             return module, call
         stmt = change.back.get(module.statement(call))
-        found = self.counterpart_in(stmt, call) if stmt is not None else None
+        places = [stmt, *change.above(stmt)] if stmt is not None else []
+        found = next((c for s in places if (c := self.counterpart_in(s, call)) is not None), None)
         return (change.after, found) if found is not None else None
 
     def was(self, module: Module, node: ast.AST) -> tuple[Module, ast.AST] | None:
@@ -283,11 +284,15 @@ class Prepared:
         change = self.review.changes.get(module.path)
         if change is None:
             return module, node
-        stmt = change.was(module.statement(node))
+        now = module.statement(node)
+        stmt = change.was(now) or (change.was(change.below(now)) if isinstance(node, ast.Call) else None)
         if stmt is None:
             return None
         if isinstance(node, ast.Call):
-            found: ast.AST | None = self.counterpart_in(stmt, node)
+            call = self.counterpart_in(stmt, node)
+            if call is not None and change.was(now) is None and self.now(change.before, call) != (module, node):
+                return None  # not taken out of it
+            found: ast.AST | None = call
         else:
             text = syntax.text(node)
             found = next((n for n in syntax.own_line(stmt) if isinstance(n, ast.expr) and syntax.text(n) == text), None)

@@ -1030,3 +1030,21 @@ def test_a_run_that_only_evaluates_what_it_makes_anew_was_float32() -> None:
     (doubt,) = [d for d in found if d.code == "AMP531"]
     assert "runs under autocast now" in doubt.message
     assert "not do_train" in doubt.message
+
+
+@pytest.mark.parametrize("rest", ["", " + 0.1", " * model.weight.abs().mean()"])
+def test_a_forward_that_was_taken_out_of_its_statement_in_front_of_the_region_is_told(rest: str) -> None:
+    head = "import torch\n{}\n\ndef train(model, optimizer, criterion, loader):\n    {}\n    for x, y in loader:\n"
+    setup = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')"
+    before = head.format("from apex import amp", setup) + f"        loss = criterion(model(x), y){rest}\n"
+    before += "        optimizer.zero_grad()\n        with amp.scale_loss(loss, optimizer) as scaled:\n"
+    before += "            scaled.backward()\n        optimizer.step()\n"
+    after = head.format("", "scaler = torch.amp.GradScaler('cuda')")
+    region = "        with torch.autocast('cuda', dtype=torch.float16):\n"
+    step = "        optimizer.zero_grad()\n        scaler.scale(loss).backward()\n"
+    step += "        scaler.step(optimizer)\n        scaler.update()\n"
+    loss = f"            loss = criterion(output, y){rest}\n"
+    outside = f"{after}        output = model(x)\n{region}{loss}{step}"
+    inside = f"{after}{region}            output = model(x)\n{loss}{step}"
+    assert [d for d in doubts(before, outside) if d.code == "AMP531"]
+    assert not [d for d in doubts(before, inside) if d.code == "AMP531"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -169,14 +170,27 @@ class Change:
     def _order(self) -> list[ast.stmt]:
         return statements(self.after.tree)
 
+    @cached_property
+    def _places(self) -> dict[ast.stmt, int]:
+        return {stmt: i for i, stmt in enumerate(self._order)}
+
+    def above(self, stmt: ast.stmt) -> Iterator[ast.stmt]:
+        """The new statements right above one (after), into which the migration may have taken parts of it."""
+        above = (self._order[i] for i in range(self._places.get(stmt, 0) - 1, -1, -1))
+        return itertools.takewhile(lambda s: self.was(s) is None, above)
+
+    def below(self, stmt: ast.stmt) -> ast.stmt:
+        """The first statement from a place on (after) that was there before, or the place itself."""
+        places = range(self._places.get(stmt, len(self._order)), len(self._order))
+        return next((self._order[i] for i in places if self.was(self._order[i]) is not None), stmt)
+
     def line(self, node: ast.AST) -> int:
         """The line before that a place after belongs to: its own, else that of the nearest statement that has one."""
         stmt = self.after.statement(node)
-        old = self.was(stmt)
-        if old is not None:
+        if (old := self.was(stmt)) is not None:
             return old.lineno
         order = self._order
-        at = order.index(stmt) if stmt in order else 0
+        at = self._places.get(stmt, 0)
         if (given := self._given_anew(stmt, order, at)) is not None:
             return given.lineno
         for distance in range(1, len(order)):
