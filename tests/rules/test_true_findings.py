@@ -495,7 +495,7 @@ def test_calls_that_leave_a_switch_out_are_named() -> None:
         """,
     }
     (finding,) = [f for f in rewrite_files(files)["inference.py"].findings if f.code == "AMP220"]
-    assert "left out, as in predict.py:5, nothing that it runs is under autocast" in finding.message
+    assert "left out, as in predict.py:5, what it runs is float32" in finding.message
 
 
 LAZY = """
