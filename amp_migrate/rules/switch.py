@@ -76,7 +76,7 @@ class Switch:
                 return self._without(module, node)
             return as_bool(self.project, scope, " and ".join(way)) if way else None
         if len({f.text() for f in flags}) > 1:
-            return (self._switch_at if self._at_hand(scope, written=False) else self._asked)(module, node)
+            return self._asked(module, node)
         flag = self._asked_by_callers(self._asked_around(flags[0], module, node), scope)
         if flag.always:
             return None
@@ -90,7 +90,7 @@ class Switch:
             return as_bool(self.project, scope, seen or flag.text())
         held = self._asks_scaler and not any(h.idle for h in self.m.scaler.governing(scope))
         near = held and self.m.scaler.near(scope)
-        if near or (held and seen is None and not self._at_hand(scope, written=flag.simple and not read)):
+        if near or (held and seen is None and not (flag.simple and not read and self._at_hand(scope))):
             return self._asked(module, node)
         if seen is None or self._kept:
             try:
@@ -208,8 +208,6 @@ class Switch:
         off = self._is_beside(scope) or self._runs_without(scope) or not self._asks_scaler
         if text is not None or off:
             return text
-        if self.m.scaler.near(scope):
-            return f"{self.m.scaler.at(module, node)}.is_enabled()"
         holder = self.m.scaler.holder(module, scope, node)
         return f"{holder}.is_enabled()" if holder is not None else None
 
@@ -236,20 +234,12 @@ class Switch:
         """Whether a scope is that of a script beside the one that trains."""
         return scope.is_module and not self.m.set_up.comes_by(scope.module)
 
-    def _at_hand(self, scope: Scope, written: bool) -> bool:
+    def _at_hand(self, scope: Scope) -> bool:
         """Whether all that calls a function can tell it whether mixed precision is on: a scaler that it is only to ask would be
-        one parameter more of a kind that it has no use for. `written`: a condition that may be written again at each call. One
-        that could only be given a scaler by its name is told by what has one, too."""
+        one parameter more of a kind that it has no use for."""
         function = self.project.functions.get(scope.node)
         calls = self.project.calls.get(function, []) if function is not None else []
-        named = function is not None and bool(function.node.args.defaults or function.node.args.vararg)
-
-        def tells(where: Scope) -> bool:
-            if written and self.evaluated(where) is not None:
-                return True
-            return named and self._asks_scaler and self.m.scaler.near(where)
-
-        return bool(calls) and all(tells(module.scope_of(call)) for module, call in calls)
+        return bool(calls) and all(self.evaluated(module.scope_of(call)) is not None for module, call in calls)
 
     def read_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""

@@ -91,8 +91,8 @@ def test_a_half_scalar_that_is_scaled() -> None:
         "loss = out.sum()\n    with amp.scale_loss(loss, optimizer) as s:\n        s.backward()\n    optimizer.step()"
     )
     now = "loss = out.sum()\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
-    (doubt,) = [d for d in found("O2", rest, now) if d.verdict == "refuse"]
-    assert "32768" in doubt.message
+    (doubt,) = [d for d in found("O2", rest, now) if "32768" in d.message]
+    assert doubt.verdict == "review"  # it trains, once the scale is so small
 
 
 def test_a_loss_computed_in_the_region_is_float32() -> None:

@@ -79,62 +79,6 @@ def test_elsewhere_the_scaler_is_asked(options: str, within: str) -> None:
     assert "use_amp" not in result.after
 
 
-EVALUATOR = """
-import torch
-
-
-class Evaluator:
-    def __init__(self, model):
-        self.model = model
-
-    def scores(self, SIGNATURE):
-        with torch.no_grad():
-            return [self.model(x) for x in [torch.ones(2)]]
-"""
-TRAINER = """
-import torch
-from apex import amp
-from evaluator import Evaluator
-
-
-class Trainer:
-    def __init__(self, model, args):
-        self.model = model
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        self.model, self.optimizer = amp.initialize(model, self.optimizer, enabled=args.fp16, opt_level=args.level)
-
-    def train(self, loader):
-        for x in loader:
-            loss = self.model(x).sum()
-            self.optimizer.zero_grad()
-            with amp.scale_loss(loss, self.optimizer) as scaled_loss:
-                scaled_loss.backward()
-            self.optimizer.step()
-        Evaluator(self.model).scores(GIVEN)
-"""
-
-
-@pytest.mark.parametrize(
-    ("signature", "given", "defined", "handed"),
-    [
-        ("silent=False", "silent=True", "silent=False, use_amp=False", "silent=True, use_amp=self.scaler.is_enabled()"),
-        ("names=(), **more", "", "names=(), use_amp=False, **more", "use_amp=self.scaler.is_enabled()"),
-        ("names", "[]", "names, scaler", "[], self.scaler"),
-    ],
-)
-def test_who_could_be_given_a_scaler_by_its_name_alone_is_told(
-    signature: str, given: str, defined: str, handed: str
-) -> None:
-    files = {
-        "evaluator.py": EVALUATOR.replace("SIGNATURE", signature),
-        "trainer.py": TRAINER.replace("GIVEN", given),
-        "main.py": "from trainer import Trainer\n\nTrainer(net, args).train([])\n",
-    }
-    results = rewrite_files(files)
-    assert f"    def scores(self, {defined}):\n" in (results["evaluator.py"].after or "")
-    assert f"        Evaluator(self.model).scores({handed})\n" in (results["trainer.py"].after or "")
-
-
 ENGINE = """
 import torch
 

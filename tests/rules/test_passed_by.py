@@ -91,7 +91,12 @@ FILES = {
 
 
 @pytest.mark.parametrize(
-    "beside", [{"demo.py": DEMO}, {"demo.py": DEMO, "tests/test_train.py": TEST.replace("Map(", "Net(")}]
+    "beside",
+    [
+        {"demo.py": DEMO},
+        {"demo.py": DEMO, "tests/test_train.py": TEST.replace("Map(", "Net(")},
+        {"demo.py": DEMO, "tests/test_train.py": TEST},  # of whose tests each may be all that runs
+    ],
 )
 def test_what_only_a_demo_runs_is_left_as_it_is(beside: dict[str, str]) -> None:
     results = rewrite_files({**FILES, **beside})
@@ -106,7 +111,6 @@ def test_what_only_a_demo_runs_is_left_as_it_is(beside: dict[str, str]) -> None:
         {"demo.py": DEMO.replace("def main():", "def main():\n        lib.train.train(build(), [])")},
         {"demo.py": DEMO, "lib/train.py": TRAIN.replace("MORE", "print(Map(self.model)(x))")},
         {"demo.py": DEMO.replace('    if __name__ == "__main__":\n        main()\n', "")},
-        {"demo.py": DEMO, "tests/test_train.py": TEST},
     ],
 )
 def test_what_a_process_runs_that_initializes_is_not(changed: dict[str, str]) -> None:
