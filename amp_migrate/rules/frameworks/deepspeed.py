@@ -7,7 +7,7 @@ Native: https://deepspeed.readthedocs.io/en/latest/training.html#pytorch-automat
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from amp_migrate.findings import Code, Example
@@ -114,15 +114,12 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     """Rewrite the section in dictionaries of Python code."""
     if '"amp"' not in module.text and "'amp'" not in module.text:
         return
-    for node in module.of(ast.Dict):
-        config = {str(literal(k)): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
-        amp = config.get("amp")
-        if not isinstance(amp, ast.Dict) or not (SIBLINGS & set(config) or "deepspeed" in module.text):
+    for key, amp, config in (*_written(module), *_put(module)):
+        if not (SIBLINGS & set(config) or "deepspeed" in module.text):
             continue
-        entries = {str(literal(k)): v for k, v in zip(amp.keys, amp.values, strict=True) if k is not None}
+        entries = _entries(amp)
         if "enabled" not in entries or literal(entries["enabled"]) is False:
             continue
-        key = next(k for k in node.keys if k is not None and literal(k) == "amp")
         new: Section | str = "entries are unpacked into it: write them out"
         if None not in amp.keys:
             new = section(
@@ -135,6 +132,32 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         edits.replace(key, quoted(module, new.name))
         edits.replace(amp, _dictionary(module, amp, entries["enabled"], new))
         output.done(module, key, "AMP804", '"amp": {...}', message(new), "review")
+
+
+def _written(module: Module) -> Iterator[tuple[ast.expr, ast.Dict, Mapping[str, ast.expr]]]:
+    """The key, the section and what else is set beside it, where a dictionary is written with it."""
+    for node in module.of(ast.Dict):
+        config, amp = _entries(node), _entries(node).get("amp")
+        if isinstance(amp, ast.Dict):
+            yield next(k for k in node.keys if k is not None and literal(k) == "amp"), amp, config
+
+
+def _put(module: Module) -> Iterator[tuple[ast.expr, ast.Dict, Mapping[str, ast.expr]]]:
+    """The same where the section is put into a dictionary: `config["amp"] = {...}`. What is put beside it may be so in other
+    runs."""
+    for stmt in module.of(ast.Assign):
+        (target, *others), amp = stmt.targets, stmt.value
+        if others or not isinstance(target, ast.Subscript) or not isinstance(amp, ast.Dict):
+            continue
+        if literal(target.slice) == "amp":
+            given = module.scope_of(target).lookup(target.value.id) if isinstance(target.value, ast.Name) else None
+            bound = given.bindings[target.value.id] if given is not None and isinstance(target.value, ast.Name) else []
+            made = [b.value for b in map(module.statement, bound) if isinstance(b, ast.Assign)]
+            yield target.slice, amp, _entries(made[0]) if len(made) == 1 and isinstance(made[0], ast.Dict) else {}
+
+
+def _entries(node: ast.Dict) -> dict[str, ast.expr]:
+    return {str(literal(k)): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
 
 
 def _known(node: ast.expr) -> object:
