@@ -39,7 +39,9 @@ def test_a_section_that_is_put_there(level: str, key: str) -> None:
 
 
 def test_a_level_that_is_only_known_at_run_time_is_left_and_told() -> None:
-    assert check_manual(PUT.replace("LEVEL", "f'O{args.level}'"), "AMP804").after is None
+    result = check_manual(PUT.replace("LEVEL", "f'O{args.level}'"), "AMP804")
+    assert result.after is None
+    assert [f.message.partition(":")[0] for f in result.findings] == ["opt_level is computed"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def section(amp: Mapping[str, object], config: Mapping[str, object], dtype: str)
         return 'delete the section and set "torch_autocast" or "fp16" as the program wants'
     if unknown:
         return f'"{min(unknown)}" has no counterpart: decide without it, then use "torch_autocast" (O1) or "fp16" (O2)'
+    if level is ...:
+        return 'opt_level is computed: at O1 "torch_autocast" takes its place, at O2 "fp16", and O0 is training without either'
     if level == "O1" or dtype == "bfloat16":
         if level not in ("O1", "O2") or (dtype == "float16" and scale != "dynamic"):
             return '"torch_autocast" takes no loss scale: use "fp16" with "loss_scale", or leave the scale dynamic'
