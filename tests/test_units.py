@@ -237,6 +237,17 @@ def test_an_ignored_optimizer_keeps_its_import() -> None:
     assert "apex.parallel" not in after
 
 
+def test_uses_that_share_an_import_with_what_stays_with_apex_wait() -> None:
+    """Nobody asked for that one to be ignored."""
+    text = marked(MIXED, "amp.initialize").replace("other = ", "beside = DDP(torch.nn.Linear(2, 2))\nother = ", 1)
+    code, after, manual = rewritten(text)
+    assert code == 1
+    assert "beside = DDP(" in after
+    assert [m.partition(", ")[2] for _, _, m in manual if m.startswith("shares its import")] == [
+        "which stays with Apex"
+    ]
+
+
 def test_uses_that_share_an_import_with_an_ignored_one_wait() -> None:
     text = marked(MIXED, "other = FusedAdam").replace("other = ", "more = FusedAdam(model.parameters())\nother = ", 1)
     code, after, manual = rewritten(text)

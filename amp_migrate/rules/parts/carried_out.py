@@ -118,12 +118,12 @@ class _Parts:
         self.held = {key: site for site in ignored if (key := self._key(site)) in self.bindings}
         for site, decision in decisions.items():
             other = self.held.get(self._key(site))
-            if site in ignored:
-                continue
-            if other is None:
+            if other is None and site not in ignored:
                 yield site, decision
-            else:
-                message = f"shares its import with line {other.at[0]}, where {decisions[other].code} is ignored"
+            elif other is not None and site not in ignored:
+                stays = (self.module.display, other.at[0]) in self.output.refuted
+                why = "which stays with Apex" if stays else f"where {decisions[other].code} is ignored"
+                message = f"shares its import with line {other.at[0]}, {why}"
                 self.output.manual(self.module, site.call or site.node, decision.code, site.construct, message)
 
     def _folded(self, site: Site, decision: Native | Manual) -> None:
