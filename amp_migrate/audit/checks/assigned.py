@@ -27,7 +27,7 @@ from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.unset.containers import of_containers
 from amp_migrate.audit.unset.fields import never_given, of_another, of_settings
 from amp_migrate.audit.unset.gone import gone
-from amp_migrate.audit.unset.no_longer import no_longer_given, only_none
+from amp_migrate.audit.unset.no_longer import no_longer_given
 from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
@@ -53,7 +53,6 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from of_settings(review)
     yield from of_containers(review)
     yield from no_longer_given(review)
-    yield from only_none(review)
     after, before = Unset(review.values_after), review.once(Unset, lambda: Unset(review.values_before))
     found: dict[tuple[object, ...], Doubt] = {}
     made: dict[tuple[str, str], list[Claim]] = {}

@@ -60,7 +60,7 @@ def _own_scalers(both: Mixed) -> list[tuple[Module, ast.Call]]:
     """The GradScalers of the program, where all stood in it before."""
     found: list[tuple[Module, ast.Call]] = []
     for module in both.after.modules:
-        for call, _ in calls_in(both.review.after, module, GRAD_SCALER) if "GradScaler" in module.text else ():
+        for call, _ in calls_in(both.review.after, module, GRAD_SCALER) if "GradScaler" in module.words else ():
             was = both.review.statement_before(module, call)
             if was is None or "GradScaler" not in syntax.text(was[1]):
                 return []

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.audit.dtypes import HALF_LAYERS
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.forwards import Forward, Forwards
 from amp_migrate.audit.sites.lookalikes import PLAIN, RUNNING
-from amp_migrate.audit.sites.networks import KEEPERS, is_network
+from amp_migrate.audit.sites.networks import KEEPERS, RUN_IN_HALF, is_network
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain
 
@@ -142,7 +141,7 @@ class OwnCalls:
         return any(
             is_network(self.program, kind) and not KEEPERS.search(kind.name)
             if isinstance(kind, Class)
-            else kind.rpartition(".")[2] in HALF_LAYERS | {"Sequential"}
+            else kind.rpartition(".")[2] in RUN_IN_HALF
             for kind in self.forwards.values.instances.of(scope, part)
         )
 

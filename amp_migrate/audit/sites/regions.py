@@ -13,6 +13,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
+from amp_migrate.audit.values.same import is_partial
 from amp_migrate.audit.values.values import Values
 
 AUTOCAST = {  # full name: position of `enabled`
@@ -96,11 +97,7 @@ class Regions:
         """Whether what is called may be autocast, handed in or kept: `region = torch.autocast`, `partial(torch.autocast, "cuda")`."""
         for origin in self.values.origins(module.scope_of(func), func):
             node, scope = origin.node, origin.module.scope_of(origin.node)
-            if (
-                isinstance(node, ast.Call)
-                and node.args
-                and self.program.dotted(scope, node.func) == "functools.partial"
-            ):
+            if is_partial(node, self.program, scope):
                 node = node.args[0]
             if isinstance(node, (ast.Name, ast.Attribute)) and self.program.dotted(scope, node) in AUTOCAST:
                 return True

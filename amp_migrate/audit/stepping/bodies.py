@@ -27,6 +27,7 @@ from amp_migrate.audit.stepping.gradients import (
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import cut_down, evaluated, heads
 from amp_migrate.audit.values.origins import in_order
+from amp_migrate.audit.values.same import is_partial
 
 METHODS = frozenset("backward step update unscale_ zero_grad".split())
 CLIPS = frozenset("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_grad_value clip_master_grads".split())
@@ -214,9 +215,7 @@ class Bodies:
             if binder is None or len(nodes) != 1 or not isinstance(nodes[0], ast.Assign):
                 return None
             scope, func = binder, nodes[0].value
-        if isinstance(func, ast.Call) and func.args and self.program.dotted(scope, func.func) == "functools.partial":
-            return func
-        return None
+        return func if is_partial(func, self.program, scope) else None
 
     def callees(self, module: Module, call: ast.Call) -> list[Function]:
         """The project's functions that a call may run."""

@@ -100,7 +100,7 @@ def _kind(review: Review, made: Made) -> type | None:
 def _of_its_type(module: Module, node: ast.AST) -> bool:
     """Whether a function that was handed something of a type gives this back: what it gives for another type is another."""
     return isinstance(module.statement(node), ast.Return) and any(
-        isinstance(n, ast.Call) and syntax.last(n.func) == "isinstance"
+        syntax.last(call.func) == "isinstance"
         for test, _ in tests_around(module, node)
-        for n in ast.walk(test)
+        for call in syntax.every(test, ast.Call)
     )

@@ -29,6 +29,7 @@ OF_LAYERS = frozenset(
 
 def no_longer_given(review: Review) -> Iterator[Doubt]:
     lost = _lost(review)
+    yield from _only_none(review, lost)
     for module in review.after.modules.values() if lost else ():
         for node, receiver, attr in _asked(module, lost.keys()):
             cls = review.after.is_self(module.scope_of(node), receiver)
@@ -52,12 +53,12 @@ def no_longer_given(review: Review) -> Iterator[Doubt]:
             yield review.doubt(module, node, "AMP131", syntax.text(node), message)
 
 
-def only_none(review: Review) -> Iterator[Doubt]:
+def _only_none(review: Review, lost: Iterable[str]) -> Iterator[Doubt]:
     """Attributes that something was put into, and that hold None in every run now, though what they held is still used."""
-    for attr in _lost(review):
+    for attr in lost:
         before = [value for m in review.before.having(attr) for _, value, _ in attributes(m).get(attr, ())]
         after = [value for m in review.after.having(attr) for _, value, _ in attributes(m).get(attr, ())]
-        if not after or not all(map(_is_none, after)) or all(map(_is_none, before)):
+        if not after or not all(map(syntax.is_none, after)) or all(map(syntax.is_none, before)):
             continue
         for module in review.after.having(attr):
             used = (n for n in module.loads.get(attr, ()) if isinstance(module.parents.get(n), ast.Attribute))
@@ -68,10 +69,6 @@ def only_none(review: Review) -> Iterator[Doubt]:
                     "where it was set"
                 )
                 yield review.doubt(module, node, "AMP131", syntax.text(node), message, "review")
-
-
-def _is_none(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _as_it_was(review: Review, module: Module, node: ast.expr, attr: str) -> bool:

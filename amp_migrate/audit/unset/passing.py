@@ -14,6 +14,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.unset.places import Body, Event, Guards, below, place_of, root
+from amp_migrate.audit.values.same import is_partial
 from amp_migrate.audit.values.values import Values
 
 SETTING = ("update", "setdefault", "add_scaler", "__setattr__", "register_buffer", "register_parameter")  # of an object
@@ -286,7 +287,7 @@ def directly(program: Program, scope: Scope, call: ast.Call) -> ast.Call:
             func, args, keywords = value.body.func, value.body.args, value.body.keywords
             continue
         value = func if value is None else value
-        if isinstance(value, ast.Call) and value.args and program.dotted(scope, value.func) == "functools.partial":
+        if is_partial(value, program, scope):
             func, args, keywords = value.args[0], [*value.args[1:], *args], [*value.keywords, *keywords]
         elif value is not func and isinstance(value, (ast.Name, ast.Attribute)):
             func = value

@@ -66,18 +66,16 @@ def read_untested(review: Review) -> Iterator[Doubt]:
                     tests = _only_under(review, change, key)
                     under[key] = (tests, _alike(review, change, tests)) if tests is not None else None
                 asked = under[key]
-                if (
-                    asked is None
-                    and _only_with_apex(review, change, key)
-                    and not _has(review, change.after, node, name)
-                ):
-                    told.add((change.path, syntax.text(node)))
-                    message = (
-                        f"{syntax.text(node)} was read only where Apex was installed, and is read in every run now: one whose "
-                        "settings have no such entry stops here"
-                    )
-                    yield review.doubt(change.after, node, "AMP131", syntax.text(node), message, "review")
-                if asked is None or _asks(review, change, node, asked[1]) or _has(review, change.after, node, name):
+                if asked is None:
+                    if _only_with_apex(review, change, key) and not _has(review, change.after, node, name):
+                        told.add((change.path, syntax.text(node)))
+                        message = (
+                            f"{syntax.text(node)} was read only where Apex was installed, and is read in every run now: one "
+                            "whose settings have no such entry stops here"
+                        )
+                        yield review.doubt(change.after, node, "AMP131", syntax.text(node), message, "review")
+                    continue
+                if _asks(review, change, node, asked[1]) or _has(review, change.after, node, name):
                     continue
                 if _about_holder(review, change, node, asked[0]):
                     continue

@@ -15,13 +15,12 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Class, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.origins import Origin, in_order
-from amp_migrate.audit.values.same import gathered, is_mapping, joined_items
+from amp_migrate.audit.values.same import gathered, is_mapping, is_partial, joined_items
 
 if TYPE_CHECKING:
     from amp_migrate.audit.values.values import Values
 
 Kind = Class | str  # of the program, or the full name of one of torch's
-PARTIAL = "functools.partial"
 OPEN = ("torch", "object", "abc", "typing")  # bases that make nothing of what a class body keeps
 
 
@@ -87,7 +86,7 @@ class Instances:
 
     def _hands_on(self, there: Scope, call: ast.Call) -> bool:
         static = isinstance(call.func, ast.Name) and call.func.id == "staticmethod"
-        return static or self.program.dotted(there, call.func) == PARTIAL
+        return static or is_partial(call, self.program, there)
 
     @cached_property
     def named(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from amp_migrate.audit.program.module import Scope
 from amp_migrate.audit.program.program import Program
@@ -49,6 +50,11 @@ def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     if isinstance(func, ast.Attribute) and func.attr == "values" and not call.args and not call.keywords:
         return func.value, (None, *path[1:])
     return None
+
+
+def is_partial(value: ast.AST, program: Program, scope: Scope) -> TypeGuard[ast.Call]:
+    """Whether a value only runs what it was given, with some of the arguments: `partial(model.sample, steps=2)`."""
+    return isinstance(value, ast.Call) and bool(value.args) and program.dotted(scope, value.func) == "functools.partial"
 
 
 def is_mapping(call: ast.Call, name: str | None, scope: Scope) -> bool:

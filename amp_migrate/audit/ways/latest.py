@@ -13,6 +13,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.lookalikes import RUNNING
 from amp_migrate.audit.sites.setups import SetUp
 from amp_migrate.audit.values.names import last_name
+from amp_migrate.audit.values.same import is_partial
 from amp_migrate.audit.ways.chains import Chain
 from amp_migrate.audit.ways.within import may_follow
 
@@ -54,12 +55,7 @@ def _ran(program: Program, chain: Chain, *, perhaps: bool = False) -> list[tuple
     found = latest(program, chain, call.func, perhaps=perhaps)
     if not found and isinstance(call.func, ast.Attribute) and call.func.attr in RUNNING | _of_networks(program):
         found = latest(program, chain, call.func.value, perhaps=perhaps)
-    return [(scope, value) for scope, value in found if not _is_partial(program, scope, value)]
-
-
-def _is_partial(program: Program, scope: Scope, value: ast.expr) -> bool:
-    """Whether a value only runs what it was given: `partial(model.sample, steps=2)`."""
-    return isinstance(value, ast.Call) and program.dotted(scope, value.func) == "functools.partial"
+    return [(scope, value) for scope, value in found if not is_partial(value, program, scope)]
 
 
 @kept
