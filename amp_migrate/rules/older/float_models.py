@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 
 from amp_migrate.findings import Review
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Migration
 
 _HALF = re.compile(
@@ -26,5 +28,10 @@ _FLOAT = (
 def what_came(m: Migration) -> tuple[str, Review]:
     """What has taken the place of the optimizer; where no file of the program has a word for what makes a model, or its
     inputs, half, that is more than there was."""
-    half = any(_HALF.search(module.text) for module in m.project.modules)
+    half = any(m.project.once(_speaks_of_half, module) for module in m.project.modules)
     return (_HALVED, "look") if half else (_FLOAT, "review")
+
+
+def _speaks_of_half(project: Project, module: Module) -> bool:
+    """See `Project.once`: each optimizer of a program asks it of all files."""
+    return _HALF.search(module.text) is not None
