@@ -337,6 +337,12 @@ def _gradients(what: str, tags: set[str]) -> Iterator[tuple[str, str]]:
             "(No inf checks were recorded); Apex's step did nothing there",
             "review",
         )
+    elif ZERO in without:
+        yield (
+            f"on a path on which no backward came since zero_grad, this {verb} finds no gradients, and scaler.step raises "
+            "(No inf checks were recorded); Apex's step did nothing there",
+            "review",
+        )
 
 
 def _read_scaled_before(review: Review, place: Place) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Any
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -49,18 +51,36 @@ def asked(test: ast.expr) -> ast.expr:
     return syntax.one_by_one(test) if isinstance(test, ast.Compare) else test
 
 
-def _excluded(test: ast.expr, facts: Facts) -> bool | None:
-    """`x == "a"` is false where `x == "b"` holds; so is a test of `x` where `x is None`."""
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        left = text(test.left)
-        for known, holds in facts:
-            if not holds or not known.startswith(f"{left} == ") or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
-                continue
+_COMPARING: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def _compared(test: ast.Compare, facts: Facts) -> bool | None:
+    """How a comparison with a constant comes out: `x == "a"` is false where `x == "b"` holds, and `x > 0` where `x == 0` does."""
+    compare, left, right = _COMPARING.get(type(test.ops[0])), test.left, test.comparators[0]
+    for asks, fixed in ((left, right), (right, left)):
+        if compare is None or len(test.ops) > 1 or not isinstance(fixed, ast.Constant):
+            continue
+        start = f"{text(asks)} == "
+        for known in (fact for fact, holds in facts if holds and fact.startswith(start)):
             try:
-                value = ast.literal_eval(known[len(left) + 4 :])
-            except (ValueError, SyntaxError):
+                value = ast.literal_eval(known.removeprefix(start))
+                return bool(compare(value, fixed.value) if fixed is right else compare(fixed.value, value))
+            except (ValueError, SyntaxError, TypeError):
                 continue
-            return bool((value == test.comparators[0].value) == isinstance(test.ops[0], ast.Eq))
+    return None
+
+
+def _excluded(test: ast.expr, facts: Facts) -> bool | None:
+    """What a comparison tells; and a test of `x` is false where `x is None`."""
+    if isinstance(test, ast.Compare) and (known := _compared(test, facts)) is not None:
+        return known
     if isinstance(test, (ast.Name, ast.Attribute)) and (f"{text(test)} is None", True) in facts:
         return False
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot)):

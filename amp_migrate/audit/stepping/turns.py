@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.paths.facts import Facts
+from amp_migrate.audit.paths.facts import Facts, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.stepping.bodies import Bodies
@@ -48,4 +48,4 @@ def first_turn(loop: ast.For) -> Facts:
     number = loop.target if kind == "range" else pair[0] if kind == "enumerate" and pair else None
     if not isinstance(number, ast.Name):
         return frozenset()
-    return frozenset([(f"{number.id} == 0", True), (number.id, False), (f"{number.id} > 0", False)])
+    return frozenset(constant(number.id, ast.Constant(0)))
