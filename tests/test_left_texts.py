@@ -49,14 +49,14 @@ def test_a_comment_on_a_command_that_goes_is_not_told_twice() -> None:
 def test_the_closing_lines_say_where() -> None:
     write_tree(Path(), {"a.py": SITE, "README.md": README, "docs/use.md": "apex\n"})
     lines = run("rewrite", ".").stdout.splitlines()
-    assert "Next: README.md:2, 4; docs/use.md:1 still speak of Apex: tell of torch.amp instead." in lines
+    assert "Next: README.md:2, 4; docs/use.md:1 still speak of Apex (lines as they are now): tell of torch.amp instead." in lines
 
 
 def test_many_texts_are_counted() -> None:
     write_tree(Path(), {"a.py": SITE, **{f"d{i}.md": "apex\n" * 9 for i in range(5)}})
     (line,) = [line for line in run("rewrite", ".").stdout.splitlines() if "speak" in line]
     assert line.startswith("Next: d0.md:1, 2, 3, 4, 5, 6, 7, 8, ...; d1.md:1,")
-    assert line.endswith(" and 2 more files still speak of Apex: tell of torch.amp instead.")
+    assert line.endswith(" and 2 more files still speak of Apex (lines as they are now): tell of torch.amp instead.")
 
 
 @pytest.mark.parametrize("beside", [{"b.py": HARD}, {}])

@@ -92,7 +92,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     \b
     Exit codes:
-      0  nothing left to do
+      0  nothing left to do in the code; what is told under "Next" may remain, in texts and requirements
       1  something needs a hand; with --check or --diff, something would change; with --verify, the programs disagree
       2  usage error, or a file or report that could not be read, parsed or written; with --verify, a case that was not judged
       3  a defect of amp-migrate itself; the other files are done

@@ -119,7 +119,8 @@ def _speaking(leftovers: Sequence[FileResult]) -> list[str]:
     told = [f"{quoting.path(r.path)}:{_lines_of(r)}" for r in files[:_PROGRAMS]]
     rest = f" and {len(files) - _PROGRAMS} more files" if len(files) > _PROGRAMS else ""
     return [
-        f"{'; '.join(told)}{rest} still {'speaks' if len(files) == 1 else 'speak'} of Apex: tell of torch.amp instead."
+        f"{'; '.join(told)}{rest} still {'speaks' if len(files) == 1 else 'speak'} of Apex (lines as they are now): "
+        "tell of torch.amp instead."
     ]
 
 
