@@ -49,7 +49,10 @@ def test_a_comment_on_a_command_that_goes_is_not_told_twice() -> None:
 def test_the_closing_lines_say_where() -> None:
     write_tree(Path(), {"a.py": SITE, "README.md": README, "docs/use.md": "apex\n"})
     lines = run("rewrite", ".").stdout.splitlines()
-    assert "Next: README.md:2, 4; docs/use.md:1 still speak of Apex (lines as they are now): tell of torch.amp instead." in lines
+    assert (
+        "Next: README.md:2, 4; docs/use.md:1 still speak of Apex (lines as they are now): tell of torch.amp instead."
+        in lines
+    )
 
 
 def test_many_texts_are_counted() -> None:
