@@ -125,9 +125,8 @@ def _stays_beside(unit: Unit, output: Output) -> Cause | None:
     other reads."""
     for module in unit.modules if unit.unused and not unit.losses else ():
         lines = {call.lineno for call, _ in module.calls if module.qualify(call.func) in STATES}
-        for f in output.findings.get(module, ()):
-            if f.status == "manual" and f.line in lines:
-                return f.cause or Cause(module.display, f.line, f.code)
+        if (cause := next(output.causes(module, lines), None)) is not None:
+            return cause
     return None
 
 

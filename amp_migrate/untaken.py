@@ -104,25 +104,17 @@ def unit_sites(unit: Unit) -> Iterable[tuple[Module, ast.AST, str, str]]:
 
 def _awaited_by_callers(project: Project, module: Module, names: set[str], output: Output) -> Cause | None:
     """What the calls wait for of functions that hold all that a file does with names of Apex's: a wrapper of `scale_loss`."""
-    from amp_migrate.findings import Cause
-
     edits = output.edit(module)
     reads = [n for name in names for n in module.loads.get(name, ()) if not edits.gone(n)]
     functions = dict.fromkeys(project.function_of(module, n) for n in reads)
-    causes = [
-        f.cause or Cause(home.display, f.line, f.code)
-        for function in functions
-        if function is not None
-        for home, call in project.calls.get(function, ())
-        for f in output.findings.get(home, ())
-        if f.status == "manual" and f.line == call.lineno
-    ]
-    return causes[0] if causes and None not in functions else None
+    if None in functions:
+        return None
+    calls = (place for function in functions if function is not None for place in project.calls.get(function, ()))
+    return next((cause for home, call in calls for cause in output.causes(home, {call.lineno})), None)
 
 
 def leftovers(project: Project, module: Module, sites: Iterable[Site], output: Output) -> None:
     """Every use of Apex that is still there without a finding gets one: nothing is left silently."""
-    from amp_migrate.findings import Finding
     from amp_migrate.reading.sites.apex import apex_imports
     from amp_migrate.rules.cleanup.askers import awaited
     from amp_migrate.rules.setup.out_of_sight import still_asks, still_imports
@@ -162,8 +154,7 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
                 elif (asked := still_asks(project, module, edits, node)) is not None:
                     output.note(module, node, "AMP101", "import apex", asked)
                 elif (cause := _awaited_by_callers(project, module, bound, output)) is not None:
-                    at = (node.lineno, node.col_offset + 1)
-                    output.add(module, Finding(*at, "AMP102", "import apex", "manual", "review", cause.awaited, cause))
+                    output.waits_for(module, node, "AMP102", "import apex", cause)
                 else:
                     output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
 

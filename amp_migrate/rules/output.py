@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -124,6 +124,12 @@ class Output:
     def waits_for(self, module: Module, node: ast.AST, code: str, construct: str, cause: Cause) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
         self.add(module, Finding(line, column, code, construct, "manual", "review", cause.awaited, cause))
+
+    def causes(self, module: Module, lines: Collection[int]) -> Iterator[Cause]:
+        """What a site waits for that hangs on those in some lines of a file that stay as they are."""
+        for f in self.findings.get(module, ()):
+            if f.status == "manual" and f.line in lines:
+                yield f.cause or Cause(module.display, f.line, f.code)
 
     def by_hand(self, module: Module | None = None) -> bool:
         """Whether something is left to a person: in a file, or in any."""
