@@ -85,6 +85,11 @@ class Finding:
         """Whether it tells of a part for which Apex stays installed."""
         return self.status == "note" and self.message.startswith(STILL_SHIPPED)
 
+    @property
+    def needs_apex(self) -> bool:
+        """Whether Apex is still needed where it is: for a site that is left to a person, or for a part that stays."""
+        return self.status == "manual" or self.keeps_apex
+
     def to_json(self) -> dict[str, Any]:
         return {
             "code": self.code,

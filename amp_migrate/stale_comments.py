@@ -21,7 +21,7 @@ _TAKEN_FROM = re.compile(r"\b(?:modified|adapted|copied|borrowed|taken|based|ins
 
 def stale_comments(results: Sequence[FileResult]) -> list[FileResult]:
     """The migrated files that have some, with the lines as they are now; none where a part of Apex is still needed."""
-    if any(f.status == "manual" or f.keeps_apex for result in results for f in result.findings):
+    if any(f.needs_apex for result in results for f in result.findings):
         return []
     found = ((r.path, _found(r.after)) for r in results if r.after is not None and r.path.endswith(".py"))
     return [FileResult(path, "unchanged", findings) for path, findings in found if findings]

@@ -67,7 +67,7 @@ def _beside_kept(found: list[FileResult], migrated: Sequence[FileResult]) -> lis
 
 def _is_free(migrated: Sequence[FileResult]) -> bool:
     """Whether nothing of the code needs Apex once what is decided stands."""
-    return not any(f.keeps_apex or f.status == "manual" for result in migrated for f in result.findings)
+    return not any(f.needs_apex for result in migrated for f in result.findings)
 
 
 def _outside(files: Sequence[Found], project: Project, changed: Sequence[str], *, free: bool) -> list[FileResult]:

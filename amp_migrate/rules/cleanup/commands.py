@@ -44,7 +44,7 @@ _PACKAGE = re.compile(r"\s*(?:nvidia[-_.])?apex\s*(?:[=<>!~\[].*)?", re.IGNORECA
 def apply(project: Project, targets: Collection[Module], output: Output) -> None:
     """Name them where a program is migrated that shares a process with them, or that they are apart from, and nothing that
     needs Apex is left of it."""
-    needs = {m for m, found in output.findings.items() if any(f.status == "manual" or f.keeps_apex for f in found)}
+    needs = {m for m, found in output.findings.items() if any(f.needs_apex for f in found)}
     needs |= {m for m, _ in output.left}
     written = {m for m, edits in output.edits.items() if edits}
     for module in targets if written else ():
