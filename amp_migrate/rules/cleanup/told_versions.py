@@ -38,7 +38,7 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     """Take them out of a file of which nothing is left with Apex."""
     sites = find_sites(project, module) if project.may_name_apex(module) else []
     versions = [s for s in sites if s.name in VERSIONS]
-    if not versions or output.stays(module) or any(f.status == "manual" for f in output.findings.get(module, ())):
+    if not versions or output.stays(module):
         return
     edits = output.edit(module)
     if any(s not in versions and not (edits.gone(s.node) or only_asks(s)) for s in sites):
