@@ -10,7 +10,7 @@ from functools import cached_property
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import named_by
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import reached, walk
 
 BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -65,18 +65,15 @@ class Style:
     def _loads_torch(self) -> bool:
         """Whether whoever imports the file gets torch with it, directly, through Apex or through the program's own files; a star
         may have given the name to something else."""
-        project = self.project if not self.module.star_imports else None
-        waiting, seen = [self.module], {self.module}
-        while waiting:
-            module = waiting.pop()
-            if any(map(_loads, module.tree.body)):
-                return True
-            for stmt in module.tree.body:
-                if project is not None and isinstance(stmt, (ast.Import, ast.ImportFrom)):
-                    more = named_by(project, module, stmt) - seen
-                    waiting += more
-                    seen |= more
-        return False
+        project = self.project
+        if project is None or self.module.star_imports:
+            return any(map(_loads, self.module.tree.body))
+
+        def imported(module: Module) -> set[Module]:
+            named = (s for s in module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom)))
+            return {m for stmt in named for m in named_by(project, module, stmt)}
+
+        return any(_loads(stmt) for module in reached([self.module], imported) for stmt in module.tree.body)
 
     def _place_within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, at: ast.stmt | None) -> ast.stmt:
         """Where a function imports torch: before the import of Apex that comes before `at`, else before `at` itself; at its
