@@ -44,8 +44,7 @@ def asked_of_each(m: Migration, module: Module, stmt: ast.stmt) -> str:
     """What decides on every step that a loop makes, where the loop does not change it: without one, update() raises."""
     if not isinstance(stmt, (ast.For, ast.While)):
         return ""
-    steps = [s.call for s in m.unit.steps if s.module is module and stmt in module.ancestors(s.call)]
-    ways = [_tests(m, module, call, stmt) for call in steps if m.live(module, call) and call not in m.plain_steps]
+    ways = [_tests(m, module, call, stmt) for call in _made_in(m, module, stmt)]
     texts = [[(module.source(test), came_out) for test, came_out in way] for way in ways]
     if not texts or not texts[0] or any(way != texts[0] for way in texts):
         return ""
@@ -72,12 +71,17 @@ def noted(m: Migration, module: Module, stmt: ast.stmt) -> list[ast.stmt]:
     """The steps of a loop over optimizers that may leave out each of them: whether it made one has to be noted."""
     if not isinstance(stmt, ast.For):
         return []
-    calls = [s.call for s in m.unit.steps if s.module is module and stmt in module.ancestors(s.call)]
-    calls = [c for c in calls if m.live(module, c) and c not in m.plain_steps]
+    calls = _made_in(m, module, stmt)
     steps = [module.statement(call) for call in calls]
     if not all(isinstance(s, ast.Expr) and s.value in calls for s in steps):
         return []
     return steps if _left_out(m, module, stmt.body, steps) else []
+
+
+def _made_in(m: Migration, module: Module, stmt: ast.stmt) -> list[ast.Call]:
+    """The scaled steps that a loop makes."""
+    calls = (s.call for s in m.unit.steps if s.module is module and stmt in module.ancestors(s.call))
+    return [call for call in calls if m.live(module, call) and call not in m.plain_steps]
 
 
 def chosen_list(m: Migration, stmt: ast.stmt) -> ast.ListComp | None:

@@ -316,18 +316,9 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
             edits.replace(stmt, (f"{name} = ", stmt.value), *lines, f"return {name}")
         elif written := as_branches(m, module, stmt, lines):
             edits.replace(stmt, written)
-        elif asked := asked_of_each(m, module, stmt):
+        elif asked := asked_of_each(m, module, stmt) or _note(m, module, stmt):
             indent = m.style(module).indent
             edits.insert_after(stmt, "".join([f"if {asked}:", *(f"\n{indent}{line}" for line in lines)]))
-        elif (steps := noted(m, module, stmt)) or (chosen := chosen_list(m, stmt)) is not None:
-            indent, name = m.style(module).indent, unbound(module.scope_of(stmt), NOTED)
-            if steps:
-                edits.insert_before(stmt, f"{name} = False")
-                for made in steps:
-                    edits.insert_after(made, f"{name} = True")
-            elif chosen is not None:
-                edits.insert("before", chosen, f"{name} = ")
-            edits.insert_after(stmt, "".join([f"if {name}:", *(f"\n{indent}{line}" for line in lines)]))
         else:
             edits.insert_after(stmt, *lines)
         if given_one_of_several(m.unit, step):
@@ -340,6 +331,20 @@ def _update(m: Migration, module: Module, plan: Gradients) -> None:
                 "of one loss, update it once, after the last of them",
                 "review",
             )
+
+
+def _note(m: Migration, module: Module, stmt: ast.stmt) -> str:
+    """Have a variable tell whether a loop, or a list, makes a step that it may leave out; empty where it makes one for sure."""
+    edits, name = m.edit(module), unbound(module.scope_of(stmt), NOTED)
+    if steps := noted(m, module, stmt):
+        edits.insert_before(stmt, f"{name} = False")
+        for made in steps:
+            edits.insert_after(made, f"{name} = True")
+    elif (chosen := chosen_list(m, stmt)) is not None:
+        edits.insert("before", chosen, f"{name} = ")
+    else:
+        return ""
+    return name
 
 
 def _update_line(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> list[str]:
