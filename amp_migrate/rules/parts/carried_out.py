@@ -117,10 +117,12 @@ class _Parts:
         ignored = [s for s, d in decisions.items() if not self.output.wants_at(self.module, s.call or s.node, d.code)]
         self.held = {key: site for site in ignored if (key := self._key(site)) in self.bindings}
         for site, decision in decisions.items():
+            if site in ignored:
+                continue
             other = self.held.get(self._key(site))
-            if other is None and site not in ignored:
+            if other is None:
                 yield site, decision
-            elif other is not None and site not in ignored:
+            else:
                 stays = (self.module.display, other.at[0]) in self.output.refuted
                 why = "which stays with Apex" if stays else f"where {decisions[other].code} is ignored"
                 message = f"shares its import with line {other.at[0]}, {why}"
