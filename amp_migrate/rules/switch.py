@@ -285,12 +285,9 @@ class Switch:
         """Whether what a call runs was in float32: no set-up comes before it, or it is given a network that none is about."""
         given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
         models = [value for value in given if self.m.regions.forwards.is_model(module, value)]
-        alone = self.m.set_up.tested(module.scope_of(node))
-        if (
-            alone
-            or self.m.set_up.never_at(module, node)
-            or any(never_cast(self.unit, module, model) for model in models)
-        ):
+        if self.m.set_up.tested(module.scope_of(node)) or self.m.set_up.never_at(module, node):
+            return True
+        if any(never_cast(self.unit, module, model) for model in models):
             return True
         forwards = self.m.regions.forwards
         return isinstance(node, ast.Call) and runs_new(self.unit, module, node, forwards.is_model)
