@@ -139,8 +139,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
 def _written(module: Module) -> Iterator[tuple[ast.expr, ast.Dict, Mapping[str, ast.expr]]]:
     """The key, the section and what else is set beside it, where a dictionary is written with it."""
     for node in module.of(ast.Dict):
-        config, amp = _entries(node), _entries(node).get("amp")
-        if isinstance(amp, ast.Dict):
+        config = _entries(node)
+        if isinstance(amp := config.get("amp"), ast.Dict):
             yield next(k for k in node.keys if k is not None and literal(k) == "amp"), amp, config
 
 
@@ -165,7 +165,7 @@ def _entries(node: ast.Dict) -> dict[str, ast.expr]:
 def _known(node: ast.expr) -> object:
     """A literal, or a dictionary whose computed values are Ellipsis."""
     if isinstance(node, ast.Dict):
-        return {str(literal(k)): literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+        return {k: literal(v) for k, v in _entries(node).items()}
     return literal(node)
 
 
