@@ -209,10 +209,9 @@ class Cleaner:
         if self._of_apex(node, alias):
             if self._served_here(node, name) or self._replaced(node, name):
                 return True
-            wanted = (n for n in self.module.loads.get(name, ()) if self.module.scope_of(n).lookup(name) is None)
-            if name not in candidates or not all(
-                map(self.edits.gone, wanted)
-            ):  # it was meant for another function, too
+            # What is bound nowhere where it is read: the import was meant for that function, too.
+            unbound = (n for n in self.module.loads.get(name, ()) if self.module.scope_of(n).lookup(name) is None)
+            if name not in candidates or not all(map(self.edits.gone, unbound)):
                 return False
             return self._lost_uses(name) or not self._still_there(node, alias)
         return not imports_apex(node) and self._lost_uses(name) and not self._used(name)  # a flag beside amp

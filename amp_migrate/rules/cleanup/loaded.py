@@ -19,8 +19,7 @@ def loads_for_others(
     project: Project, module: Module, output: Output, node: ast.Import | ast.ImportFrom, alias: ast.alias
 ) -> bool:
     """Whether something that stays, in any file, reads through another name what an import may load."""
-    base = f"{module.import_base(node)}." if isinstance(node, ast.ImportFrom) else ""
-    full = base + alias.name
+    full = _full_name(module, node, alias)
     if "." not in full or full in AT_ONCE:
         return False
     last = full.rpartition(".")[2]
@@ -39,7 +38,10 @@ def _loaded_there(module: Module, output: Output, full: str, but: ast.AST) -> bo
     for node in module.imports:
         if node is but or (edits is not None and edits.gone(node)):
             continue
-        base = f"{module.import_base(node)}." if isinstance(node, ast.ImportFrom) else ""
-        if any(f"{base}{alias.name}.".startswith(f"{full}.") for alias in node.names):
+        if any(f"{_full_name(module, node, alias)}.".startswith(f"{full}.") for alias in node.names):
             return True
     return False
+
+
+def _full_name(module: Module, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+    return f"{module.import_base(node)}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
