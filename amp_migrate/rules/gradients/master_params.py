@@ -70,9 +70,11 @@ def apply(m: Migration) -> None:
         quote = m.style(site.module).quote
         groups = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
         parts = (text,) if text is not None else groups if bare else ("(", *groups, ")")
-        chosen = "".join(site.module.source(p) if isinstance(p, ast.AST) else p for p in parts)
         message = "the parameters that the optimizer steps"
-        if more and plain is not None:
+        in_lines = False
+        if more and plain is not None and enabled is not None:
+            chosen = "".join(site.module.source(p) if isinstance(p, ast.AST) else p for p in parts)
+            in_lines = _in_lines(m, site, chosen, plain, enabled)
             plain_text = site.module.source(plain)
             parts = (*parts, f" if {enabled} else {plain_text}")
             if not isinstance(site.module.parents.get(call), (ast.Call, ast.Assign)):
@@ -85,7 +87,7 @@ def apply(m: Migration) -> None:
             message += f", of which line {renewed.lineno} may give the model others: no scaler would unscale those"
         elif not (proved := proved or _proved(m, site, optimizer, plain)):
             message = f"{text}, as without mixed precision: see that the optimizer has just these"
-        if not (more and plain is not None and enabled is not None and _in_lines(m, site, chosen, plain, enabled)):
+        if not in_lines:
             edits.replace(call, parts)
         m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
 
