@@ -121,11 +121,13 @@ def _sets_up(project: Project, module: Module, link: Link) -> bool:
 
 def _one(unit: Unit, module: Module, test: ast.expr | None) -> ast.expr | None:
     """What a test asks beyond what is installed, where that is one thing."""
-    rest = residue(unit.project, module, test) if test is not None else None
-    return rest[0] if rest is not None and len(rest) == 1 else None
+    return _only(residue(unit.project, module, test)) if test is not None else None
 
 
 def asked_by(unit: Unit, module: Module, node: ast.If) -> ast.expr | None:
     """What an `if` asks beyond Apex being installed, where that is one thing."""
-    rest = availability(unit.project, module).rest(node.test)
+    return _only(availability(unit.project, module).rest(node.test))
+
+
+def _only(rest: list[ast.expr] | None) -> ast.expr | None:
     return rest[0] if rest is not None and len(rest) == 1 else None
