@@ -82,7 +82,8 @@ class Switch:
             return None
         if not flag.never and self._runs_without(scope):
             return self._without(module, node)
-        seen = self._seen_from(flag, scope)
+        there = self._seen_from(flag, scope)
+        seen = there.text() if there is not None else None
         if seen is not None and not flag.never:
             seen = " and ".join(without_implied(distinct([*way, seen])))
         read = any(i.spread is not None for i in self.unit.inits)  # out of a mapping: once, not at every region
@@ -215,20 +216,13 @@ class Switch:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope; at a node
         of it without what stands around that."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
-        text = None if handed or self._is_beside(scope) else self.read_in(scope)
-        if text is None:
+        seen = None if handed or self._is_beside(scope) else self._read(scope)
+        if seen is None:
             return None
-        flags = self.flags(scope) if node is not None and text != "True" else []
-        if node is not None and len(flags) == 1:
-            asked = self._asked_around(flags[0], scope.module, node)
-            text = "True" if asked.always else text if asked.never else self._seen_from(asked, scope, True) or text
-        parts = distinct(self._on_the_way(scope) + ([] if text == "True" else [text]))
-        if node is not None and parts:
-            left = self._asked_around(Flag(scope, tuple(parts)), scope.module, node)
-            if left.never or left.always:
-                return "False" if left.never else "True"
-            parts = left.parts or parts
-        return as_bool(self.project, scope, " and ".join(without_implied(parts)) or text)
+        switch = seen.joined(self._on_the_way(scope))
+        if node is not None:
+            switch = self._asked_around(switch, scope.module, node)
+        return as_bool(self.project, scope, switch.text())
 
     def _is_beside(self, scope: Scope) -> bool:
         """Whether a scope is that of a script beside the one that trains."""
@@ -243,9 +237,13 @@ class Switch:
 
     def read_in(self, scope: Scope) -> str | None:
         """The switch as it reads in a scope, `True` where mixed precision is always on; None where it cannot be read."""
+        seen = self._read(scope)
+        return seen.text() if seen is not None else None
+
+    def _read(self, scope: Scope) -> Flag | None:
         flags = self.flags(scope)
         if not flags or all(f.always for f in flags):
-            return "True"
+            return Flag(scope)
         return self._seen_from(flags[0], scope, by_field=True) if len({f.text() for f in flags}) == 1 else None
 
     def _asked(self, module: Module, node: ast.AST) -> str:
@@ -292,11 +290,11 @@ class Switch:
         forwards = self.m.regions.forwards
         return isinstance(node, ast.Call) and runs_new(self.unit, module, node, forwards.is_model)
 
-    def _seen_from(self, flag: Flag, scope: Scope, by_field: bool = False) -> str | None:
+    def _seen_from(self, flag: Flag, scope: Scope, by_field: bool = False) -> Flag | None:
         """The switch as it reads in a scope; None where it cannot be evaluated there. A field of the object is read where no
         scaler is kept beside it, that can be asked, or `by_field`."""
         if flag.parts is None:
-            return "False"
+            return Flag(scope, None)
         texts: list[str] = []
         asks = not by_field and self._asks_scaler and self.m.scaler.keeps(self.project.class_of(scope))
         for part in flag.parts:
@@ -314,7 +312,7 @@ class Switch:
             if self._given_again(longer, flag.scope):
                 return None
             texts.append(longer)
-        return " and ".join(without_implied(distinct(texts)))
+        return Flag(scope, without_implied(distinct(texts)))
 
     def _given_again(self, part: str, scope: Scope, since: Sequence[Init] = ()) -> bool:
         """Whether what a condition names may be another thing once it has been asked for at the set-up."""
