@@ -22,8 +22,7 @@ from amp_migrate.rules.regions.half_values import (
     HalfValues,
     kept_from,
 )
-from amp_migrate.rules.regions.own_halves import as_float
-from amp_migrate.writing.edits import Edits
+from amp_migrate.rules.regions.own_halves import make_float
 
 # What rounds half values once more: what comes of it differs by the dtype that it computes in.
 ROUNDING = frozenset("sigmoid softmax log_softmax tanh exp log sqrt normalize logsigmoid".split())
@@ -32,9 +31,9 @@ WHOLE_WORDS = re.compile(r"label|class|token|pred|index|indices|mask|target", re
 CASTABLE = (ast.Name, ast.Subscript, ast.Attribute, ast.Call)
 
 
-def write_float(edits: Edits, half: HalfValues, value: ast.expr, *, written: bool = False) -> bool:
+def write_float(half: HalfValues, value: ast.expr, *, written: bool = False) -> bool:
     """Make a value float32, if that can be. `written`: its use writes into it, so that no copy will do there."""
-    if isinstance(root := kept_from(value), ast.Name) and _before_rounding(edits, half, root):
+    if isinstance(root := kept_from(value), ast.Name) and _before_rounding(half, root):
         return True
     stmt = _taken(half, value, written) if isinstance(value, ast.Name) else None
     if stmt is not None:
@@ -42,12 +41,12 @@ def write_float(edits: Edits, half: HalfValues, value: ast.expr, *, written: boo
         half.float_stmts.add(stmt)
     elif written:
         return False
-    if value not in edits.insertions:
-        edits.insert("after", value, as_float(half.m, half.module, value))
+    if value not in half.m.edit(half.module).insertions:
+        make_float(half.m, half.module, value)
     return True
 
 
-def _before_rounding(edits: Edits, half: HalfValues, use: ast.Name) -> bool:
+def _before_rounding(half: HalfValues, use: ast.Name) -> bool:
     """Cast what statements outside of every region round once more in its dtype: `logits` of `probs = logits.sigmoid()`.
     Whether all is float32 so that a use may read."""
     reached = half.reaching(use)
@@ -57,8 +56,8 @@ def _before_rounding(edits: Edits, half: HalfValues, use: ast.Name) -> bool:
         rounded = unrounded(half.module, stmt.value)
         outside = not half.stands_inside(stmt) and half.module.scope_of(stmt) is half.found.scope
         if outside and rounded is not stmt.value and half.may_be(rounded):
-            if rounded not in edits.insertions:
-                edits.insert("after", rounded, as_float(half.m, half.module, rounded))
+            if rounded not in half.m.edit(half.module).insertions:
+                make_float(half.m, half.module, rounded)
             half.float_stmts.add(stmt)
     return bool(reached) and half.float_stmts.issuperset(reached)
 

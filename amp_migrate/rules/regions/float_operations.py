@@ -19,7 +19,7 @@ from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
-from amp_migrate.rules.regions.own_halves import as_float
+from amp_migrate.rules.regions.own_halves import make_float
 from amp_migrate.rules.regions.promised import Promised
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
@@ -86,9 +86,9 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
         if promising is not None:
             values = [v for v in values if promising.may_be(v, outputs=True)]
         for value in values:
-            write_float(m.edit(module), half, value)
+            write_float(half, value)
         for value, written in passed_on(half, node, TAKE_FLOATS):
-            if half.may_be(value, outputs=True) and write_float(m.edit(module), half, value, written=written):
+            if half.may_be(value, outputs=True) and write_float(half, value, written=written):
                 message = f"{module.source(value)} goes to {ast.unparse(node.func)} in float32, which computes from it in float32"
                 m.output.note(module, node, "AMP522", ast.unparse(node.func), message, "as-is")
         if values:
@@ -108,7 +108,7 @@ def where_seen(m: Migration) -> None:
             open_ = (v for v in given if isinstance(v, CASTABLE) and v not in m.edit(module).insertions)
             value = next((v for v in open_ if not _is_float32(module, v)), None)
             if value is not None and called_name(call) not in COUNTING:
-                m.edit(module).insert("after", value, as_float(m, module, value))
+                make_float(m, module, value)
                 message = f"{called_name(call)} computes from {module.source(value)} in float32, as it did under Apex"
                 m.output.note(module, call, "AMP522", ast.unparse(call.func), message, "as-is")
 
@@ -162,7 +162,7 @@ def _alike(
     if not cast or not all(isinstance(v, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)) for v in cast):
         return
     for value in cast:
-        m.edit(module).insert("after", value, as_float(m, module, value))
+        make_float(m, module, value)
     half.float_calls.add(node)
     given = " and ".join(module.source(v) for v in halves)
     message = f"{last} computes from {given} in float32, as it did under Apex"

@@ -22,7 +22,7 @@ from amp_migrate.rules.regions import bce, to_host
 from amp_migrate.rules.regions.autocast import chosen, covered, wanted
 from amp_migrate.rules.regions.casting import WHOLE_WORDS
 from amp_migrate.rules.regions.half_values import MAY_BE_WHOLE, NUMBER_NAMES, HalfValues, is_upcast
-from amp_migrate.rules.regions.own_halves import as_float
+from amp_migrate.rules.regions.own_halves import make_float
 from amp_migrate.rules.regions.promised import gives_floats, promises_float32
 from amp_migrate.rules.regions.to_host import bindings, read_as
 from amp_migrate.writing.edits import Edits
@@ -119,7 +119,7 @@ def _outputs(
                 )
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", message)
             continue
-        m.edit(module).insert("after", value, as_float(m, module, value))
+        make_float(m, module, value)
         m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} leaves the region as float32", "as-is")
         cast.add(name)
     return cast
@@ -141,7 +141,7 @@ def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
             continue
         if MAY_BE_WHOLE & m.project.once(Dtypes).single(module, value) or is_upcast(m, module, value):
             continue
-        m.edit(module).insert("after", value, as_float(m, module, value))
+        make_float(m, module, value)
         m.output.note(
             module, stmt, "AMP503", "cast_model_outputs", "what is returned leaves the region as float32", "as-is"
         )
@@ -224,7 +224,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 continue
             if entries := [e for n in outside if (e := _entry(module, n)) is not None]:
                 for entry in (e for e in entries if e not in edits.insertions):
-                    edits.insert("after", entry, as_float(m, module, entry))
+                    make_float(m, module, entry)
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
                 continue
             # What may hold whole numbers is not cast: where it goes to the CPU, its doubt is said there.
@@ -237,7 +237,7 @@ def _parts(m: Migration, module: Module, found: Regions, inside: set[ast.stmt], 
                 and _shows(m, module, uses)
             ):
                 for node in (n for n in outside if not only_described(module, n)):
-                    edits.insert("after", node, as_float(m, module, node))
+                    make_float(m, module, node)
                 m.output.note(module, stmt, "AMP503", "cast_model_outputs", f"{name} is used as float32", "as-is")
             elif any(_tensor_use(module, n) for n in outside) and "loss" not in name.lower():  # float32 in a region too
                 whole = isinstance(target, ast.Name) and m.regions.returns.of(module, stmt.value) == "other"

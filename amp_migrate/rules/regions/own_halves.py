@@ -28,9 +28,12 @@ OF_TENSORS = (
 )
 
 
-def as_float(m: Migration, module: Module, value: ast.expr) -> str:
-    """What is written after a value to make it float32 where Apex computed so: where the program has half weights without
-    Apex, in runs with it alone."""
+def make_float(m: Migration, module: Module, value: ast.expr) -> None:
+    """Make a value float32 where Apex computed so: where the program has half weights without Apex, in runs with it alone."""
+    m.edit(module).insert("after", value, _as_float(m, module, value))
+
+
+def _as_float(m: Migration, module: Module, value: ast.expr) -> str:
     made = (place for place in _halves(m, module, value) if m.live(*place))
     if all(_with_apex(m, where, cast) for where, cast in made):
         return ".float()"

@@ -18,7 +18,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, function_of, named_floating, unrounded, write_float
 from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, kept_from
-from amp_migrate.rules.regions.own_halves import as_float
+from amp_migrate.rules.regions.own_halves import make_float
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
@@ -64,7 +64,7 @@ def where_seen(m: Migration) -> None:
         for given in joined if not arrays else ():
             if not m.edit(module).insertions.keys().isdisjoint(walk(given)):
                 continue
-            m.edit(module).insert("after", given, as_float(m, module, given))
+            make_float(m, module, given)
             message = f"{module.source(given)} becomes float32 before NumPy sees it"
             m.output.note(module, given, "AMP504", "Tensor.cpu", message, "as-is")
         for call, given in arrays:
@@ -73,7 +73,7 @@ def where_seen(m: Migration) -> None:
             if not isinstance(value, CASTABLE) or not m.edit(module).insertions.keys().isdisjoint(walk(given)):
                 continue
             if alone or m.project.once(Dtypes).of(module, value) == "half":
-                m.edit(module).insert("after", value, as_float(m, module, value))
+                make_float(m, module, value)
                 message = f"{module.source(value)} becomes float32 before NumPy sees it"
                 m.output.note(module, call, "AMP504", "Tensor.cpu", message, "as-is")
 
@@ -161,7 +161,7 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
             m.edit(module).insert("before", current, f"({text}.float() if {text}.is_floating_point() else ")
             m.edit(module).insert("after", current, ")")
         else:
-            write_float(m.edit(module), half, anchor)
+            write_float(half, anchor)
         m.output.note(module, node, "AMP504", "Tensor.cpu", message, "as-is")
 
 
@@ -188,7 +188,7 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
         root = ast.unparse(kept_from(unrounded(module, value)))
         if half.is_tensor(value) or named_floating(module, kept_from(unrounded(module, value))):
             if read not in SAME_VALUES - ({"numpy"} if not isinstance(kept_from(value), ast.Name) else set()):
-                write_float(edits, half, unrounded(module, value))
+                write_float(half, unrounded(module, value))
                 stmt = module.statement(node)
                 if isinstance(stmt, ast.Assign) and kept_from(stmt.value) is node:
                     half.float_stmts.add(stmt)
