@@ -132,13 +132,10 @@ def _stays_beside(unit: Unit, output: Output) -> Cause | None:
 
 def _divisible(migration: Migration, failure: Blocked) -> Divided:
     """What reads gradients where a migration cannot have them unscaled, as far as it can be given the scale instead."""
-    reader, places = (
-        migration.gradients,
-        failure.places if isinstance(failure, ReadsEach) else ((failure.module, failure.node),),
-    )
-    found = {n: m for module, node in places for n, m in divisible(reader, module, node).items()}
+    reader = migration.gradients
     if isinstance(failure, ReadsEach):
-        return found
+        return {n: m for place in failure.places for n, m in divisible(reader, *place).items()}
+    found = divisible(reader, failure.module, failure.node)
     return {} if any(beside_backward(reader, m, n) for n, m in found.items()) else found
 
 

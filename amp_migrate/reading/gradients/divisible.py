@@ -153,10 +153,10 @@ def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: set[as
 
 def _handed(project: Project, module: Module, read: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
     """Where functions of the program read what they are handed."""
-    for around in module.around(read):
-        for function in project.resolved.get(around, ()) if isinstance(around, ast.Call) else ():
+    for call in (a for a in module.around(read) if isinstance(a, ast.Call)):
+        for function in project.resolved.get(call, ()):
             home = function.module
-            for name, value in project.arguments(function, around) if isinstance(around, ast.Call) else ():
+            for name, value in project.arguments(function, call):
                 if any(n is read for n in walk(value)):
                     yield from ((home, n) for n in home.loads.get(name, ()) if home.scope_of(n) is function.scope)
 
@@ -177,8 +177,8 @@ def _reads_of(module: Module, holder: ast.expr) -> list[ast.AST]:
         scope = module.scope_of(holder)
         return [n for n in module.loads.get(holder.id, ()) if module.scope_of(n) is scope]
     if isinstance(holder, ast.Attribute):
-        same = (n for n in module.of(ast.Attribute) if isinstance(n, ast.Attribute) and n.attr == holder.attr)
-        return [n for n in same if isinstance(n.ctx, ast.Load) and n is not holder]
+        same = (n for n in module.of(ast.Attribute) if n.attr == holder.attr and n is not holder)
+        return [n for n in same if isinstance(n.ctx, ast.Load)]
     return []
 
 
