@@ -264,17 +264,17 @@ def _attach(project: Project, units: _Units, rest: list[Site]) -> None:
 def _has_anchor(project: Project, units: list[Unit], site: Site) -> bool:
     """Whether the function, the class or the script of a site sets mixed precision up or scales a loss itself."""
     cls, scopes = project.class_around(site.scope), set(site.scope.chain())
-    anchors = [s for u in units for s in [*(i.site.scope for i in u.inits), *(x.site.scope for x in u.losses)]]
-    return any(_alike(cls, project.class_around(s)) or s in scopes for s in anchors)
+    return any(_alike(cls, project.class_around(s)) or s in scopes for u in units for _, s in _anchors(u))
+
+
+def _anchors(unit: Unit) -> list[tuple[Module, Scope]]:
+    """Where a unit sets mixed precision up or scales a loss."""
+    return [(i.module, i.site.scope) for i in unit.inits] + [(x.module, x.site.scope) for x in unit.losses]
 
 
 def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
     scopes = set(site.scope.chain())
     cls = project.class_around(site.scope)
-
-    def anchors(unit: Unit) -> list[tuple[Module, Scope]]:
-        return [(i.module, i.site.scope) for i in unit.inits] + [(x.module, x.site.scope) for x in unit.losses]
-
     for level in range(3):
         near = [
             u
@@ -283,7 +283,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
                 (level == 0 and not scope.is_module and scope in scopes)
                 or (level == 1 and _alike(cls, project.class_around(scope)))
                 or (level == 2 and module is site.module)
-                for module, scope in anchors(u)
+                for module, scope in _anchors(u)
             )
         ]
         if near:
@@ -296,7 +296,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
         for u in units
         if any(
             project.functions.get(scope.node) in callers or (scope.is_module and scope in callers)
-            for _, scope in anchors(u)
+            for _, scope in _anchors(u)
         )
     ]
     if near := [u for u in near if site.module in u.tied]:  # a method's name alone joins no programs
@@ -304,7 +304,7 @@ def _near_any(project: Project, units: list[Unit], site: Site) -> list[Unit]:
     known = [u for u in units if u.inits or u.losses]
     if is_script(site.module) and _calls_itself(project, site):
         together = in_process(project, [site.module])
-        known = [u for u in known if any(module in together for module, _ in anchors(u))]
+        known = [u for u in known if any(module in together for module, _ in _anchors(u))]
     return _only(known, site.module)
 
 
