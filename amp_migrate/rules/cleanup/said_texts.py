@@ -44,13 +44,13 @@ def note(
 def _said(module: Module, edits: Edits) -> Iterator[ast.Call | ast.Assert | ast.Raise]:
     """What prints, logs, asserts or raises with a text that says Apex, as it will stand."""
     for call in module.of(ast.Call):
-        if isinstance(call, ast.Call) and tells(call) and _says(edits, call, call.args):
+        if tells(call) and _says(edits, call, call.args):
             yield call
     for test in module.of(ast.Assert):
-        if isinstance(test, ast.Assert) and test.msg is not None and _says(edits, test, [test.msg]):
+        if test.msg is not None and _says(edits, test, [test.msg]):
             yield test
     for stmt in module.of(ast.Raise):
-        if isinstance(stmt, ast.Raise) and isinstance(stmt.exc, ast.Call) and _says(edits, stmt, stmt.exc.args):
+        if isinstance(stmt.exc, ast.Call) and _says(edits, stmt, stmt.exc.args):
             yield stmt
 
 
