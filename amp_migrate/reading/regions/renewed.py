@@ -19,12 +19,8 @@ from amp_migrate.reading.values.reaching import reaching_at
 from amp_migrate.reading.values.sources import Sources
 
 SETS_UP = HALVERS | {"initialize"}
-PLACING = SAME_OBJECT_METHODS - {
-    "half",
-    "double",
-    "apply",
-    "type",
-}  # methods that give the network back, in no other dtype
+# Methods that give the network back, in no other dtype.
+PLACING = SAME_OBJECT_METHODS - frozenset("half double apply type".split())
 
 _CLASS = re.compile(r"_*[A-Z]\w*[a-z]")
 _OF_NETWORKS = frozenset("parameters named_parameters cuda to half float eval train forward modules state_dict".split())

@@ -92,9 +92,8 @@ class Spans:
         if len(inside) < 2 or any(r.join is not None for r in inside):
             return None
         nodes = block.nodes[start : end + 1]
-        beside = [
-            r for r in inside if any(r.first is node.stmt for node in nodes)
-        ]  # what these take in they take in anyway
+        # What these take in they take in anyway.
+        beside = [r for r in inside if any(r.first is node.stmt for node in nodes)]
         held = [n for node in nodes for n in node.walk() if n not in self.hot and not self._covered(n, beside)]
         # What calls the same as a statement that must be in a region may be in it as well: `y = gather(y)` beside `x`.
         hot = [n for node in nodes for n in node.walk() if n in self.hot]

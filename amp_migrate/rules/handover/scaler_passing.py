@@ -71,9 +71,7 @@ def _assigned_on_every_path(m: Migration, plan: ScalerPlan, scope: Scope, reads:
     loops = [p for h in homes if isinstance(p := module.parents.get(h.anchor), ast.For)]
     written = m.edit(module).statements
     before = {h.anchor for h in homes if not h.after}
-    before |= {
-        loop for loop in loops if loop in written and written[loop].kind == "splice"
-    }  # which goes: see `leave_loop`
+    before |= {loop for loop in loops if loop in written and written[loop].kind == "splice"}  # see `leave_loop`
     paths = Paths(before, {h.anchor for h in homes if h.after}, stmts)
     paths.block(scope.body, frozenset())
     holders = [module.block(h.anchor) for h in homes]
