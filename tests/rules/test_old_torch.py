@@ -97,6 +97,55 @@ def test_flags_that_the_version_decides_go_with_their_branches() -> None:
     assert {f.code for f in result.findings if f.status == "done"} >= {"AMP124"}
 
 
+CHAIN = FLAGS.replace(
+    """\
+            if _use_native_amp and self.fp16:
+                self.scaler.unscale_(self.optimizer)
+            norm = amp.master_params(self.optimizer) if _use_apex else model.parameters()
+            torch.nn.utils.clip_grad_norm_(norm, 1.0)
+""",
+    """\
+            if FIRST:
+                self.scaler.unscale_(self.optimizer)
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            elif SECOND:
+                norm = torch.nn.utils.clip_grad_norm_(amp.master_params(self.optimizer), 1.0)
+            else:
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("self.fp16 and _use_native_amp", "self.fp16"),
+        ("_use_native_amp and self.fp16", "self.clip and self.fp16"),
+        ("self.fp16 and self.clip and _use_native_amp", "self.fp16 and self.clip"),
+    ],
+)
+def test_an_elif_is_not_reached_where_the_version_alone_let_its_condition_pass(first: str, second: str) -> None:
+    result = rewrite(CHAIN.replace("FIRST", first).replace("SECOND", second))
+    assert result.after is not None
+    assert "amp.master_params" not in result.after
+    assert f"if {first.replace(' and _use_native_amp', '').replace('_use_native_amp and ', '')}:" in result.after
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("self.fp16 and self.clip and _use_native_amp", "self.fp16"),  # without `clip` a run comes there
+        ("self.fp16 and _use_apex", "self.fp16"),  # `fp16` may hold: it is the version that does not
+        ("next(self.turns) and _use_native_amp", "next(self.turns)"),  # asked anew
+        ("(self.fp16 or self.clip) and _use_native_amp", "self.other"),
+    ],
+)
+def test_an_elif_that_may_be_reached_keeps_what_it_reads(first: str, second: str) -> None:
+    result = rewrite(CHAIN.replace("FIRST", first).replace("SECOND", second))
+    assert result.after is None
+    assert {f.status for f in result.findings} == {"manual"}
+
+
 @pytest.mark.parametrize("fp16", [False, True])
 def test_what_is_left_trains_as_before(fp16: bool) -> None:
     import torch

@@ -151,19 +151,41 @@ class TorchVersions:
 
     def _branches(self) -> None:
         """The branches that hold something of Apex; those in one of them go with it."""
-        waiting: list[ast.AST] = [self.tree]
+        waiting: list[tuple[ast.AST, tuple[frozenset[str], ...]]] = [(self.tree, ())]
         while waiting:
-            node = waiting.pop()
+            node, failed = waiting.pop()
             gone: list[ast.AST] = []
-            if isinstance(node, ast.If | ast.IfExp) and (value := self.value(node.test)) is not None:
+            if isinstance(node, ast.If | ast.IfExp):
+                value = self.value(node.test)
+                if value is None and any(test <= set(map(ast.unparse, self._open(node.test))) for test in failed):
+                    value = False
                 dead = node.orelse if value else node.body
                 gone = list(dead) if isinstance(dead, list) else [dead]
-                if any(is_apex(n) for part in gone for n in walk(part)):
+                if value is not None and any(is_apex(n) for part in gone for n in walk(part)):
                     self.never.append((node, value))
                     self.nodes.update(n for part in gone for n in walk(part))
                 else:
                     gone = []
-            waiting += [c for c in children(node) if not any(c is g for g in gone)]
+                failed = self._failed(node.test, failed)
+            for child in children(node):
+                follows = isinstance(node, ast.If | ast.IfExp) and (child is node.orelse or [child] == node.orelse)
+                if not any(child is g for g in gone):
+                    waiting.append((child, failed if follows else ()))
+
+    def _failed(self, test: ast.expr, before: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
+        """What an `elif` may rely on: `fp16` is false behind `if fp16 and native:` where the version says `native`."""
+        still = self._open(test) if self.value(test) is None else ()
+        calls = any(isinstance(n, ast.Call | ast.NamedExpr | ast.Await) for v in still for n in walk(v))
+        decided = len(still) < len(_conditions(test))
+        return (*before, frozenset(map(ast.unparse, still))) if still and decided and not calls else before
+
+    def _open(self, test: ast.expr) -> list[ast.expr]:
+        """The conditions of a test that the version does not decide."""
+        return [v for v in _conditions(test) if self.value(v) is None]
+
+
+def _conditions(test: ast.expr) -> list[ast.expr]:
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
 def is_apex(node: ast.AST) -> bool:
