@@ -180,3 +180,109 @@ def main(kind, batches):
     )
     assert [d.code for d in doubts(before, after)] == ["AMP531"]
     assert not doubts(before, after.replace(check, shorter))
+
+
+OUT_OF_SIGHT = """
+import argparse
+
+import torch
+from apex import amp
+from somewhere import evaluator
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--level")
+parser.add_argument("--check", action="store_true")
+parser.add_argument("--submit", action="store_true")
+
+
+def main():
+    args = parser.parse_args()
+    if args.check and args.submit:
+        STOP
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    fp16 = bool(args.level)
+    if fp16:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+    evaluate = evaluator.create_evaluator(model)
+    for x in evaluate:
+        loss = model(x).sum()
+        if fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("stop", ['parser.error("one of both")', 'raise SystemExit("one of both")', "print(args)"])
+def test_what_is_refused_at_the_start_decides_nothing_of_code_out_of_sight(stop: str) -> None:
+    before = OUT_OF_SIGHT.replace("STOP", stop)
+    after = before.replace(
+        "    if fp16:\n        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)\n", SCALER
+    )
+    (message,) = [d.message for d in doubts(before, after) if "is out of sight" in d.message]
+    assert "where level and level is not 'O0', and runs" in message
+
+
+SCALER = '    scaler = torch.amp.GradScaler("cuda", enabled=fp16 and args.level != "O0")\n'
+
+
+OPTIONAL = """
+import argparse
+
+import torch
+from apex import amp
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--level", default="O1")
+parser.add_argument("--hinge", action="store_true")
+
+
+def train(args, batches, model, seen=None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.fp16:
+        if seen is not None:
+            [model, seen], optimizer = amp.initialize([model, seen], optimizer, opt_level=args.level)
+        else:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+    for x in batches:
+        target = seen(x) if args.hinge else x
+        loss = (model(x) - target).sum()
+        if args.fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+def main():
+    args = parser.parse_args()
+    model = torch.nn.Linear(2, 2).cuda()
+    seen = torch.nn.Linear(2, 2).cuda() if args.hinge else None
+    train(args, [], model, seen=seen)
+
+
+main()
+"""
+
+
+def test_a_network_that_is_none_is_not_run() -> None:
+    before = OPTIONAL
+    start, end = before.index("    if args.fp16:\n        if seen"), before.index("    for x in")
+    after = before[:start] + SCALER.replace("fp16 and", "args.fp16 and") + before[end:]
+    region = '        with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n    '
+    after = after.replace("        target = seen", f"{region}        target = seen").replace(
+        "        loss = (model", "            loss = (model"
+    )
+    start, end = after.index("        if args.fp16:\n            with"), after.index("        optimizer.step")
+    rest = after[end:].replace("        optimizer.step()\n", "")
+    steps = "scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()"
+    after = after[:start] + "".join(f"        {step}\n" for step in steps) + rest
+    assert not [d.message for d in doubts(before, after) if d.code == "AMP531"]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from amp_migrate.audit.checks.precision import way
+from amp_migrate.audit.checks.precision import deciding, way
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
@@ -134,10 +134,11 @@ def _handed_out(both: Mixed) -> Iterator[Doubt]:
                     told = True
                     where = "runs it" if inside else "is out of sight"
                     own = "; amp_mode='amp' gives it one" if name in IGNITE else ""
+                    when = _where(both, chain, old, was.half, was.going) or ""
                     message = (
                         f"{syntax.text(call.func)} is given {syntax.text(given[0])} and {where}: "
-                        f"a forward in it ran in half precision under Apex{_where(both, chain, old, was.half) or ''}, and runs in "
-                        f"float32 now unless it has a region of its own{own}"
+                        f"a forward in it ran in half precision under Apex{when}, and runs in float32 now unless it has a "
+                        f"region of its own{own}"
                     )
                     by = ("AMP502", "AMP518")
                     doubt = both.review.doubt(*place, "AMP531", "a call of the model", message, "review", by)
@@ -156,7 +157,8 @@ def _taken_in(both: Mixed, chain: Chain, old: Chain, was: Was) -> Doubt | None:
     region = both.after.regions.nearest(chain.place.module, chain.place.node)
     if now is False or region is None or not both.written(region) or not was.sure:
         return None
-    where = _where(both, chain, old, conjunction([now, negation(was.going)]))
+    wrong = conjunction([now, negation(was.going)])
+    where = _where(both, chain, old, wrong, wrong)
     if where is None or not both.after.chains.certain(chain) or chain.open:
         return None
     called = syntax.text(chain.place.node.func) if isinstance(chain.place.node, ast.Call) else "what is called"
@@ -168,12 +170,15 @@ def _taken_in(both: Mixed, chain: Chain, old: Chain, was: Was) -> Doubt | None:
     return replace(doubt, remedy=(doubt.path, doubt.line))
 
 
-def _where(both: Mixed, chain: Chain, old: Chain, holding: Formula) -> str | None:
-    """The runs by a way in which something holds; None where there are none."""
+def _where(both: Mixed, chain: Chain, old: Chain, holding: Formula, going: Formula) -> str | None:
+    """The runs by a way in which something holds; None where there are none. `going`: the same of runs that nothing stops."""
     came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
-    told = conjunction([*came, both.levels_asked, holding])
-    found = example(told)
-    return spelled(matter(minimal(told, found), holding, False)) if found is not None else None
+    given = conjunction([*came, both.levels_asked])
+    told = conjunction([given, holding])
+    if (found := example(told)) is None:
+        return None
+    when = deciding(both, chain, old, given, going, False)
+    return spelled(when if when is not None else matter(minimal(told, found), holding, False))
 
 
 def _only_evaluates(module: Module, call: ast.Call, name: str) -> bool:

@@ -259,7 +259,8 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 anew.given.append(chain)
         came = [both.before.predicates.given(old), both.after.predicates.given(chain)]
         compared = atoms(conjunction([*came, was.reached, was.half, now]))
-        came += [formula for formula in both.before.predicates.made(old) if atoms(formula) <= compared]
+        told = (*both.before.predicates.made(old), _there(both, old))
+        came += [formula for formula in told if atoms(formula) <= compared]
         given = conjunction([*came, both.levels_asked])
         lost = conjunction([given, was.reached, negation(now)])
         gained = conjunction([given, now, negation(was.going)])
@@ -274,7 +275,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
             if wrapped is None:
                 wrapped = takes_region(both, chain.place.module, chain.place.node)
             if not wrapped:
-                when = _when(both, chain, old, given, was.going_reached, now)
+                when = deciding(both, chain, old, given, was.going_reached, now)
                 when = matter(minimal(lost, found), was.reached, now) if when is None else when
                 apex = example(conjunction([lost, negation(both.own_region(old))])) is not None
                 ran = "under Apex" if apex else "in the program's own region"
@@ -286,7 +287,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
             if any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
             elif comparable(was.going, now):
-                when = _when(both, chain, old, given, now, was.going)
+                when = deciding(both, chain, old, given, now, was.going)
                 when = matter(minimal(gained, found), was.going, now) if when is None else when
                 doubt = _doubt(both, forward, chain, "gained", when)
                 if any(both.under_apex(o, model).anew for c, o in ways if c in certain):
@@ -297,6 +298,15 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 yield "gained", doubt
     if anew.ways:
         yield "anew", anew
+
+
+def _there(both: Mixed, chain: Chain) -> Formula:
+    """That what a way calls at its end is not None."""
+    predicates, called = both.before.predicates, chain.place.node
+    if not isinstance(called, ast.Call):
+        return True
+    asked = ast.Compare(called.func, [ast.Is()], [ast.Constant(None)])
+    return negation(predicates.of(ast.copy_location(asked, called), predicates.places(chain)[-1]))
 
 
 def _begun_in_sight(both: Mixed, chain: Chain) -> bool:
@@ -315,7 +325,7 @@ def _set_up_plainly(both: Mixed) -> bool:
     return any(as_written(way) for s in both.removed for way in both.before.chains.to(s.module, s.call))
 
 
-def _when(
+def deciding(
     both: Mixed, chain: Chain, old: Chain, given: Formula, holding: Formula, failing: Formula
 ) -> Mapping[str, bool] | None:
     """The flags that decide that one condition holds and another does not, of which neither names what only lets a run go on;
