@@ -795,3 +795,29 @@ for x, y in loader:
 def test_a_level_that_a_run_may_leave_out_is_told(given: str, set_: str, said: bool) -> None:
     (finding,) = found(rewrite(OPTION.replace("GIVEN", given).replace("SET", set_)), "AMP110")
     assert ("without --opt-level, which has no default, Apex raised" in finding.message) is said
+
+
+@pytest.mark.parametrize(
+    ("flag", "raised"),
+    [
+        ("bool(args.opt_level)", False),
+        ("args.opt_level is not None", False),
+        ("args.opt_level", False),
+        ("torch.cuda.is_available()", True),
+    ],
+)
+def test_a_level_is_not_left_out_where_a_name_made_of_it_is_asked(flag: str, raised: bool) -> None:
+    text = OPTION.replace("GIVEN", "").replace("SET", f"fp16 = {flag}")
+    text = text.replace("model, optimizer = amp", "if fp16:\n    model, optimizer = amp")
+    text = text.replace(
+        "    with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()", BRANCH
+    )
+    (finding,) = found(rewrite(text), "AMP110")
+    assert ("which has no default, Apex raised" in finding.message) is raised
+
+
+BRANCH = """    if fp16:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()"""

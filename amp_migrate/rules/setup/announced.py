@@ -8,13 +8,14 @@ Apex: https://nvidia.github.io/apex/amp.html#apex.amp.initialize
 from __future__ import annotations
 
 import ast
+import copy
 
 from amp_migrate.findings import Code, Review
 from amp_migrate.reading.program.command_line import declared
 from amp_migrate.reading.program.definitions import is_none
-from amp_migrate.reading.program.given_values import single_assignment
+from amp_migrate.reading.program.given_values import given_once, single_assignment
 from amp_migrate.reading.program.logic import truth
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.home import Home
@@ -117,21 +118,26 @@ def _comes_with_none(m: Migration, init: Init, level: ast.expr) -> bool:
 
     for part in flag_around(m.project, init).parts or ():
         test = ast.parse(part, mode="eval")
-        _WithNone(given).visit(test)
+        _WithNone(given, scope).visit(test)
         if truth(test.body, told) is False:
             return False
     return True
 
 
 class _WithNone(ast.NodeTransformer):
-    """Put None in place of an expression."""
+    """Put None in place of an expression, also in what names are made of it: `fp16 = bool(args.level)`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, scope: Scope) -> None:
         self.text = text
+        self.scope = scope
 
     def visit(self, node: ast.AST) -> ast.AST:
-        found = isinstance(node, ast.expr) and ast.unparse(node) == self.text
-        return ast.Constant(None) if found else super().visit(node)
+        if isinstance(node, ast.expr) and ast.unparse(node) == self.text:
+            return ast.Constant(None)
+        value = given_once(self.scope.lookup(node.id), node.id) if isinstance(node, ast.Name) else None
+        if value is not None and any(isinstance(n, ast.Attribute) and ast.unparse(n) == self.text for n in walk(value)):
+            return ast.Constant(None) if ast.unparse(value) == self.text else self.generic_visit(copy.deepcopy(value))
+        return self.generic_visit(node)
 
 
 def placed(m: Migration, init: Init) -> str:
