@@ -25,6 +25,7 @@ MENTIONS = re.compile(
 _COMMENT = re.compile(r"""(?:[^"'#\n]|"[^"\n]*"|'[^'\n]*')*\#""")
 # Settings are small; larger files are data, unless they begin with a setting that is Apex's and nothing else's.
 MAX_BYTES = 1_000_000
+_WRITES = re.compile(r"""\.write(?:_text|_bytes)\(|["'][wax]t?\+?["']|\bdump\(""")
 _MOST_YAML = 1 << 24  # indentation alone can make it large, and little data is YAML
 LARGE = f"names a setting of Apex's and is larger than {MAX_BYTES:,} bytes: it was not read{STAYS}"
 _SURELY = re.compile(
@@ -116,6 +117,19 @@ def names_in(sources: Sequence[SourceFile], unparsed: Sequence[str] = ()) -> Cal
         )
 
     return named
+
+
+def only_written_in(sources: Sequence[SourceFile]) -> Callable[[str], bool]:
+    """Whether Python code names a file in lines that write it, and in no others: what a run was started with, kept beside
+    what it gave, is nobody's setting any more."""
+
+    def only_written(file: str) -> bool:
+        mention = re.compile(rf"[\"'/]{re.escape(file)}[\"']")
+        texts = (source.text for source in sources if file in source.text)
+        lines = [line for text in texts for line in text.splitlines() if mention.search(line)]
+        return bool(lines) and all(map(_WRITES.search, lines))
+
+    return only_written
 
 
 def _still_json(before: str, after: str) -> bool:

@@ -282,3 +282,24 @@ def test_settings_too_large_to_read_are_named_where_they_are_apexs(
     assert f"{name}:1:1 AMP005 names a setting of Apex's and is larger than 1,000,000 bytes" in done.output
     assert "other_" not in done.output
     assert "data.json" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('(out / "params.json").write_text(json.dumps(vars(args)))', False),
+        ('json.dump(vars(args), open(f"{out}/params.json", "w"))', False),
+        ('with open(os.path.join(out, "params.json"), "w") as file: json.dump(vars(args), file)', False),
+        ('args = json.loads((out / "params.json").read_text())', True),
+        ("args = json.load(open(sys.argv[1]))", True),
+    ],
+)
+def test_what_a_run_writes_is_nobodys_setting(
+    line: str, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tree(
+        Path(), {"train.py": f"{line}\nprint(args.opt_level)\n", "runs/one/params.json": '{"opt_level": "O1"}\n'}
+    )
+    _, report = run_json("rewrite", ".")
+    assert [f["code"] for x in report["files"] for f in x["findings"]] == ["AMP853"] * told

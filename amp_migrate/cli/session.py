@@ -134,6 +134,8 @@ def configurations(
 
     found, failures = configuration.load(files)
     named = configuration.names_in(project.targets, project.unparsed)
+    only_written = configuration.only_written_in(project.targets)
+    found = [source for source in found if not only_written(source.path.name)]
 
     def decided(source: SourceFile) -> FileResult:
         try:
