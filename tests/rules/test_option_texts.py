@@ -129,4 +129,4 @@ def test_helps_are_found_however_an_option_is_declared(declared: str, read: str,
     assert results["loop.py"].after is not None
     told = [f.message for r in results.values() for f in found(r, "AMP854")]
     line = next(n for n, at in enumerate(text.splitlines(), 1) if "apex" in at) if says else 0
-    assert told == [f"the help of {shown} still says Apex (line {line}): torch's own has taken its place"] * says
+    assert told == [f"the help of {shown} still says Apex (line {line}): change the text"] * says

@@ -37,7 +37,7 @@ def note(
         return
     lines = sorted({place.lineno for place in places})
     where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
-    message = f"{what} still says Apex ({where}): torch's own has taken its place"
+    message = f"{what} still says Apex ({where}): change the text"
     output.note(module, min(places, key=lambda place: place.lineno), "AMP854", construct, message, about=where)
 
 
