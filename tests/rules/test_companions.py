@@ -371,3 +371,50 @@ def test_a_method_of_the_model_that_makes_loaders_runs_nothing() -> None:
     assert result.after is not None
     assert "    loader = model.get_loader(rows)\n    for x in loader:\n" in result.after
     assert result.after.count("torch.autocast(") == 1
+
+
+BRANCHES = """
+import torch
+from apex import amp
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.line(x)
+
+
+def main(args, batches):
+    model = Net().cuda()
+    other = Net().cuda()
+    if args.train:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+        for x in batches:
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+    BRANCH
+        for x in batches:
+            print(other(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("branch", "cast"), [("elif args.evaluate:", False), ("if not args.train:", False), ("if args.evaluate:", True)]
+)
+def test_a_network_of_a_branch_that_no_set_up_comes_to_stays_in_float32(branch: str, cast: bool) -> None:
+    result = rewrite(BRANCHES.replace("BRANCH", branch))
+    assert result.after is not None
+    assert result.after.count("with torch.autocast(") == 1 + cast
+    assert ("enabled=False" in result.after) is cast  # a scaler that only an evaluation asks
+    assert bool(found(result, "AMP507")) is cast

@@ -82,8 +82,8 @@ def check(review: Review) -> Iterable[Doubt]:
         if alone is not None and not (call.args and built(review, module, call.args[0]).surely_without_buffers):
             message = (
                 f"{alone} runs the model on one rank only, and torch's DistributedDataParallel broadcasts buffers at every "
-                "forward: with any (`register_buffer`, batch normalization) it waits there for the other ranks for ever, as Apex's did not; "
-                "pass broadcast_buffers=False"
+                "forward: with any (batch normalization, `register_buffer`) it waits there for the other ranks for ever, as "
+                "Apex's did not; pass broadcast_buffers=False"
             )
             yield _answered(review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review"))
         if any(k.arg in (OPTION, None) for k in call.keywords):

@@ -51,9 +51,15 @@ class SetUp:
     def never_at(self, module: Module, node: ast.AST) -> bool:
         """The same of a node, which may stand in another branch than what leads to `initialize` in its own function."""
         scope = module.scope_of(node).outermost
-        leads = self._leads.get(scope, [])
-        if not leads:
-            return self.in_demo(module, node) or self.never(scope)
+        return self.passed_by(module, node) or (scope not in self._leads and self.never(scope))
+
+    def passed_by(self, module: Module, node: ast.AST) -> bool:
+        """Whether a place is not come to in a run that sets something up, as far as its own function tells: that stands in
+        another branch, or runs in no process that begins here."""
+        scope = module.scope_of(node).outermost
+        leads = self._leads.get(scope)
+        if leads is None:
+            return self.in_demo(module, node)
         return all(self._either(module, node, lead) for lead in leads) and not self._led_to(scope)
 
     def in_demo(self, module: Module, node: ast.AST) -> bool:

@@ -110,7 +110,7 @@ def apply(m: Migration) -> None:
                 if not without[function]:
                     m.float32.add(region.first)
                 continue
-            early = (asks and function in m.unit.early) or m.set_up.in_demo(module, region.first)
+            early = (asks and function in m.unit.early) or m.set_up.passed_by(module, region.first)
             if early or m.switch.off_at(module, region.first):
                 m.float32.add(region.first)
                 continue
@@ -155,8 +155,8 @@ def apply(m: Migration) -> None:
         for own in m.regions.read(scope).switched:
             unreached += own_regions.widen(m, module, own)
             written = True
-        for stmt in m.regions.read(scope).companions[:1]:
-            _companion(m, module, stmt)
+        if beside := [s for s in m.regions.read(scope).companions if not m.set_up.passed_by(module, s)]:
+            _companion(m, module, beside[0])
     hand_to_callers(m, bare, without)
     for scope, why in m.unit.uncast.items():
         _uncast(m, scope, LEFT.format(why))
