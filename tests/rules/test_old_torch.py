@@ -328,3 +328,68 @@ def test_a_native_side_that_unscales_and_names_that_serve_others_are_not() -> No
     result = rewrite(other)
     assert result.after is not None
     assert not [f for f in result.findings if f.code == "AMP122" or f.construct == "amp"]
+
+
+UNDER_A_SETTING = """
+    import torch
+
+    use_amp = True
+    TEST:
+        native = torch.__version__ >= "1.6"
+        if native:
+            import torch.cuda.amp as amp
+        else:
+            from apex import amp
+    else:
+        native = False
+
+
+    def main(batches):
+        model = torch.nn.Linear(2, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if use_amp and not native:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        scaler = amp.GradScaler() if native else None
+        for x in batches:
+            optimizer.zero_grad()
+            if native:
+                with amp.autocast():
+                    loss = model(x).sum()
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            elif use_amp:
+                loss = model(x).sum()
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                optimizer.step()
+            else:
+                loss = model(x).sum()
+                loss.backward()
+                optimizer.step()
+        with torch.no_grad():
+            return [model(x) for x in batches]
+    """
+
+
+def _turned(text: str) -> str:
+    """The program whose test asks for the contrary, and whose branches are the other way round."""
+    head, _, rest = text.partition("    TEST:\n")
+    on, _, rest = rest.partition("\n    else:\n")
+    off, _, rest = rest.partition("\n\n")
+    return f"{head}    if not use_amp:\n{off}\n    else:\n{on}\n\n{rest}"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_flag_of_the_version_that_a_setting_switches_off_follows_the_setting(turned: bool) -> None:
+    """That it is on today is no answer: the branch without mixed precision stays, and only what no torch takes goes."""
+    result = rewrite(_turned(UNDER_A_SETTING) if turned else UNDER_A_SETTING.replace("TEST", "if use_amp"))
+    after = result.after
+    assert after is not None
+    assert result.status == "migrated"
+    assert "apex" not in after
+    assert "initialize" not in after
+    assert after.count("if native:\n") == 1
+    assert "        else:\n            loss = model(x).sum()\n            loss.backward()\n" in after
+    assert 'scaler = amp.GradScaler("cuda") if native else None\n' in after
+    assert not [f for f in result.findings if f.code in ("AMP531", "AMP131")]

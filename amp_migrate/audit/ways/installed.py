@@ -11,6 +11,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Module, Scope
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.ways.chains import Chains
 
 
@@ -361,8 +362,8 @@ def imports_apex(node: ast.AST) -> bool:
 
 
 def on_or_off(program: Program, module: Module, value: ast.expr) -> bool | None:
-    """What a switch is given, also one that is Apex itself, or None: `self.amp = amp`."""
+    """What a switch is given, also one that is Apex itself, or None: `self.amp = amp`; or a test of torch's version."""
     if isinstance(value, ast.Constant):
         return bool(value.value) if value.value is None or isinstance(value.value, bool) else None
     apex = (program.dotted(module.scope_of(value), value) or "").startswith("apex.")
-    return True if apex and isinstance(value, (ast.Name, ast.Attribute)) else None
+    return True if apex and isinstance(value, (ast.Name, ast.Attribute)) else by_version(module, value)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.tree import children, names_stored, walk, within_apex
@@ -41,6 +43,7 @@ class TorchVersions:
         self.torch = torch  # of which it is asked; all that are newer than the oldest compare alike
         self.constants: dict[str, ast.expr] = {}  # names that the top of the file gives one value
         self.flags: dict[str, bool] = {}
+        self.same: dict[str, tuple[str, bool]] = {}  # flags that are true just where, or just where not, a setting is
         self.setting: dict[str, list[ast.Assign]] = {}  # the statements that give a flag its value, and do nothing else
         self.never: list[tuple[ast.If | ast.IfExp, bool]] = []  # with what the test comes to
         self.nodes: set[ast.AST] = set()  # all that stands in such branches
@@ -58,7 +61,9 @@ class TorchVersions:
                 bound[name] = bound.get(name, 0) + 1
         self._read(self.tree.body, bound, certain=True)
         for name, statements in list(self.setting.items()):
-            if bound[name] != len(statements) or name not in self._tested:  # given a value elsewhere too
+            if (
+                bound[name] != len(statements) or name not in self._tested or name in self.same
+            ):  # given a value elsewhere too
                 self.flags.pop(name, None)
                 del self.setting[name]
 
@@ -78,6 +83,7 @@ class TorchVersions:
                         self.flags[name] = value
             elif isinstance(stmt, ast.If):
                 value = self.value(stmt.test)
+                self._read_alike(stmt, bound)
                 known = told or value is not None
                 self._read(stmt.body, bound, certain=certain and value is True, told=known)
                 self._read(stmt.orelse, bound, certain=certain and value is False, told=known)
@@ -85,13 +91,45 @@ class TorchVersions:
                     stored = names_stored(stmt)
                     self.flags = {name: v for name, v in self.flags.items() if name not in stored}
 
-    def value(self, test: ast.expr) -> bool | None:
-        """What a test comes to with any torch that is not too old; None where it asks for something else as well."""
-        return truth(test, self._told)
+    def _read_alike(self, stmt: ast.If, bound: Mapping[str, int]) -> None:
+        """Read flags of which a setting of the program and the version decide together: `if use_amp: native = version >= ...`
+        with `else: native = False`."""
+        for name, on in _implied(stmt.test, True):
+            if bound.get(name) != 1 or name in self._tested:
+                continue
+            one, other = self._given(stmt.body), self._given(stmt.orelse)
+            alike = (n for n in one.keys() & other.keys() if bound[n] == 2 and one[n] is not other[n])
+            self.same |= {n: (name, one[n] is on) for n in alike}
 
-    def _told(self, test: ast.expr) -> bool | None:
+    def _given(self, block: list[ast.stmt]) -> dict[str, bool]:
+        """The flags that some statements give a value."""
+        plain = [(s.targets[0], s.value) for s in block if isinstance(s, ast.Assign) and len(s.targets) == 1]
+        given = {
+            t.id: v.value if isinstance(v, ast.Constant) else self.value(v) for t, v in plain if isinstance(t, ast.Name)
+        }
+        return {name: value for name, value in given.items() if isinstance(value, bool)}
+
+    def value(self, test: ast.expr, known: Mapping[str, bool] = MappingProxyType({})) -> bool | None:
+        """What a test comes to with any torch that is not too old, where some settings are known; None where it asks for
+        something else as well."""
+        told = truth(test, partial(self._told, known=known))
+        if told is not None or not self.same:
+            return told
+        settings = {name for name, _ in self.same.values()}
+        asked = {self._setting(n.id)[0] for n in walk(test) if isinstance(n, ast.Name)} & settings - known.keys()
+        for name in sorted(asked):
+            one, other = (self.value(test, {**known, name: on}) for on in (True, False))
+            return one if one is other else None
+        return None
+
+    def _setting(self, name: str) -> tuple[str, bool]:
+        """The setting that a flag is true with, or false."""
+        return self.same.get(name, (name, True))
+
+    def _told(self, test: ast.expr, known: Mapping[str, bool]) -> bool | None:
         if isinstance(test, ast.Name):
-            return self.flags.get(test.id)
+            setting, on = self._setting(test.id)
+            return known[setting] is on if setting in known else self.flags.get(test.id)
         if isinstance(test, ast.Compare):  # `(1, 5) <= version < (1, 10)` as well
             sides = [test.left, *test.comparators]
             links = [self._compared(sides[i], op, sides[i + 1]) for i, op in enumerate(test.ops)]
@@ -151,12 +189,12 @@ class TorchVersions:
 
     def _branches(self) -> None:
         """The branches that hold something of Apex; those in one of them go with it."""
-        waiting: list[tuple[ast.AST, tuple[frozenset[str], ...]]] = [(self.tree, ())]
+        waiting: list[tuple[ast.AST, Mapping[str, bool], tuple[frozenset[str], ...]]] = [(self.tree, {}, ())]
         while waiting:
-            node, failed = waiting.pop()
+            node, known, failed = waiting.pop()
             gone: list[ast.AST] = []
             if isinstance(node, ast.If | ast.IfExp):
-                value = self.value(node.test)
+                value = self.value(node.test, known)
                 if value is None and any(test <= set(map(ast.unparse, self._open(node.test))) for test in failed):
                     value = False
                 dead = node.orelse if value else node.body
@@ -170,7 +208,15 @@ class TorchVersions:
             for child in children(node):
                 follows = isinstance(node, ast.If | ast.IfExp) and (child is node.orelse or [child] == node.orelse)
                 if not any(child is g for g in gone):
-                    waiting.append((child, failed if follows else ()))
+                    waiting.append((child, self._known(node, child, known), failed if follows else ()))
+
+    def _known(self, node: ast.AST, below: ast.AST, known: Mapping[str, bool]) -> Mapping[str, bool]:
+        """What settings are where a node stands that is directly below another."""
+        if not self.same or not isinstance(node, ast.If | ast.IfExp) or below is node.test:
+            return known
+        parts = node.body if isinstance(node.body, list) else [node.body]
+        told = ((self._setting(name), value) for name, value in _implied(node.test, any(below is p for p in parts)))
+        return {**known, **{name: value is on for (name, on), value in told}}
 
     def _failed(self, test: ast.expr, before: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
         """What an `elif` may rely on: `fp16` is false behind `if fp16 and native:` where the version says `native`."""
@@ -186,6 +232,17 @@ class TorchVersions:
 
 def _conditions(test: ast.expr) -> list[ast.expr]:
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
+def _implied(test: ast.expr, came: bool) -> Iterator[tuple[str, bool]]:
+    """What names are where a test comes out so."""
+    if isinstance(test, ast.Name):
+        yield test.id, came
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _implied(test.operand, not came)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is came:
+        for part in test.values:
+            yield from _implied(part, came)
 
 
 def is_apex(node: ast.AST) -> bool:
