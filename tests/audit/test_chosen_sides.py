@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, doubts_of
 
 BEFORE = """
     import torch
@@ -98,3 +98,29 @@ def found(before: dict[str, str], after: dict[str, str]) -> list[str]:
 )
 def test_it_is_told_of_a_run_that_gets_neither(before: dict[str, str], after: dict[str, str], lost: bool) -> None:
     assert bool(found(before, after)) is lost
+
+
+def test_a_scaler_of_another_program_is_no_native_side_of_this_one() -> None:
+    apex = """
+        import torch
+        from apex import amp
+
+        def main(model, loader):
+            model = amp.initialize(model, opt_level="O1")
+            return [model(x) for x in loader]
+    """
+    now = """
+        import torch
+
+        def main(model, loader):
+            with torch.autocast("cuda", dtype=torch.float16):
+                return [model(x) for x in loader]
+    """
+    own = """
+        import torch
+
+        def run(args, model, optimizer, loader):
+            scaler = torch.cuda.amp.GradScaler() if args.native else None
+    """
+    after = {"bench.py": now, "other.py": own.replace("torch.cuda.amp.GradScaler()", 'torch.amp.GradScaler("cuda")')}
+    assert not [d for d in doubts_of({"bench.py": apex, "other.py": own}, after) if "native side" in d.message]

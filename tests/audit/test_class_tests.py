@@ -264,3 +264,22 @@ def test_what_another_program_makes_of_torchs_class_comes_to_no_test_of_this_one
     }
     doubts = doubts_of(files, {"train.py": after, "other.py": other.format("", "nn.LayerNorm")})
     assert [d.path for d in doubts if d.code == "AMP653"] == ["train.py"] * told
+
+
+@pytest.mark.parametrize(("imported", "told"), [("", 0), ("import export\n", 1)])
+def test_a_file_that_is_loaded_by_no_name_in_sight_is_of_no_program(imported: str, told: int) -> None:
+    """`import_module(anything)` might load each file there is."""
+    wrapped = WRAP.format(
+        imports="from apex.parallel import DistributedDataParallel as DDP", optimizer="torch.optim.SGD", wrap="DDP"
+    )
+    wrapped = f"import plugins\n{imported}{wrapped}"
+    now = wrapped.replace("from apex.parallel import DistributedDataParallel as DDP", "").replace("DDP(", "Native(")
+    export = SAVE.format(test="if isinstance(model, torch.nn.parallel.DistributedDataParallel)")
+    files = {
+        "train.py": wrapped,
+        "save.py": "def save(*given):\n    pass\n",
+        "plugins.py": "from importlib import import_module\n\ndef load(name):\n    return import_module(name)\n",
+        "plugin.py": "import torch\nimport export\n\nclass Net(torch.nn.Module):\n    pass\n",
+        "export.py": export,
+    }
+    assert len([d for d in doubts_of(files, {"train.py": now}) if d.code == "AMP653"]) == told

@@ -6,7 +6,7 @@ from textwrap import indent
 
 import pytest
 
-from tests.audit.helpers import doubts, program
+from tests.audit.helpers import doubts, doubts_of, program
 
 HEAD = """
 import torch
@@ -139,3 +139,28 @@ def test_who_calls_a_function_out_of_sight_may_clear() -> None:
     assert not [d for d in doubts(apex, native) if d.code == "AMP224"]
     some = "    if x.sum() > 0:\n        optimizer.zero_grad()\n"
     assert [d for d in doubts(apex + some, native + some) if d.code == "AMP224"]
+
+
+def test_a_program_that_had_a_scaler_of_its_own_meets_what_it_met() -> None:
+    """Beside one that came by Apex."""
+    own = f"""
+import torch
+from data import loader, model, criterion
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.cuda.amp.GradScaler()
+for i, (x, y) in enumerate(loader):
+{indent(NATIVE, "    ")}    scaler.step(optimizer)
+    scaler.update()
+    if i:
+        optimizer.zero_grad()
+optimizer.step()
+"""
+    head = "import torch\n{}from data import loader, model, criterion\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n{}\n"
+    apex = head.format("from apex import amp\n", "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')")
+    apex += f"for x, y in loader:\n    optimizer.zero_grad()\n{indent(APEX, '    ')}    optimizer.step()\n"
+    native = head.format("", "scaler = torch.amp.GradScaler('cuda')")
+    native += f"for x, y in loader:\n    optimizer.zero_grad()\n{indent(NATIVE, '    ')}"
+    native += "    scaler.step(optimizer)\n    scaler.update()\n"
+    now = own.replace("torch.cuda.amp.GradScaler()", 'torch.amp.GradScaler("cuda")')
+    before, after = {"own.py": own, "train.py": apex}, {"own.py": now, "train.py": native}
+    assert not [d for d in doubts_of(before, after) if d.code == "AMP224"]

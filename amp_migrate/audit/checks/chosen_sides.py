@@ -36,13 +36,13 @@ def check(review: Review) -> Iterable[Doubt]:
     own = _own_scalers(both) if both.removed else []
     if not own:
         return
-    made = disjunction(
-        both.after.predicates.given(w, loops=False) for module, call in own for w in both.after.chains.to(module, call)
-    )
     for setup in both.removed:
         if setup.module.path not in review.changes:
             continue
-        for way in both.before.chains.to(setup.module, setup.call):
+        near = {m.path for m in both.nearness.files([setup.module])}
+        ways = [w for module, call in own if module.path in near for w in both.after.chains.to(module, call)]
+        made = disjunction(both.after.predicates.given(w, loops=False) for w in ways)
+        for way in both.before.chains.to(setup.module, setup.call) if ways else ():
             lost = conjunction([both.on(setup, way), negation(made)])
             unknown = any(" == " in a or " is " in a for a in atoms(lost))
             if unknown or (found := example(lost)) is None:

@@ -14,6 +14,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from amp_migrate.audit.doubts import Doubt, Verdict
@@ -69,7 +70,8 @@ def check(review: Review) -> Iterable[Doubt]:
         return
     both = mixed(review)
     near = {m.path for m in both.near}
-    with_it = {r: {m.path for m in both.nearness.files([r.module])} for r in replaced}  # the files of its programs
+    files = partial(both.nearness.files, guess=False)
+    with_it = {r: {m.path for m in files([r.module])} for r in replaced}  # the files of its programs
     for path in sorted(near):
         module = review.after.modules.get(path)
         if module is None or module.words.isdisjoint((*CLASS_TESTS, "type", "__class__")):

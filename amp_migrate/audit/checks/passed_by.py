@@ -42,12 +42,12 @@ def passed_by(review: Review, change: Change) -> Iterator[Doubt]:
             f"in half (`{syntax.text(halved)}`)" if halved else "without mixed precision, whatever had been asked for"
         )
         message = (
-            f"a machine without Apex passed by the set-up here and went on {without}; it trains in mixed precision now"
+            f"a machine without Apex passed by the set-up here and went on {without}; it runs in mixed precision now"
         )
         if halved is None and (native := installed.native_where(before, asked)) is not None:
             message = (
                 f"a machine without Apex passed by the set-up here and took the native side where `{native}`; where Apex's alone was "
-                "asked for, it went on without mixed precision, and trains in it now"
+                "asked for, it went on without mixed precision, and runs in it now"
             )
         yield Doubt(before.path, asked.lineno, "AMP133", syntax.text(asked), message, "look", ("AMP133",))
         return

@@ -70,6 +70,7 @@ class Near:
         self.program = program
         self.imports = {m: _imported(program, m) for m in program.modules.values()}
         self.alone: list[Module] = []  # what a name out of sight may mean
+        self._guessed: dict[Module, set[Module]] = {}  # what a file imports by no more than that
         self._by_name()
         self.importers: dict[Module, set[Module]] = {}
         for module, found in self.imports.items():
@@ -89,7 +90,9 @@ class Near:
         for module in found:
             inside = {m for m in packaged(self.program, module, module.read) if m is not module}
             if inside or of_any_package(module.read):
-                self.imports[module] |= inside or {m for m in self.alone if m is not module}
+                if not inside:
+                    self._guessed[module] = {*self.alone} - {module, *self.imports[module]}
+                self.imports[module] |= inside or self._guessed[module]
 
     def _brought(self) -> set[Module]:
         """What imports bring: of what a package's `__init__` hands on, that of packages which are imported from outside."""
@@ -102,11 +105,11 @@ class Near:
         }
         return {other for m, found in self.imports.items() if m not in packages or m in asked for other in found}
 
-    def files(self, start: Iterable[Module]) -> list[Module]:
+    def files(self, start: Iterable[Module], *, guess: bool = True) -> list[Module]:
         """The files of every program that comes by one of these, in the order of the project; but for those that no process
-        gets past the imports of."""
+        gets past the imports of. Without `guess`, what may be loaded by a name of which nothing is written is none of it."""
         entries = self.leading_to(start)
-        reached = _closure(entries, self.imports.__getitem__)
+        reached = _closure(entries, lambda m: self.imports[m] - (set() if guess else self._guessed.get(m, set())))
         return [m for m in self.program.modules.values() if m in reached and stops_at(self.program, m) is None]
 
     def together(self, one: Module, other: Module) -> bool:

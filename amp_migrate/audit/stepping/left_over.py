@@ -51,6 +51,9 @@ def _stepped_before(review: Review, place: Place, line: int) -> tuple[int, int, 
         if isinstance(f := call.func, ast.Attribute) and f.attr == "step"
         if any(syntax.text(f.value) == syntax.text(a) for a in given)
     ]
+    stmt, stood = place.module.statement(place.node), review.statement_before(place.module, place.node)
+    if stood is not None and syntax.text(stood[1]) == syntax.text(stmt):  # it went through a scaler already
+        steps = [stood[1].lineno]
     at = min(steps, key=lambda n: abs(n - review.line(place.module, place.node)), default=line)
     if was is not None:
         return at, was.node.lineno, was.node.end_lineno or at
