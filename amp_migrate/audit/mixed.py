@@ -22,6 +22,7 @@ from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_le
 from amp_migrate.audit.ways.chains import Chain, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
+from amp_migrate.audit.ways.one_object import of_one_class, of_two_classes
 from amp_migrate.audit.ways.options import refused
 
 FEW = 8  # set-ups that are compared with each way, wherever they stand
@@ -233,6 +234,8 @@ class Mixed(Prepared):
         on_the_way = {s.node for s in chain.steps}
         if any(s.begins_process and s.node not in on_the_way for s in setup.steps):
             return False
+        if of_two_classes(self.before.chains, setup, chain):
+            return False
         after = comes_after(chain, setup)
         if after is not None:
             return after
@@ -245,7 +248,7 @@ class Mixed(Prepared):
                 return False
             return None if setup.start.module in self.nearness.imports[chain.start.module] else False
         if setup.open and not chain.open:
-            if self._of_one_class(setup, chain):
+            if of_one_class(self.before.program, setup, chain):
                 return None  # `trainer.train()` and `trainer.test()`, where the first is not seen to be called
             own = setup.start.module is chain.start.module
             if not own and setup.start.module not in self.nearness.imports[chain.start.module]:
@@ -265,22 +268,6 @@ class Mixed(Prepared):
             ways = self.before.chains.made_for_libraries(owner) if owner not in made else ()
             return any(self.follows(setup, w, direct, made | {owner}) for w in ways) or None
         return None
-
-    def _of_one_class(self, setup: Chain, chain: Chain) -> bool:
-        """Whether a way comes by a method of the class that sets Apex up in another, and by none that its objects have another
-        definition of, but as that of their base: `super().epoch()`."""
-        owner = setup.start.function.owner if setup.start.function is not None else None
-        if owner is None:
-            return False
-        program, came = self.before.program, set[Class]()
-        kinds = [owner, *program.below(owner)]
-        for method in (s.function for s in chain.steps if s.function is not None):
-            if method.owner is not None and method.owner in program.family(owner):
-                own = any(method in program._method(kind, method.name) for kind in kinds)
-                if not own and came.isdisjoint(program.below(method.owner)):
-                    return False
-                came.add(method.owner)
-        return bool(came)
 
     # -- after -------------------------------------------------------------------------------------------------------
 

@@ -140,6 +140,7 @@ class SetUp:
             for module, call in calls:
                 there = module.scope_of(call).outermost
                 leads_here = (lead for lead in self._leads.get(there, ()) if lead is not call or _in_loop(module, call))
+                leads_here = (lead for lead in leads_here if not self._of_another_class(module, function, call, lead))
                 if any(not self._either(module, call, lead) for lead in leads_here):
                     found.add(False)
                 elif self.project.functions.get(there.node) in self._leading or there in self._leading:
@@ -148,6 +149,21 @@ class SetUp:
                     seen.add(there)
                     queue.append(there)
         return found
+
+    def _of_another_class(self, module: Module, method: Function, call: ast.Call, lead: ast.AST) -> bool:
+        """Whether a method that a call runs and one that leads to `initialize` are called on one object, and those of its class
+        lead there by none: `solver.set_up()` and `solver.run()`, where `Solver` is imported here or there."""
+        named = [c.func for c in (call, lead) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)]
+        holders = [f.value.id for f in named if isinstance(f.value, ast.Name)]
+        if method.cls is None or len(holders) < 2 or holders[0] != holders[1]:
+            return False
+        owner = module.scope_of(call).lookup(holders[0])
+        bound = owner.bindings.get(holders[0], []) if owner is not None else []
+        if len(bound) != 1 or _in_loop(module, bound[0]):
+            return False
+        kinds = [c for c in method.cls.descendants() if c.method(method.name) is method]
+        run = [c.method(named[1].attr) for c in kinds]
+        return bool(run) and self._leading.isdisjoint(f for f in run if f is not None)
 
     def _runs_alone(self, function: Function) -> bool:
         """Whether a function is a command, and what it is a command of sets nothing up: a run of it comes by no other."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
+from amp_migrate.reading.program.logic import LOOKING
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import method_called
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -53,11 +54,30 @@ def plain_losses(unit: Unit) -> list[PlainLoss]:
                 return []
             if any(True for _ in unbound(unit.project, module)):
                 return []
-    found = {scope: list(_backwards(scope)) for scope in scopes}
-    if unit.steps and not all(found.values()):
-        return []
-    losses = (x for own in found.values() for x in own if not unit.comes_before(x.module, x.call))
+    found = [*dict.fromkeys(scopes)] if not unit.steps else _run_before(unit, scopes)
+    losses = (x for scope in found for x in _backwards(scope) if not unit.comes_before(x.module, x.call))
     return sorted(losses, key=lambda x: (x.module.display, x.call.lineno, x.call.col_offset))
+
+
+def _run_before(unit: Unit, stepping: Iterable[Scope]) -> list[Scope]:
+    """The functions that run the backwards before steps: those that step, or what calls these, `optimizer.step()` of a class
+    that keeps one of torch's; none where some do not."""
+    found: dict[Scope, None] = {}
+    waiting, seen = [*stepping], set[Scope]()
+    while waiting:
+        scope = waiting.pop()
+        if scope in seen:
+            continue
+        seen.add(scope)
+        if any(_backwards(scope)):
+            found[scope] = None
+            continue
+        function = unit.project.functions.get(scope.node)
+        calls = unit.project.calls.get(function, ()) if function is not None else ()
+        if not calls:
+            return []
+        waiting += [module.scope_of(call) for module, call in calls]
+    return [*found]
 
 
 def _running(unit: Unit) -> Iterator[Scope]:
@@ -125,7 +145,7 @@ def _handed_out_of_sight(unit: Unit) -> bool:
         for call, scope in module.calls:
             owner = scope.owner_class
             called = ast.unparse(call.func)
-            if call in inits or unit.project.resolved.get(call) or called in ("isinstance", "type", "print"):
+            if call in inits or unit.project.resolved.get(call) or called in LOOKING:
                 continue
             if is_scheduler(called) or (owner is not None and is_scheduler(owner.name)):
                 continue

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.handed_on import OUTSIDE
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
-from amp_migrate.reading.program.processes import importing, in_process
+from amp_migrate.reading.program.processes import Imports, importing, in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site, find_sites
@@ -163,8 +163,10 @@ def _without_import(m: Migration, steps: Iterable[Step]) -> str | None:
 
 
 def _near(m: Migration) -> Collection[Module]:
-    """The files that may be of one run with the unit: all, where nothing in sight imports what it lies in."""
-    seen = any(len(importing(m.project, module)) > 1 for module in m.unit.modules)
+    """The files that may be of one run with the unit: all, where nothing in sight imports what it lies in, and no script is
+    among that."""
+    scripts = m.project.once(Imports).scripts
+    seen = any(len(importing(m.project, module)) > 1 or module in scripts for module in m.unit.modules)
     return m.unit.tied if seen else m.project.modules
 
 
