@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.audit.kept import kept
@@ -19,25 +18,13 @@ from amp_migrate.audit.sites.networks import network_names
 from amp_migrate.audit.sites.pieces import Pieces, idle
 from amp_migrate.audit.sites.regions import Region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities
+from amp_migrate.audit.sites.starts import Starts, starts
+from amp_migrate.audit.sites.torchscript import Compiled
 from amp_migrate.audit.ways.chains import Chain, comes_after
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
 from amp_migrate.audit.ways.one_object import of_one_class, of_two_classes
 from amp_migrate.audit.ways.options import refused
-
-FEW = 8  # set-ups that are compared with each way, wherever they stand
-
-
-@dataclass(frozen=True)
-class _Starts:
-    """The removed set-ups by where their ways start and by what they were given. `others`: those not all of whose ways start
-    with functions that nothing in sight calls; `patching`: of the rest, those that may patch torch."""
-
-    order: dict[SetUp, int]
-    others: set[SetUp] = field(default_factory=set)
-    patching: set[SetUp] = field(default_factory=set)
-    by_key: dict[Function | Identity, list[SetUp]] = field(default_factory=dict)
-
 
 _Way = tuple[SetUp, Chain, bool]  # a way to a set-up; whether only O1 reached what is run
 
@@ -47,17 +34,20 @@ class Mixed(Prepared):
 
     # -- before ------------------------------------------------------------------------------------------------------
 
-    def under_apex(self, chain: Chain, model: frozenset[Identity]) -> Was:
-        """Under which condition a way of the program before ran in half."""
+    def under_apex(self, chain: Chain, model: frozenset[Identity], compiled: bool = False) -> Was:
+        """Under which condition a way of the program before ran in half. `compiled`: what it runs is TorchScript, so that O1 did
+        nothing to it."""
         parts, reached, usually = list[_Way](), list[_Way](), list[_Way]()
         anew = ""
-        near, sure = self._to_compare(chain, model)
+        near, sure = self._starts.near(chain, model)
         cast = negation(casts_off(self.before, chain))
         for setup in near:
             if cast is False and setup.usually_patches:
                 continue
             ways = self.before.chains.to(setup.module, setup.call)
             given = self._given(setup, ways, model, chain)
+            if compiled and (setup.surely_patches or not given):
+                continue
             other = not setup.surely_patches and another(self.review.before, setup, ways, chain)
             fresh = given and other
             direct = given and not (fresh and not setup.patches)
@@ -93,7 +83,8 @@ class Mixed(Prepared):
         own = self.own_region(chain)
 
         def any_of(came: list[_Way], stops: bool) -> Formula:
-            levels = (self._is_o1(setup, way) if only_o1 else True for setup, way, only_o1 in came)
+            at_o1 = [self._is_o1(setup, way) if only_o1 or compiled else True for setup, way, only_o1 in came]
+            levels = map(negation, at_o1) if compiled else at_o1
             on = [conjunction([self.on(s, w, stops), cast if s.usually_patches else True]) for s, w, _ in came]
             return disjunction([*(conjunction(both) for both in zip(on, levels, strict=True)), own])
 
@@ -148,31 +139,13 @@ class Mixed(Prepared):
                         return way.part(place)
         return None
 
-    def _to_compare(self, chain: Chain, model: frozenset[Identity]) -> tuple[list[SetUp], bool]:
-        """The set-ups whose ways are to be compared with a way, and whether no other one may come before it: of functions that
-        nothing in sight calls, which runs before which is not known."""
-        start = chain.start.function
-        if not chain.open or start is None or start.owner is not None or len(self.removed) < FEW:
-            return self.removed, True
-        keys: list[Function | Identity] = [start, *model]
-        near = {s for key in keys for s in self._starts.by_key.get(key, ())} | self._starts.others
-        sure = self._starts.patching <= near
-        return sorted(near, key=self._starts.order.__getitem__), sure
+    @cached_property
+    def _starts(self) -> Starts:
+        return starts(self)
 
     @cached_property
-    def _starts(self) -> _Starts:
-        found = _Starts({s: n for n, s in enumerate(self.removed)})
-        for setup in self.removed:
-            ways = self.before.chains.to(setup.module, setup.call)
-            apart = bool(ways) and all(way.open for way in ways)
-            if not apart:
-                found.others.add(setup)
-            elif setup.patches:
-                found.patching.add(setup)
-            for key in (*(way.start.function for way in ways), *(self.models[setup] if apart else ())):
-                if key is not None:
-                    found.by_key.setdefault(key, []).append(setup)
-        return found
+    def compiled(self) -> Compiled:
+        return Compiled(self)
 
     def seen(self, model: frozenset[Identity]) -> bool:
         """Whether a model is seen to be made, and not around one that a set-up was given."""

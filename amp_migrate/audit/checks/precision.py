@@ -1,9 +1,9 @@
 """A forward that ran in half under Apex runs under autocast now, and no other does.
 
 For every call of a model and every way to it: the condition under which Apex had been set up before it came (O1 patches
-the process, O2 and O3 change the models they are given), against the switch of the autocast region it stands in now. Two
-conditions are compared over all values of the flags in them. Not proved: models that only code out of sight calls, and
-ways through objects whose class is not seen.
+the process, but for what TorchScript runs; O2 and O3 change the models they are given), against the switch of the autocast
+region it stands in now. Two conditions are compared over all values of the flags in them. Not proved: models that only code
+out of sight calls, and ways through objects whose class is not seen.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.made_anew import Anew
 from amp_migrate.audit.sites.made_anew import doubts as made_anew
 from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
-from amp_migrate.audit.sites.regions import Region
+from amp_migrate.audit.sites.off_without import off_without
 from amp_migrate.audit.sites.regions_along import has_own_region, takes_region
-from amp_migrate.audit.sites.setups import INITIALIZE, Identity, argument
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity
+from amp_migrate.audit.sites.torchscript import WHY
 from amp_migrate.audit.sites.unseen_ways import NotSeen, not_seen
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, as_written, is_test
@@ -43,7 +44,6 @@ from amp_migrate.audit.ways.formulas import (
     negation,
     spelled,
 )
-from amp_migrate.audit.ways.off_instead import GRAD_SCALER
 from amp_migrate.findings import Code
 
 CODES = (
@@ -87,10 +87,23 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _without_set_up(both, known)
     yield from (_not_seen(both, places) for places in not_seen(both, lambda f: _told("lost", f) in known))
     yield from _taken_in(both, set(told))
+    yield from _compiled(both, known)
 
 
 def _told(kind: str, forward: Forward) -> Told:
     return kind, forward.module.path, forward.module.name_around(forward.call), forward.text
+
+
+def _compiled(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
+    """TorchScript in regions now, also as a part of other networks, where that was float32."""
+    for forward in both.compiled.forwards():
+        if _told("gained", forward) in known:
+            continue
+        for kind, doubt in _compared(both, forward, both.before.forwards.identities(forward)):
+            if kind == "gained" and isinstance(doubt, Doubt) and WHY in doubt.message:
+                known.add(_told(kind, forward))
+                yield doubt
+                break
 
 
 def _others(both: Mixed, told: set[Told]) -> Iterator[Doubt]:
@@ -150,7 +163,7 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
         for forward, region, function in both.in_written_regions(module):
             if function in told or last_name(forward.model) not in both.network_names | both.start:
                 continue
-            if _off_without(both, region):
+            if off_without(both, region):
                 continue
             told.add(function)
             if _told("gained", forward) in known:
@@ -162,34 +175,6 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
                 "file: it ran in float32 there. Switch the region off (enabled=) to keep that"
             )
             yield both.review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
-
-
-def _off_without(both: Mixed, region: Region) -> bool:
-    """Whether a region asks scalers that are off until code which set Apex up before makes others: it is off without that."""
-    asked, _ = region.switch
-    if len(asked) != 1:
-        return False
-    parts = asked[0].values if isinstance(asked[0], ast.BoolOp) else asked
-    return any(_scaler_off_without(both, region.module, part) for part in parts)
-
-
-def _scaler_off_without(both: Mixed, module: Module, asked: ast.expr | None) -> bool:
-    if not isinstance(asked, ast.Call) or last_name(asked.func) != "is_enabled":
-        return False
-    assert isinstance(asked.func, ast.Attribute)
-    values = both.review.values_after
-    origins = values.origins(module.scope_of(asked), asked.func.value)
-    made = [o.node for o in origins if isinstance(o.node, ast.Call) and values.maker(o) in GRAD_SCALER]
-    if len(made) < len(origins):
-        return False
-    off = [o for o in origins if isinstance(o.node, ast.Call) and _is_off(o.node, GRAD_SCALER[values.maker(o) or ""])]
-    set_up = {s.module.path for s in both.removed}
-    return bool(off) and all(o in off or o.module.path in set_up for o in origins)
-
-
-def _is_off(call: ast.Call, position: int) -> bool:
-    enabled = argument(call, "enabled", position)
-    return isinstance(enabled, ast.Constant) and enabled.value is False
 
 
 def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
@@ -249,7 +234,8 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
     anew = Anew(forward)
     for chain, old in sorted(ways, key=lambda w: (w[0] not in certain, is_test(w[0].start.function))):
         sure = chain in certain
-        was = both.under_apex(old, model)
+        compiled = both.compiled.runs(forward, old)
+        was = both.under_apex(old, model, compiled)
         now = both.in_region(chain)
         if sure and now is not False and both.own_region(old) is False:
             if was.anew:
@@ -283,13 +269,15 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 known = sure and as_written(chain) and _set_up_plainly(both)
                 doubt = doubt if known else replace(doubt, lost=())
                 yield "lost", replace(doubt, verdict="look") if certain and not sure else doubt
-        elif was.sure and sure and _begun_in_sight(both, old) and (found := example(gained)) is not None:
-            if any(step.node in both.running for step in chain.steps[:-1]):
+        elif was.sure and sure and (compiled or _begun_in_sight(both, old)) and (found := example(gained)) is not None:
+            if not compiled and any(step.node in both.running for step in chain.steps[:-1]):
                 yield "gained", None
             elif comparable(was.going, now):
                 when = deciding(both, chain, old, given, now, was.going)
                 when = matter(minimal(gained, found), was.going, now) if when is None else when
-                doubt = _doubt(both, forward, chain, "gained", when)
+                doubt = _doubt(
+                    both, forward, chain, "gained", when, why=WHY if compiled and both.patches(forward.module) else ""
+                )
                 if any(both.under_apex(o, model).anew for c, o in ways if c in certain):
                     also = f"; what is made anew {both.since(chain.place.module)} was float32 under O2 and O3, too"
                     doubt = replace(doubt, message=doubt.message + also)
@@ -339,13 +327,20 @@ def deciding(
 
 
 def _doubt(
-    both: Mixed, forward: Forward, chain: Chain, kind: str, when: Mapping[str, bool], ran: str = "under Apex"
+    both: Mixed,
+    forward: Forward,
+    chain: Chain,
+    kind: str,
+    when: Mapping[str, bool],
+    ran: str = "under Apex",
+    why: str = "",
 ) -> Doubt:
     came = way(both, chain)
     where = spelled(when)
     around = both.after.region_around(chain) if kind == "lost" else None
     raises = _raises(both, chain) if kind == "lost" else ""
-    why = was_float32(both.review, chain, both.patches(forward.module)) if kind != "lost" else ""
+    if kind != "lost":
+        why = why or was_float32(both.review, chain, both.patches(forward.module))
     if around is not None and around.enabled is not None:
         message = (
             f"{forward.text} ran in half precision {ran}{where}; {came}, the autocast region around it is off there now "

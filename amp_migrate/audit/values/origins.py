@@ -52,8 +52,9 @@ class Stored(NamedTuple):
 class Sources:
     """What answers about one state of a program are made of: what is assigned to fields, given to functions, returned."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, apart: frozenset[str] = frozenset()) -> None:
         self.program = program
+        self.apart = apart
         self._written: dict[tuple[Scope, str], ast.Attribute] = {}
         self.of_held: dict[ast.AST, list[Class]] = {}  # what calls make whose callee is a value that holds classes
         self.records = Records(program)

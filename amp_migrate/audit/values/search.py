@@ -216,7 +216,7 @@ class Search:
         if name == "apex.amp.initialize":
             back = initialized(expr, path)
             return Step([self.value(scope, *back) if back is not None else own])
-        if (given := passed_on(expr, name)) is not None:
+        if name not in self.sources.apart and (given := passed_on(expr, name)) is not None:
             return Step([self.value(scope, given, path)])
         if path and name is None and (whole := self._gathered(scope, expr, path)) is not None:
             return Step([self.value(scope, *whole)])

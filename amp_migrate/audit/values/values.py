@@ -21,10 +21,10 @@ from amp_migrate.audit.values.table import Question, Table
 
 
 class Values(Sources):
-    """Answers for one state of a program."""
+    """Answers for one state of a program. `apart`: the calls that give another object than they are given."""
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(program)
+    def __init__(self, program: Program, apart: frozenset[str] = frozenset()) -> None:
+        super().__init__(program, apart)
         self._search = Search(self)
         self._table = Table(self._search.step, self._search.lost)
 

@@ -13,7 +13,10 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.view import Node
+from amp_migrate.reading.regions.compiled import compiled
 from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.no_forwards import NOT_FORWARD
 from amp_migrate.reading.regions.parts import only_own
 from amp_migrate.reading.units.unit import Unit
@@ -41,6 +44,12 @@ class Companions:
         if slot is not None and self._holds(slot):
             return not self._makes(module, node) and self._gives(module, node, slot)
         return isinstance(node.func, ast.Attribute) and self._runs_method(module, node, node.func)
+
+    def uncast(self, module: Module, nodes: Iterable[Node], forwards: set[Node]) -> set[Node]:
+        """The statements that only run TorchScript which no set-up was given, and compute no loss of it."""
+        found = self.project.once(compiled) - self.unit.model_slots
+        plain = (n for n in nodes if found and n not in forwards and not any(map(is_loss, n.calls)))
+        return {n for n in plain if any(self.project.slot(module, _called(a)) in found for a in n.calls)}
 
     def _runs_method(self, module: Module, call: ast.Call, func: ast.Attribute) -> bool:
         """Whether a call runs parts of such a network by another method than its own call: `teacher.embed(x)`."""
@@ -74,7 +83,8 @@ class Companions:
         """Whether such a network is kept in a variable; none is where O2 or O3 cast their own models only."""
         if self._only_own or slot in self.unit.model_slots or slot in self.unit.optimizer_slots:
             return False
-        return (slot in self._networks or slot in self._built_alike) and not LOSS_NAMES.search(slot.name)
+        known = slot in self._networks or slot in self._built_alike
+        return known and slot not in self.project.once(compiled) and not LOSS_NAMES.search(slot.name)
 
     @cached_property
     def _only_own(self) -> bool:
@@ -105,6 +115,12 @@ class Companions:
             built = self.project.once(_built, module)
             seeds.update(slot for name in builders for slot in built.get(name, ()))
         return self.project.reaches(seeds)
+
+
+def _called(call: ast.Call) -> ast.expr:
+    """What a call runs: of `net.forward(x)` the network."""
+    forward = isinstance(call.func, ast.Attribute) and call.func.attr == "forward"
+    return call.func.value if forward else call.func  # type: ignore[attr-defined]
 
 
 def _holds_nothing(cls: ClassInfo) -> bool:

@@ -232,6 +232,7 @@ class RegionReader:
         # Where no forward of its own models is known, the name of one may just not have been followed to `initialize`.
         result.companions = [n.stmt for n in nodes if n in companions - forwards - early] if forwards else []
         self._penalties = {n for n in nodes if any(second_order(module, a) for a in n.calls)}
+        self._penalties |= self.companions.uncast(module, nodes, forwards)
         hot -= self._penalties
         result.islands = [n.stmt for n in hot if n not in forwards and self.refused(module, n)]
         hot -= {n for n in hot if n.stmt in result.islands}
