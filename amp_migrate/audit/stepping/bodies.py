@@ -26,6 +26,7 @@ from amp_migrate.audit.stepping.gradients import (
 )
 from amp_migrate.audit.stepping.objects import Objects, may_optimize
 from amp_migrate.audit.stepping.statements import cut_down, evaluated, heads
+from amp_migrate.audit.stepping.told_by_use import told_by_use
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.same import is_partial
 
@@ -93,8 +94,7 @@ class Bodies:
     def _file(self, action: Action, into: dict[Owner, list[Action]]) -> None:
         if isinstance(action.module.scope_of(action.node).node, ast.Lambda):
             return  # it runs when the lambda is called
-        owner = action.module.function_around(action.node) or action.module
-        into.setdefault(owner, []).append(action)
+        into.setdefault(action.module.function_around(action.node) or action.module, []).append(action)
         self._note(action)
 
     def _note(self, action: Action) -> None:
@@ -141,7 +141,7 @@ class Bodies:
             scales = self.objects.ref(module.scope_of(call), func.value, {}).role == "scaler"
             return Action("scale", module, call, scaler=True) if scales else None
         found = self._method(module.scope_of(call), func)
-        if found is not None:
+        if found is not None and not told_by_use(self.objects.values, module, call):
             on, name = found
             if name == "backward" and self.program.dotted(module.scope_of(call), func) == "torch.autograd.backward":
                 return Action("method", module, call, call.args[0], name) if call.args else None
@@ -244,7 +244,8 @@ class Bodies:
                     found += self.program._method(cls, "__call__") or self.program._method(cls, "forward")
             if found:
                 return found
-        return self.program.run_by(self.program.definitions(scope, call.func)) or self._unseen(module, call)
+        known = self.program.run_by(self.program.definitions(scope, call.func)) or self._unseen(module, call)
+        return known or told_by_use(self.objects.values, module, call)
 
     def _unseen(self, module: Module, call: ast.Call) -> list[Function]:
         """The methods that step through a scaler, where an object of which nothing is known is asked for one of that name:
@@ -253,7 +254,7 @@ class Bodies:
         if not isinstance(func, ast.Attribute) or func.attr not in self._steppers or func.attr in _MODES:
             return []
         owner = self.program.class_around(module.scope_of(call))
-        if owner is None or owner not in self._scaling or _NO_OPTIMIZER.search(syntax.text(func.value)):
+        if owner not in self._scaling or _NO_OPTIMIZER.search(syntax.text(func.value)):
             return []
         return [f for f in self._steppers[func.attr] if f.owner not in self.program.family(owner)]
 
@@ -285,7 +286,7 @@ class Bodies:
         if isinstance(func, ast.Subscript):
             return not isinstance(func.value, ast.Call)
         if isinstance(func, ast.Call):  # `getattr(callback, event)(self)`
-            named = isinstance(func.func, ast.Name) and func.func.id == "getattr" and len(func.args) > 1
+            named = syntax.text(func.func) == "getattr" and len(func.args) > 1
             return named and not self._in_turn(scope, func.args[1])
         return isinstance(func, ast.Attribute) and bool(self.objects.values.fields(func.attr))
 

@@ -173,7 +173,14 @@ class Objects:
         idents = {p for r in some for p in parts(r.ident)}
         roles = {r.role for r in some}
         role = "scaler" if "scaler" in roles else "optimizer" if "optimizer" in roles else None
+        if role is None and isinstance(expr, ast.Name) and self._unknown(idents):
+            role = _by_name(expr.id)
         return Ref(joined(idents or {"None"}), role, any(r.every for r in refs))
+
+    def _unknown(self, idents: set[str]) -> bool:
+        """Whether it cannot be told of what is made at some places what that is."""
+        made = [self.made.get(i) for i in idents]
+        return bool(made) and all(o is not None and self.role(o) == "unknown" for o in made)
 
     def _of(self, scope: Scope, expr: ast.expr, origins: frozenset[Origin]) -> Ref:
         idents: set[str] = set()
