@@ -173,8 +173,8 @@ class Objects:
         idents = {p for r in some for p in parts(r.ident)}
         roles = {r.role for r in some}
         role = "scaler" if "scaler" in roles else "optimizer" if "optimizer" in roles else None
-        if role is None and isinstance(expr, ast.Name) and self._unknown(idents):
-            role = _by_name(expr.id)
+        if role is None and isinstance(expr, ast.Name) and _by_name(expr.id) == "optimizer" and self._unknown(idents):
+            role = "optimizer"
         return Ref(joined(idents or {"None"}), role, any(r.every for r in refs))
 
     def _unknown(self, idents: set[str]) -> bool:

@@ -30,6 +30,7 @@ from amp_migrate.reading.scaler.prepared import of_self, set_anew, stored_on_sel
 from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.switch.flags import flag_around, flag_in_call, guard_parts, init_flag
 from amp_migrate.reading.switch.handed_amp import amp_given, asked_amp, given_sometimes
+from amp_migrate.reading.switch.sure_above import returned_above
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_scale import settings_of
 from amp_migrate.reading.units.static_scale import static_scale
@@ -313,6 +314,10 @@ class Homes:
         if not self._hands_out(function) or not self.project.calls.get(function):
             return False
         flag = flag_around(self.project, init)
+        returned = returned_above(self.project, init.module, init.stmt)
+        if returned is None:
+            raise _out_of_reach(init, function, flag)
+        flag = flag.joined(returned)
         users = set() if used_here else {m.scope_of(n) for m, n in outside}
         self.homes += self._in_callers(init, function, flag, users, asked_amp(self.project, init), busy=frozenset())
         return True

@@ -24,20 +24,36 @@ def not_sure(project: Project, flag: Flag, stmt: ast.stmt) -> Flag:
     return Flag(flag.scope, tuple(p for p in flag.parts if _plain(p) not in sure))
 
 
+def returned_above(project: Project, module: Module, stmt: ast.stmt) -> list[str] | None:
+    """What a run that comes by a statement has asked for above it, where it would have returned else; None where that cannot
+    be told."""
+    found: list[str] = []
+    for above in _above(module, stmt):
+        if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], ast.Return):
+            parts = conjunction(module, availability(project, module), above.test, negate=True)
+            if parts is None:
+                return None
+            found += parts
+    return found
+
+
 def _sure(project: Project, module: Module, stmt: ast.stmt) -> Iterator[str]:
-    blocks = [
-        stmt,
-        *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt) and module.scope_of(a) is module.scope_of(stmt)),
-    ]
-    for inner in blocks:
-        block = module.block(inner)
-        for above in block[: block.index(inner)]:
-            test, negate = asserted(project, above), False
-            if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], (ast.Raise, ast.Return)):
-                test, negate = above.test, True
-            if test is not None:
-                parts = conjunction(module, availability(project, module), test, negate=negate)
-                yield from (_plain(part) for part in parts or ())
+    for above in _above(module, stmt):
+        test, negate = asserted(project, above), False
+        if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], (ast.Raise, ast.Return)):
+            test, negate = above.test, True
+        if test is not None:
+            parts = conjunction(module, availability(project, module), test, negate=negate)
+            yield from (_plain(part) for part in parts or ())
+
+
+def _above(module: Module, stmt: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements that a run has come by where it comes to another of its function."""
+    scope = module.scope_of(stmt)
+    for inner in (stmt, *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt))):
+        if module.scope_of(inner) is scope:
+            block = module.block(inner)
+            yield from block[: block.index(inner)]
 
 
 def _settled(project: Project, flag: Flag, part: str) -> bool:
