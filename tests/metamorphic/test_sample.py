@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.metamorphic.__main__ import at_rate
 from tests.metamorphic.judging import Reference, difference, judge
 from tests.metamorphic.known import cause
-from tests.metamorphic.program import ENTRY, Fixture, Project
+from tests.metamorphic.program import ENTRY, Fixture, Project, names
 from tests.metamorphic.running import Run, Runner
 from tests.metamorphic.transforms import TRANSFORMS
 
@@ -109,3 +110,10 @@ def test_the_scale_of_a_loss_is_compared_where_training_begins(losses: list[floa
 
     assert difference(run(losses, norm), run([8.0, 8.0, 4.0, 2.0], 1.0)).startswith(told)
     assert bool(told) is bool(difference(run(losses, norm), run([8.0, 8.0, 4.0, 2.0], 1.0)))
+
+
+def test_a_higher_rate_has_what_a_lower_one_has() -> None:
+    pairs = [(fixture, transform) for fixture in names() for transform in TRANSFORMS]
+    few, more, every = ({p for p in pairs if at_rate(*p, rate)} for rate in (0.1, 0.3, 1.0))
+    assert few < more < every == set(pairs)
+    assert 0.08 < len(few) / len(pairs) < 0.12
