@@ -300,3 +300,69 @@ def test_an_entry_that_was_asked_for_where_apex_is_there_alone(made: str, elsewh
     ).replace('["fp16"]:\n        model, optimizer = amp.initialize(model, optimizer)', '["fp16"]))')
     found = [d.verdict for d in doubts(before, after) if "only where Apex was installed" in d.message]
     assert found == ["review"] * wrong
+
+
+LET_ON = """
+import json
+import torch
+from apex import amp
+
+
+class Trainer:
+    def __init__(self, config, model, optimizer):
+        model, optimizer = prepare(model, optimizer, config["fp16"], config["level"])
+
+
+def prepare(model, optimizer, half, level):
+    if half:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+    return model, optimizer
+
+
+def main(path, model, optimizer):
+    config = json.load(open(path))
+    if config["steps"] < 1:
+        LEAVES
+    Trainer(config, model, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "wrong"), [("raise ValueError(path)", False), ("sys.exit(1)", False), ("return", True)]
+)
+def test_what_stops_a_run_otherwise_only_lets_it_go_on(leaves: str, wrong: bool) -> None:
+    before = LET_ON.replace("LEAVES", leaves)
+    made = 'torch.amp.GradScaler("cuda", enabled=config["fp16"] and config["level"] != "O0")'
+    after = before.replace(
+        "        model, optimizer = prepare", f"        self.scaler = {made}\n        model, optimizer = prepare"
+    )
+    assert not any("was read only where" in d.message for d in doubts(before, after))  # it stands where the others did
+    early = before.replace('    if config["steps"]', f'    scaler = {made}\n    if config["steps"]')
+    assert any("was read only where" in d.message for d in doubts(before, early)) is wrong
+
+
+IN_A_LOOP = """
+import json
+from apex import amp
+
+
+def train(config, model, optimizer, batches):
+    while True:
+        READ
+        step(model, optimizer, next(batches))
+
+
+def main(path, model, optimizer, batches):
+    config = json.load(open(path))
+    if ASKED:
+        train(config, model, optimizer, batches)
+    if config["fp16"]:
+        amp.initialize(model, optimizer, opt_level=config["level"])
+"""
+
+
+@pytest.mark.parametrize(("asked", "wrong"), [('config["fp16"]', False), ("batches", True)])
+def test_the_tests_around_a_call_hold_inside_of_another_test(asked: str, wrong: bool) -> None:
+    before = IN_A_LOOP.replace("ASKED", asked)
+    after = before.replace("READ", 'half = config["level"] != "O0"')
+    assert bool(told(doubts(before.replace("READ", "pass"), after), "AMP131")) is wrong

@@ -24,7 +24,7 @@ from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways import installed
-from amp_migrate.audit.ways.within import tests_around
+from amp_migrate.audit.ways.within import raises_else, tests_around
 
 PARSING = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_known_intermixed_args parse_args_into_dataclasses".split()
@@ -131,10 +131,11 @@ def _stores(module: Module) -> dict[str, list[Read]]:
 
 
 def _tests(review: Review, module: Module, node: ast.AST) -> list[Test]:
-    """What a node of a function stands under, innermost first, but for whether Apex is there, and the file runs as a script."""
+    """What a node of a function stands under, innermost first, but for whether Apex is there, whether the file runs as a script,
+    and what only lets a run go on."""
     flags = mixed(review).before.installed.flags(module) if review.before.modules.get(module.path) is module else {}
     asked = [test for test in tests_around(module, node) if "__name__" not in syntax.text(test[0])]
-    return [test for test in asked if installed.asks(test[0], flags) is None]
+    return [test for test in asked if installed.asks(test[0], flags) is None and not raises_else(module, *test)]
 
 
 _OPPOSITES: dict[type[ast.cmpop], ast.cmpop] = {ast.NotEq: ast.Eq(), ast.IsNot: ast.Is(), ast.NotIn: ast.In()}
@@ -218,8 +219,15 @@ def _about_holder(review: Review, change: Change, node: Read, tests: list[ast.ex
 
 def _asks(review: Review, change: Change, node: Read, known: set[str]) -> bool:
     """Whether a read stands under a test that asks for the same as one before, or for what the migration put in its place."""
-    now = _ways(review, review.after, change.after, node)
-    return any(word in known for way in now for test, _ in way.tests for word in _words(test))
+    return any(word in known for test in _on_the_way(review, change.after, node) for word in _words(test))
+
+
+def _on_the_way(review: Review, module: Module, node: ast.AST, depth: int = 0) -> Iterator[ast.expr]:
+    """The tests that a node stands under now, and those that the calls of its function do."""
+    yield from (test for test, _ in _tests(review, module, node))
+    function = module.function_around(node)
+    for caller, call in review.after.callers(function) if function is not None and depth < _DEEPEST else ():
+        yield from _on_the_way(review, caller, call, depth + 1)
 
 
 def _alike(review: Review, change: Change, tests: list[ast.expr]) -> set[str]:
