@@ -121,6 +121,7 @@ def test_writes_of_another_dtype_are_told(write: str) -> None:
         "for row, item in enumerate(half):\n                flat[row] = item",
         "flat[x] = half.mean()",
         "flat = {}\n            flat[x] = half",
+        "flat[self.turn] = half\n            half = flat['first']",
         "half[places] += flat.mean()",
         "half[places] += 1",
         "flat[places] = 0.5",

@@ -156,8 +156,26 @@ class Body(Expressions):
         if self.indexes(target.slice):
             if not (places.mask and _one_number(expr)):
                 self.write(target, MASKED if places.mask else INDEXED, self.of(target.value), value)
-        elif places == UNKNOWN and isinstance(target.slice, (ast.Name, ast.Attribute)) and not _one_number(expr):
+        elif (
+            places == UNKNOWN
+            and isinstance(target.slice, (ast.Name, ast.Attribute))
+            and not _one_number(expr)
+            and not self.has_keys(target.value)
+        ):
             self.write(target, PERHAPS_INDEXED, self.of(target.value), value)
+
+    def has_keys(self, holder: ast.expr) -> bool:
+        """Whether entries of what is written into have names, here or in a function around this: `states["user"]`."""
+        around = {self.module.tree, *self.module.ancestors(holder)}
+        return any(
+            isinstance(at := self.module.parents[read], ast.Subscript)
+            and at.value is read
+            and isinstance(at.slice, ast.Constant)
+            and isinstance(at.slice.value, str)
+            and syntax.text(read) == syntax.text(holder)
+            and self.module.around(read) in around
+            for read in self.module.loads.get(syntax.last(holder), ())
+        )
 
     def branches(self, yes: list[ast.stmt], no: list[ast.stmt], asked: tuple[list[str], list[str]] = ([], [])) -> None:
         """Either; `asked`: what is no half tensor in the one, and in the other."""

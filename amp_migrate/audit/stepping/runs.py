@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.paths.facts import NOTHING, Facts
@@ -110,12 +110,23 @@ class Runs(Actions):
         return [m for name in ("__enter__", "__exit__") for m in found(function.owner, name)]
 
     def walk(self, entries: Iterable[Owner]) -> list[Owner]:
+        """The entries that could not be followed. Those that come by the same optimizers share what is found out: what others
+        learned is freed, as a library has an entry for each of its tests."""
         lost: list[Owner] = []
-        self._known: dict[object, tuple[Reached, ...]] = {}  # of all entries: many come by the same bodies
+        alike: dict[frozenset[Ident], list[Owner]] = {}
+        for entry in entries:
+            alike.setdefault(frozenset(self._met_from(entry)), []).append(entry)
+        for met, several in alike.items():
+            self._paths.clear()
+            self._known: dict[object, tuple[Reached, ...]] = {}
+            lost += self._walk(several, met)
+        return lost
+
+    def _walk(self, entries: Iterable[Owner], met: Iterable[Ident]) -> Iterator[Owner]:
         for entry in entries:
             self._stack: list[Owner] = []
             self._left = VISITS
-            self.machine.enter(self._met_from(entry))
+            self.machine.enter(met)
             try:
                 # Who calls an entry is out of sight: it may be called again and again. What is a part of the step only
                 # has other parts before and after it.
@@ -129,8 +140,7 @@ class Runs(Actions):
                     if len(starts) > 32:  # a program, not a step: its first run was followed
                         break
             except (TooManyPaths, RecursionError):
-                lost.append(entry)
-        return lost
+                yield entry
 
     # -- bodies ----------------------------------------------------------------------------------------------------
 
