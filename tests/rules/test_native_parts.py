@@ -449,3 +449,92 @@ def test_a_name_that_is_imported_further_below_is_not_written() -> None:
             return Torchs(model, find_unused_parameters=True)
         """,
     )
+
+
+SHARED = """
+    import logging
+
+    import torch
+
+    try:
+        from apex.parallel import DistributedDataParallel as DDP
+
+        HAS_APEX = True
+    except ImportError:
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        HAS_APEX = False
+
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm2d(3)
+
+        def forward(self, x):
+            return self.norm(x)
+
+
+    def wrap(args):
+        model = Net().cuda()
+        logging.info("Apex %s, amp %s", "installed" if HAS_APEX else "not installed", "on" if args.amp else "off")
+        if HAS_APEX:
+            model = DDP(model, delay_allreduce=True)
+        else:
+            model = DDP(model, device_ids=[args.rank]KEYWORDS)
+        return model
+"""
+
+
+@pytest.mark.parametrize(
+    ("keywords", "told"),
+    [
+        ("", ["find_unused_parameters=True if", "broadcast_buffers=False keeps"]),
+        (", find_unused_parameters=True", ["broadcast_buffers=False keeps"]),
+        (", find_unused_parameters=True, broadcast_buffers=False", []),
+    ],
+)
+def test_a_branch_that_stays_is_told_of_where_an_import_shares_its_name_with_apexs(
+    keywords: str, told: list[str]
+) -> None:
+    result = rewrite(SHARED.replace("KEYWORDS", keywords))
+    (message,) = [f.message for f in result.findings if f.code == "AMP601" and "native branch stays" in f.message]
+    said = [part for part in ("find_unused_parameters=True if", "broadcast_buffers=False keeps") if part in message]
+    assert said == told
+
+
+def test_what_is_told_is_what_was_told_without_apex() -> None:
+    after = rewrite(SHARED.replace("KEYWORDS", "")).after
+    assert after is not None
+    assert 'logging.info("Apex %s, amp %s", "not installed", "on" if args.amp else "off")' in after
+
+
+def test_a_class_is_not_asked_for_twice_where_only_apex_told_it_from_another() -> None:
+    check_rewrite(
+        """
+        import torch
+        try:
+            import apex
+            HAS_APEX = True
+        except ImportError:
+            HAS_APEX = False
+
+        def count(model):
+            found = 0
+            for layer in model.modules():
+                if isinstance(layer, torch.nn.BatchNorm2d) or isinstance(layer, torch.nn.SyncBatchNorm) or (
+                        HAS_APEX and isinstance(layer, apex.parallel.SyncBatchNorm)):
+                    found += 1
+            return found
+        """,
+        """
+        import torch
+
+        def count(model):
+            found = 0
+            for layer in model.modules():
+                if isinstance(layer, torch.nn.BatchNorm2d) or isinstance(layer, torch.nn.SyncBatchNorm):
+                    found += 1
+            return found
+        """,
+    )

@@ -6,9 +6,9 @@ Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
 
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.conjunctions import conjunction
@@ -20,7 +20,9 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import apex_imports
 from amp_migrate.reading.switch.folds import guard_branch
+from amp_migrate.rules.cleanup.only_told import tells
 from amp_migrate.rules.output import Output
+from amp_migrate.rules.parts.same import merge_operands
 from amp_migrate.writing.edits import Edits, joined
 
 
@@ -43,7 +45,7 @@ class Guards:
             elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
                 value = self.available.value(node.test)
                 if value is not None:
-                    self.edits.replace(node, (node.body if value else node.orelse,))
+                    self.edits.replace(node, (node.body if value is not self._only_tells(node) else node.orelse,))
                 else:
                     self._fold_same(node)
             elif (
@@ -58,6 +60,13 @@ class Guards:
                 test = asserted(self.project, node)
                 if test is not None and self.available.value(test) is True:
                     self.edits.delete(node)
+
+    def _only_tells(self, node: ast.IfExp) -> bool:
+        """Whether a choice is one of two texts that somebody is told, `log("DDP of %s", "Apex" if has_apex else "torch")`: what is
+        said without Apex is true of what is written."""
+        texts = all(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in (node.body, node.orelse))
+        around = itertools.takewhile(lambda a: not isinstance(a, ast.stmt), self.module.ancestors(node))
+        return texts and any(isinstance(a, ast.Call) and tells(a) for a in around)
 
     def _fold_same(self, node: ast.IfExp) -> None:
         """A choice between two sides that come to the same now: `model if args.half else model`."""
@@ -90,7 +99,7 @@ class Guards:
     def _asked(self, name: ast.Name) -> bool:
         """Whether a name stands in a test: it asks whether Apex is there."""
         parent = self.module.parents.get(name)
-        if any(asks_for_part(a) for a in islice(self.module.ancestors(name), 2)):
+        if any(asks_for_part(a) for a in itertools.islice(self.module.ancestors(name), 2)):
             return True
         return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
 
@@ -182,6 +191,9 @@ class Guards:
         for part in kept:
             code += [joiner if code else "", part]
         self.edits.replace(node, tuple(code))
+        above = self.module.parents.get(node)
+        if len(kept) == 1 and isinstance(above, ast.BoolOp) and isinstance(above.op, ast.Or):
+            merge_operands(above, self.edits)
 
     def _tells_of_apex(self, node: ast.BoolOp) -> bool:
         """Whether a function only tells by its name whether Apex is used, `return self.on_gpu and has_apex()` in `use_apex`, and

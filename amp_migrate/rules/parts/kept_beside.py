@@ -12,7 +12,7 @@ from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.output import Output
 from amp_migrate.rules.parts.counterpart import Manual, Native
 from amp_migrate.rules.parts.devices import of_first
-from amp_migrate.rules.parts.parallel import ASKED_FOR, DROPPED, only_said
+from amp_migrate.rules.parts.parallel import ASKED_FOR, DDP, DROPPED, only_said
 from amp_migrate.rules.parts.parallel_differs import UNUSED, differs, native_calls, waits_in_vain
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 
@@ -24,10 +24,11 @@ def read_kept(
 ) -> str:
     """What torch's class does otherwise in the branch that stays beside a site, which is read as if it were written anew."""
     module = site.module
-    for call, function in native_calls(module, beside):
+    body = [*beside]
+    for call, function in (*native_calls(module, body), *native_calls(module, body, of=DDP)):
         at = (module.display, module.statement(call).lineno)
         told, arguments = _as_torchs(project, site, decision, call, output.mended.get(at, {}))
-        if [a.node for a in arguments] != arguments_of(call):
+        if module.qualify(call.func) != DDP and [a.node for a in arguments] != arguments_of(call):
             output.edit(module).replace(call, call_code(module, call, function, arguments))
         return told
     return ""

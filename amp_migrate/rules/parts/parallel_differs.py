@@ -95,8 +95,9 @@ def _wrapped(module: Module, call: ast.Call) -> tuple[str, str] | None:
     return ast.unparse(stmt.targets[0]), ast.unparse(call.args[0])
 
 
-def native_calls(module: Module, body: Iterable[ast.AST]) -> Iterator[tuple[ast.Call, str]]:
-    """The calls of torch's DistributedDataParallel in a branch, each with how the class is written."""
+def native_calls(module: Module, body: Iterable[ast.AST], of: str = NATIVE_DDP) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of torch's DistributedDataParallel in a branch, each with how the class is written; `of`: of what a name is
+    that an import of Apex's shares with torch's."""
     for node in dict.fromkeys(n for stmt in body for n in walk(stmt)):
-        if isinstance(node, ast.Call) and module.qualify(node.func) == NATIVE_DDP:
+        if isinstance(node, ast.Call) and module.qualify(node.func) == of:
             yield node, module.source(node.func)

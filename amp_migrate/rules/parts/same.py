@@ -63,7 +63,7 @@ def fold_equal(live: Mapping[Site, Native | Manual], folded: set[ast.AST], edits
                 if _same(edits.text(parent.body), edits.text(parent.orelse)):
                     edits.replace(parent, (parent.body,))
             elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
-                _merge_operands(parent, edits)
+                merge_operands(parent, edits)
 
 
 def drop_shortcuts(live: Iterable[Site], edits: Edits) -> None:
@@ -115,7 +115,7 @@ def _full(edits: Edits, stmt: ast.stmt) -> str:
     return re.sub(r"(?<![\w.])nn\.", "torch.nn.", edits.text(stmt))
 
 
-def _merge_operands(node: ast.BoolOp, edits: Edits) -> None:
+def merge_operands(node: ast.BoolOp, edits: Edits) -> None:
     """`isinstance(m, DDP) or isinstance(m, ApexDDP)`."""
     kept: list[ast.expr] = []
     for value in node.values:
