@@ -84,3 +84,40 @@ def test_what_is_known_on_one_side_is_not_known_behind_it() -> None:
 def test_a_method_of_a_text_computes_nothing(text: str) -> None:
     """What is out of sight may."""
     assert bool(told(f"return {text}.join(x)")) is (text == "unseen")
+
+
+LOSS = """
+import torch
+from apex import amp
+from library import read_model
+
+def divided(GIVEN, args):
+    if args.devices > 1:
+        GIVEN = GIVEN.mean()
+    return GIVEN
+
+def train(args, batches, optimizer):
+    model = read_model()
+    SETUP
+    for batch in batches:
+        REGION
+            outputs = model(**batch)
+            loss = divided(outputs[0], args)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [("loss", False), ("value", True), ("task_loss", False)])
+def test_what_a_parameter_calls_a_loss_was_computed_in_float32_and_else_it_is_told_as_a_may(
+    given: str, told: bool
+) -> None:
+    text = LOSS.replace("GIVEN", given)
+    before = text.replace("SETUP", "model, optimizer = amp.initialize(model, optimizer, opt_level='O2')").replace(
+        "REGION", "if True:"
+    )
+    region = "with torch.autocast('cuda', dtype=torch.float16):"
+    after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
+    said = [d.message for d in doubts(before, after) if "mean" in d.message]
+    assert bool(said) is told
+    assert all("is float16 in the autocast region where the model ends in a linear" in message for message in said)

@@ -227,8 +227,7 @@ class Body(Expressions):
                 start = f"{target.id}."
                 self.env = {k: v for k, v in self.env.items() if not k.startswith(start)}
             name = target.id if isinstance(target, ast.Name) else target.attr
-            if value.now in ("maybe", "partly") and not value.reduced and "loss" in name.lower():
-                value = UNKNOWN  # what a model calls a loss was mostly computed in float32
+            value = value.under_name(name)
             self.store(syntax.text(target), value)
             if value.followed and isinstance(target, ast.Name):
                 self.halves.hold_variable(self.module.scope_of(target), name, value)

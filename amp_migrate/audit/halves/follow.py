@@ -158,6 +158,7 @@ class Halves:
     ) -> Value:
         """What a function returns, given what its parameters are."""
         given = given or {}
+        env = {name: value.under_name(name) for name, value in env.items()}
         if function in self._active or len(self._active) > DEPTH:
             return UNKNOWN
         known_of = frozenset((k, v) for k, v in env.items() if v != UNKNOWN)

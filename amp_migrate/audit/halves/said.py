@@ -92,8 +92,8 @@ class Said:
         if kind == "inside":
             which = "O2" if self.both.floats(module) else "Apex"
             return (
-                f"{text}: what {value.origin} gives is float16 in the autocast region, and {detail} is computed in it; {which} gave "
-                "it in float32. Write .float() first"
+                f"{text}: {self.comes(value, inside=True)}, and {detail} is computed in it; {which} gave it in float32. Write "
+                ".float() first"
             ), "review"
         if kind == "operation":
             return (

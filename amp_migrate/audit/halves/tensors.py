@@ -76,6 +76,11 @@ class Value(NamedTuple):
         """What a turn of a loop has of it: of indices, one number."""
         return self._replace(places=False) if self.places else self.entry()
 
+    def under_name(self, name: str) -> Value:
+        """The value, once it has a name: what a program calls a loss was mostly computed in float32, where a model gives it."""
+        given = self.now in ("maybe", "partly") and not self.reduced
+        return UNKNOWN if given and "loss" in name.lower() else self
+
     @property
     def followed(self) -> bool:
         """Whether it is half, or holds something that is."""
