@@ -596,3 +596,34 @@ def test_a_switch_of_a_region_that_asks_for_it(asks: str, refused: bool) -> None
         '        if "scaler" in', f'        torch.autocast("cuda", enabled={asks})\n        if "scaler" in'
     )
     assert ("refuse" in [v for _, v in told(doubts(BEFORE, after), "AMP532")]) is refused
+
+
+APART = """
+    import torch
+    from apex.optimizers import FP16_Optimizer, FusedAdam
+
+    class Reader:
+        def __init__(self, model):
+            self.optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+
+        def resume(self, path):
+            self.optimizer.load_state_dict(torch.load(path)["optimizer"])
+
+    class Speaker:
+        def __init__(self, model):
+            self.optimizer = WRAPPED
+
+        def train(self, x):
+            self.optimizer.step()
+    """
+
+
+@pytest.mark.parametrize("wrapped", ["FusedAdam(model.parameters())", "FP16_Optimizer(FusedAdam(model.parameters()))"])
+@pytest.mark.parametrize("loads", [False, True])
+def test_the_state_of_an_optimizer_that_nothing_loads_into(wrapped: str, loads: bool) -> None:
+    before = APART.replace("WRAPPED", wrapped)
+    if loads:
+        before = before.replace("self.optimizer.step()", "self.optimizer.load_state_dict(x)")
+    after = before.replace("    from apex.optimizers import FP16_Optimizer, FusedAdam\n", "")
+    after = after.replace(wrapped, "torch.optim.AdamW(model.parameters(), weight_decay=0.0)")
+    assert bool([d for d in doubts(before, after) if d.code == "AMP431" and "FusedAdam saved" in d.message]) is loads

@@ -23,6 +23,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.near import near_in
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, calls_of, mentions
+from amp_migrate.audit.sites.loaded_states import may_load
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import MOST, comes_after
 from amp_migrate.audit.ways.off_instead import GRAD_SCALER
@@ -322,18 +323,17 @@ def _old_optimizers(review: Review) -> Iterator[Doubt]:
         named = [n for n, name in mentions(review.before, module, "apex.") if name in FUSED_ADAM]
         named = [n for n in named if not _only_compared(module, n) and not still_fused(review, module, n)]
         swapped += [(module, line) for line in sorted({n.lineno for n in named})]
-    swapped += [(m, n) for m, n in _handed_on(review) if all(m is not known for known, _ in swapped)]
+    handed = list(_handed_on(review))  # under whose names other files make such optimizers
+    swapped += [(m, n) for m, n in handed if all(m is not known for known, _ in swapped)]
     if not swapped:
         return
-    loads = [
-        (m, c)
-        for m in review.before.having("load_state_dict")
-        for c, holder in m.method_calls("load_state_dict")
-        if _of_optimizer(holder) and not _of_this_run(c)
-    ]
-    if not loads:
-        return
+    calls = [(m, *c) for m in review.before.having("load_state_dict") for c in m.method_calls("load_state_dict")]
+    calls = [(m, c, holder) for m, c, holder in calls if _of_optimizer(holder) and not _of_this_run(c)]
     for module, line in swapped:
+        known = all(m is not module for m, _ in handed)
+        loads = [(m, c) for m, c, h in calls if not known or may_load(review.values_before, m, h, module, line)]
+        if not loads:
+            continue
         where, load = min(loads, key=lambda pair: (_far(module, pair[0]), pair[0].path, pair[1].lineno))
         yield Doubt(
             module.path,
