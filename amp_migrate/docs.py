@@ -76,11 +76,14 @@ def _section(code: Code) -> Iterator[str]:
         yield ""
         yield f"**{label}.** {text.strip()}"
     for example in code.examples:
-        for source in (example.before, example.after):
+        for label, source in (("Before", example.before), ("After", example.after)):
             yield ""
-            yield "```python"
-            yield source.strip("\n")
-            yield "```"
+            yield f"**{label}.**" if source else f"**{label}.** Nothing: it goes."
+            if source:
+                yield ""
+                yield "```python"
+                yield source.strip("\n")
+                yield "```"
     if code.links:
         yield ""
         yield " · ".join(f"<{link}>" for link in code.links)

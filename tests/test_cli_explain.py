@@ -39,3 +39,8 @@ def test_unknown_code() -> None:
     result = run("explain", "AMP859")
     assert result.exit_code == 2
     assert "Did you mean" in result.stderr
+
+
+def test_what_goes_is_said_to_go() -> None:
+    """An empty block looks like a defect of the page."""
+    assert "(nothing: it goes)" in run("explain", "AMP107").output

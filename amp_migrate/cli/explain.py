@@ -65,7 +65,7 @@ def _explained(code: Code, style: Style) -> Iterator[str]:
         yield style.bold("Before")
         yield textwrap.indent(example.before.strip("\n"), "    ")
         yield style.bold("After")
-        yield textwrap.indent(example.after.strip("\n"), "    ")
+        yield textwrap.indent(example.after.strip("\n") or "(nothing: it goes)", "    ")
     if code.links:
         yield ""
         yield from (f"  {link}" for link in code.links)

@@ -538,3 +538,18 @@ def test_a_class_is_not_asked_for_twice_where_only_apex_told_it_from_another() -
             return found
         """,
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("(128 if HAS_APEX else 64) * devices", "128 * devices"),
+        ("devices * (128 if HAS_APEX else 64)", "devices * 128"),
+        ("(128 if HAS_APEX else 64) * (devices + 1)", "(128) * (devices + 1)"),
+        ("(2 * devices if HAS_APEX else devices) ** 2", "(2 * devices) ** 2"),
+    ],
+)
+def test_what_is_left_of_a_choice_stands_in_parentheses_where_it_needs_them(written: str, left: str) -> None:
+    head = "import torch\ntry:\n    import apex\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False\n\n"
+    function = "def size(devices):\n    return {}\n"
+    check_rewrite(head + function.format(written), "import torch\n\n" + function.format(left))

@@ -61,3 +61,12 @@ def test_it_stays_where_something_else_stays_with_apex() -> None:
     result = rewrite(program("print(apex.__version__)\napex.amp.unheard_of()"))
     assert "print(apex.__version__)" in (result.after or result.before)
     assert not found(result, "AMP107")
+
+
+def test_it_stays_beside_one_that_tells_more() -> None:
+    more = "print(torch.__version__, apex.__version__)"
+    result = rewrite(program(f"print('apex', apex.__version__)\n{more}"))
+    after = result.after or result.before
+    assert "print('apex', apex.__version__)" in after
+    assert more in after
+    assert not found(result, "AMP107")

@@ -109,8 +109,8 @@ OFF = "O0 still switches the casts off, and now the scaling, too"
         ("args.scale", "default=None", OFF + OPEN + NUMBER + NOTHING),
         ("args.scale", 'default="dynamic"', OFF + OPEN + NUMBER),
         ("128.0", "", OFF + ": with loss_scale=128.0 Apex scaled there in float32, and left no step out"),
-        ("None", "", "O0 still switches it off"),
-        ("1.0", "", "O0 still switches it off"),
+        ("None", "", "O0 still switches mixed precision off"),
+        ("1.0", "", "O0 still switches mixed precision off"),
     ],
 )
 def test_what_o0_did_with_a_loss_scale_is_said_of_the_values_that_it_may_have(
@@ -218,7 +218,7 @@ def test_a_call_that_prepares_no_optimizer_scales_no_loss() -> None:
     assert (second.message, second.review) == ("replaced by a GradScaler", "as-is")
     one, two = told(source, "AMP112")
     assert one.message.endswith(f"; {STILL}")
-    assert two.message.endswith("; O0 still switches it off")
+    assert two.message.endswith("; O0 still switches mixed precision off")
 
 
 @pytest.mark.parametrize(

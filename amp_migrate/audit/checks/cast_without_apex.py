@@ -29,8 +29,9 @@ CODES = (
         code="AMP546",
         title="a cast for Apex's sake also runs where the program is half by itself",
         construct="Tensor.float",
-        apex="Its casts were there where it had been set up, and in no other run.",
-        native="`.float()` is there in every run: write `x.to(dtype=torch.float32 if args.apex else None)`, or cast under the flag.",
+        apex="Casts what operations are given, in runs that had set it up, and in no others.",
+        native="The `.float()` written in place of Apex's cast is there in every run: write "
+        "`x.to(dtype=torch.float32 if args.apex else None)`, or cast under the flag.",
         why="A program may make its model half itself where it does not use Apex (`elif args.fp16: model.half()`): half layers "
         "raise on a float32 input.",
     ),

@@ -45,7 +45,7 @@ class Guards:
             elif isinstance(node, ast.IfExp) and not self.edits.gone(node):
                 value = self.available.value(node.test)
                 if value is not None:
-                    self.edits.replace(node, (node.body if value is not self._only_tells(node) else node.orelse,))
+                    self._choose(node, node.body if value is not self._only_tells(node) else node.orelse)
                 else:
                     self._fold_same(node)
             elif (
@@ -60,6 +60,17 @@ class Guards:
                 test = asserted(self.project, node)
                 if test is not None and self.available.value(test) is True:
                     self.edits.delete(node)
+
+    def _choose(self, node: ast.IfExp, side: ast.expr) -> None:
+        """Leave one side of a choice, without the parentheses that it needs no more: `128 * devices`."""
+        around = self.module.parents.get(node)
+        if isinstance(around, ast.BinOp) and not self.edits.gone(around):
+            operands = [side if o is node else o for o in (around.left, around.right)]
+            if all(isinstance(o, (ast.Constant, ast.Name, ast.Attribute, ast.Subscript)) for o in operands):
+                sign = ast.unparse(ast.BinOp(ast.Name("_"), around.op, ast.Name("_")))[1:-1]
+                self.edits.replace(around, (operands[0], sign, operands[1]))
+                return
+        self.edits.replace(node, (side,))
 
     def _only_tells(self, node: ast.IfExp) -> bool:
         """Whether a choice is one of two texts that somebody is told, `log("DDP of %s", "Apex" if has_apex else "torch")`: what is

@@ -24,8 +24,9 @@ CODES = (
         "A line that tells which Apex is installed",
         "apex.__version__",
         apex="Has a version of its own, and one of apex.amp.",
-        native="There is none to tell of: torch.amp is a part of torch, and torch.__version__ says which.",
-        why="The line would raise where Apex is not installed. One that tells more than that is left, to be changed by hand.",
+        native="Nothing takes its place: torch.amp is a part of torch and has no version of its own.",
+        why="The line would raise where Apex is not installed. It goes, unless it tells more than that, or the file still uses "
+        "Apex elsewhere: then it is left, to be changed by hand.",
         links=("https://pytorch.org/docs/stable/amp.html",),
         examples=(Example('print("apex", apex.__version__)', ""),),
     ),
@@ -41,11 +42,10 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
     if not versions or output.stays(module):
         return
     edits = output.edit(module)
-    if any(s not in versions and not (edits.gone(s.node) or only_asks(s)) for s in sites):
+    told = [s for s in versions if not edits.gone(s.node) and not describes(s) and _tells_only(s)]
+    if any(s not in told and not (edits.gone(s.node) or only_asks(s) or describes(s)) for s in sites):
         return
-    for site in versions:
-        if edits.gone(site.node) or describes(site) or not _tells_only(site):
-            continue
+    for site in told:
         edits.delete(site.stmt)
         message = "told which Apex is installed, which nothing here needs any more"
         output.done(module, site.node, "AMP107", site.construct, message, "look")

@@ -27,15 +27,19 @@ CODES = (
         "GradScaler",
         apex="Users call amp.initialize and hand the optimizer over; the library scales, for the state is global.",
         native="A GradScaler is an object: who makes it hands it over. The library takes it as an optional parameter, and "
-        "without one makes one that is disabled. So does what saves or loads the state of amp and is used by nothing in sight.",
-        why="A caller that knows nothing of the parameter trains in float32, as one that did not call amp.initialize did.",
+        "without one makes one that is disabled. The same parameter is added to a function that saves or loads the state of amp "
+        "where nothing in sight calls it.",
+        why="A caller that did call amp.initialize must make a GradScaler now and hand it over: without, it trains in float32, "
+        "as one that did not call it did.",
         links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
         examples=(
             Example(
-                "def fit(model, optimizer, loader):\n    ...\n"
+                "def fit(model, optimizer, loader):\n    ...\n        loss = criterion(model(x), y)\n"
                 "        with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()",
                 "def fit(model, optimizer, loader, scaler=None):\n    if scaler is None:\n"
                 '        scaler = torch.amp.GradScaler("cuda", enabled=False)\n    ...\n'
+                '        with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n'
+                "            loss = criterion(model(x), y)\n"
                 "        scaler.scale(loss).backward()",
             ),
         ),

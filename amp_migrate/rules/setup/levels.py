@@ -83,7 +83,7 @@ def _switched_off(m: Migration, init: Init) -> list[str]:
     numbers = asked - {None, "dynamic", 1, "1", "1.0"}
     dynamic = asked & {"dynamic", ...}
     if not m.scales or not trains(init) or not (numbers or dynamic) or plain_at_o0(m.project, init):
-        return ["O0 still switches it off"]
+        return ["O0 still switches mixed precision off"]
     if init_flag(m.project, init).scaling is not None:
         return ["O0 still switches the casts off alone: it scales its loss, as it did"]
     text = init.module.source(given) if given is not None else "a loss scale"

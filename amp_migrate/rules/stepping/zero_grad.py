@@ -30,7 +30,8 @@ CODES = (
         "optimizer.zero_grad",
         apex="At O1 what earlier steps left is kept in float32 and added to: without zero_grad gradients pile up for ever.",
         native="A scaler divides all of a gradient by the scale at every step, so that what earlier steps left vanishes.",
-        why="The program trains otherwise than before; zero_grad, or leaving it out on purpose, is for its author to decide.",
+        why="The program trains otherwise than before. Nothing is changed for it: whether zero_grad is to be called is for its "
+        "author to decide. (Where O2's own step cleared the gradients, it is added: AMP215.)",
         links=("https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",),
     ),
 )
