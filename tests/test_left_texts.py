@@ -134,3 +134,31 @@ def test_comments_of_migrated_files_are_named_by_the_lines_they_have_now() -> No
 def test_nothing_is_said_of_comments_where_apex_is_still_needed() -> None:
     write_tree(Path(), {"a.py": SITE + "# apex\n", "b.py": HARD})
     assert "speaks of Apex" not in run("rewrite", ".").stdout
+
+
+NATIVE = (
+    'parser.add_argument("--fp16", help="16-bit precision (through NVIDIA apex)")\n# adapted from apex/examples\n'
+    'scaler = torch.amp.GradScaler("cuda")\nprint("apex")\n'
+)
+
+
+def test_what_was_migrated_before_is_told_of_its_texts_and_of_torch() -> None:
+    """Nothing of Apex is left in the code, so that nothing else of this says more than `No Apex found`."""
+    texts = {"README.md": "Trained with apex.\n", "requirements.txt": "torch==1.4.0\n"}
+    write_tree(Path(), {"train.py": NATIVE, **texts})
+    lines = run("check", ".").stdout.splitlines()
+    assert "train.py:1:1 AMP854 lines 1, 4 still speak of Apex, which nothing here uses: change the text" in lines
+    assert any(line.startswith("README.md:1:14 AMP854 refers to NVIDIA Apex") for line in lines)
+    assert any(line.startswith("requirements.txt:1:1 AMP856") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NATIVE.replace('--fp16", help="16-bit precision (through NVIDIA apex)', '--angle", help="at the apex'),
+        NATIVE.replace("torch.amp.GradScaler", "Scaler"),
+    ],
+)
+def test_an_apex_of_another_kind_is_none(text: str) -> None:
+    write_tree(Path(), {"train.py": text, "README.md": "To the apex.\n", "requirements.txt": "torch==1.4.0\n"})
+    assert run("check", ".").stdout == "No Apex found in 3 files\n"

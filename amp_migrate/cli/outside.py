@@ -32,11 +32,15 @@ def leftovers(
 ) -> list[FileResult]:
     """The leftovers in files and in cells of notebooks, as they read beside what was decided of the code."""
     from amp_migrate.recipes import outdated
+    from amp_migrate.stale_comments import left_texts, migrated_before
 
     changed = [result.path for result in migrated if result.after is not None]
+    free = _is_free(migrated)
+    before = migrated_before(project.targets) if free and not changed else []
     with progress(settings, ticking=True) as tell:
         tell(f"looking for Apex in {len(files)} files that are no Python")
-        found = [*_in_notebooks(project.targets), *_outside(files, project, changed, free=_is_free(migrated))]
+        found = [*_in_notebooks(project.targets), *_outside(files, project, changed or before, free=free)]
+        found += left_texts(project.targets) if before else []
         recipes = outdated(files, migrated)
     return _beside_kept(_merged([*found, *recipes]) if recipes else found, migrated)
 
