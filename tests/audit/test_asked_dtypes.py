@@ -121,3 +121,39 @@ def test_what_a_parameter_calls_a_loss_was_computed_in_float32_and_else_it_is_to
     said = [d.message for d in doubts(before, after) if "mean" in d.message]
     assert bool(said) is told
     assert all("is float16 in the autocast region where the model ends in a linear" in message for message in said)
+
+
+EINSUM = """
+import torch
+from apex import amp
+from elsewhere import values
+
+class Head(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(self, x, y):
+        return self.scores(GIVEN) + self.scores(values(x), values(y))
+
+    def scores(self, x, y):
+        return torch.einsum("if,vf->iv", x, y)
+
+def main(batches, model, optimizer):
+    head = Head()
+    SETUP
+    for x in batches:
+        REGION
+            print(head(x, x))
+"""
+
+
+@pytest.mark.parametrize(("given", "sure"), [("self.norm(x), self.norm(y)", True), ("values(y), values(x)", False)])
+def test_an_operation_that_was_float32_for_certain_is_not_told_as_a_may_as_well(given: str, sure: bool) -> None:
+    text = EINSUM.replace("GIVEN", given)
+    setup = "head, optimizer = amp.initialize(head, optimizer, opt_level='O1')"
+    before = text.replace("SETUP", setup).replace("REGION", "if True:")
+    region = "with torch.autocast('cuda', dtype=torch.float16):"
+    after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
+    said = [d.message for d in doubts(before, after) if "einsum" in d.message]
+    assert ["See all of this file" in message for message in said] == [not sure]

@@ -418,3 +418,55 @@ def test_a_network_of_a_branch_that_no_set_up_comes_to_stays_in_float32(branch: 
     assert result.after.count("with torch.autocast(") == 1 + cast
     assert ("enabled=False" in result.after) is cast  # a scaler that only an evaluation asks
     assert bool(found(result, "AMP507")) is cast
+
+
+ASKED = """
+import argparse
+import torch
+from apex import amp
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--amp", action="store_true")
+parser.add_argument("--level", default="O2")
+
+
+class Memory(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("memory", torch.rand(8, 2))
+
+    def forward(self, q):
+        return torch.mm(q, self.memory.t())
+
+
+def train(model, memory, optimizer, loader, args):
+    for x in loader:
+        q = model(x)
+        loss = memory(q).float().mean()
+        optimizer.zero_grad()
+        if args.amp:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+
+
+def main():
+    args = parser.parse_args()
+    model = torch.nn.Linear(2, 2).cuda()
+    memory = Memory().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.amp:
+        model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)
+    train(model, memory, optimizer, torch.randn(4, 2, 2).cuda(), args)
+
+
+main()
+"""
+
+
+def test_what_another_level_left_in_float32_is_told_once() -> None:
+    result = rewrite(ASKED)
+    (finding,) = [f for f in result.findings if f.code in ("AMP507", "AMP531")]
+    assert (finding.code, "(O2 and O3 left it in float32)" in finding.message) == ("AMP507", True)

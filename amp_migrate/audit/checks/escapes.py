@@ -87,7 +87,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if weighed.missed():
             _run(weighed, asking)
         Unseen(weighed).networks(WRITES.keys())
-    return found.doubts
+    return [doubt for doubt in found.doubts if doubt not in found.perhaps or (doubt.path, doubt.line) not in found.sure]
 
 
 def _run(halves: Halves, modules: Iterable[Module]) -> None:
@@ -126,6 +126,8 @@ class _Found(Said):
         super().__init__(both)
         self.doubts: list[Doubt] = []
         self.places: set[tuple[object, ...]] = set()
+        self.perhaps: set[Doubt] = set()  # of operations that Apex left alone, those whose arguments are not known
+        self.sure: set[tuple[str, int]] = set()  # the lines of those whose are
 
     def __call__(
         self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
@@ -183,9 +185,12 @@ class _Found(Said):
             alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
             alike += " at O2 or O3" * self.asked
             what = "a value of an autocast region"
-            self.doubts.append(
-                Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by, lost)
-            )
+            doubt = Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by, lost)
+            self.doubts.append(doubt)
+            if kind == "perhaps unpatched":
+                self.perhaps.add(doubt)
+            elif kind == "unpatched":
+                self.sure.add((module.path, line))
 
     def _of_joined(self, module: Module, node: ast.AST) -> bool:
         """Whether NumPy is given what torch joins, which is a tensor for sure: `np.cov(torch.cat(found))`."""

@@ -363,6 +363,8 @@ def _doubt(
         )
     place = chain.place
     told = ("AMP502",) if kind == "lost" and not raises else ()
+    if kind != "lost" and any(flag.endswith(" == 'O1'") and not on for flag, on in when.items()):
+        told = ("AMP507",)  # at another level it was float32
     doubt = both.review.doubt(place.module, place.node, "AMP531", "a call of the model", message, "review", told)
     doubt = replace(doubt, alike=message.replace(came, "", 1))
     if kind == "gained" and why == DISABLED:
