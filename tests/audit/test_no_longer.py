@@ -144,3 +144,31 @@ def test_what_is_set_to_none_alone_is_told_where_it_is_used(second: str, said: b
     )
     found = [d for d in doubts(before, after) if "to anything but None any more" in d.message]
     assert [d.verdict for d in found] == ["review"] * said
+
+
+SET_OFF = """
+    import torch
+    from settings import parse
+
+    hp = parse("settings.yaml")
+    if hp.mixed:
+        {guard}
+
+    def train(model, x):
+        {region}
+            loss = model(x).sum()
+        return loss
+    """
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "told"),
+    [("except ImportError:\n            hp.mixed = False", False), ("finally:\n            hp.mixed = 1", True)],
+)
+def test_what_a_run_without_apex_switched_off_is_set_elsewhere(otherwise: str, told: bool) -> None:
+    guard = f"try:\n            from apex import amp\n        {otherwise}"
+    before = SET_OFF.format(guard=guard, region="if True:")
+    region = 'with torch.autocast("cuda", dtype=torch.float16, enabled=hp.mixed):'
+    after = SET_OFF.format(guard="pass", region=region)
+    found = [d.message for d in doubts(before, after) if "nothing in sight sets" in d.message]
+    assert bool(found) is told

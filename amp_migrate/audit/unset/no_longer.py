@@ -18,6 +18,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.fields import gives, made_here, one_object
 from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.names import OPTIONS, last_name
+from amp_migrate.audit.ways.installed import tries_apex
 
 # What layers of torch's have of themselves, of which a program may make any.
 OF_LAYERS = frozenset(
@@ -109,10 +110,19 @@ def _lost(review: Review) -> dict[str, set[str]]:
         after = attributes(change.after)
         for attr, stores in attributes(change.before).items():
             still = after.get(attr, ())
+            stores = [s for s in stores if not _without_apex(change.before, s[0])]
             if len(stores) > len(still):
                 holders = _holders(review.before, change.before, stores) - _holders(review.after, change.after, still)
                 found.setdefault(attr, set()).update(holders)
     return {attr: holders for attr, holders in found.items() if holders}
+
+
+def _without_apex(module: Module, store: ast.AST) -> bool:
+    """Whether a store is one of runs alone that fail to import Apex: what reads the attribute in the others has it from
+    elsewhere, from a file of settings."""
+    handlers = (a for a in module.ancestors(store) if isinstance(a, ast.ExceptHandler))
+    tries = (stmt for h in handlers if isinstance(stmt := module.parents.get(h), ast.Try) and tries_apex(stmt))
+    return any(module.function_around(stmt) is module.function_around(store) for stmt in tries)
 
 
 def _holders(program: Program, module: Module, stores: Iterable[tuple[ast.Attribute, object, object]]) -> set[str]:
