@@ -19,6 +19,7 @@ from amp_migrate.audit.sites.chosen_classes import chosen_class
 from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes, of_others, reduces, tokenizers
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.taken_methods import TakenMethods
+from amp_migrate.audit.sites.unseen_bases import runs_no_network
 from amp_migrate.audit.values.names import Names, Reached, in_turn, last_name
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
@@ -105,7 +106,7 @@ class Forwards:
                 return []
             if func.attr in RUNNING and not self._own_part(scope, func):
                 return [Forward(module, call, func.value, func.attr)]
-            if self._layer(scope, func):
+            if self.is_layer(scope, func):
                 return []
             if (whole := self._part_of(scope, func, call)) is not None:
                 return [Forward(module, call, whole, func.attr)]
@@ -149,7 +150,7 @@ class Forwards:
         """Whether it may be a model: none of the program's functions, no layer of torch's."""
         if isinstance(handed, ast.Lambda) or self.program.definitions(scope, handed, guess=False):
             return False
-        return not (isinstance(handed, ast.Attribute) and self._layer(scope, handed))
+        return not (isinstance(handed, ast.Attribute) and self.is_layer(scope, handed))
 
     def _own_part(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.head` is what the class itself keeps in a field, and no method of it."""
@@ -161,7 +162,7 @@ class Forwards:
         """The classes whose objects keep something in a field of a name; None: what is not `self` does."""
         return frozenset(self.program.is_self(m.scope_of(t), t.value) for m, t, _, _ in self.values.fields(name))
 
-    def _layer(self, scope: Scope, func: ast.Attribute) -> bool:
+    def is_layer(self, scope: Scope, func: ast.Attribute) -> bool:
         """Whether `self.conv` is a layer of torch that the class makes itself: no model of anybody's."""
         owner = self.program.is_self(scope, func.value)
         if owner is None:
@@ -216,7 +217,7 @@ class Forwards:
         classes = self.made_of(objects)
         if classes:
             method = "__call__" if forward.method is None else forward.runs
-            return all(not self.program.is_network(c) and self.program._method(c, method) for c in classes)
+            return all(runs_no_network(self, c, method) for c in classes)
         held = self.values.origins(forward.scope, forward.model)
         makers = ((o, self.values.maker(o) or "") for o in held)  # the first that is another tells
         return bool(held) and all(

@@ -15,6 +15,7 @@ from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.lookalikes import RUNNING
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.within import apart_from_given, given_itself, within_given
@@ -37,6 +38,8 @@ IDS = re.compile(r"(?:^|_)(?:ids?|idx|ind(?:ex|ices)|tokens?)$", re.IGNORECASE)
 OF_MODULES = frozenset("parameters named_parameters train eval state_dict load_state_dict".split())
 NO_NETWORKS = frozenset({"abc.ABC", "typing.Generic", "typing.Protocol", "torch.autograd.Function"})
 FLUENT = frozenset("train eval to cuda cpu requires_grad_".split())  # give back what they are called of
+SURELY = OF_MODULES - frozenset("train state_dict load_state_dict".split())  # what trainers have not
+MOVING = frozenset({"cuda", "to"})
 OF_STATE = frozenset("state_dict load_state_dict".split())  # of schedulers, counters, keepers of checkpoints, too
 
 
@@ -59,6 +62,21 @@ def _network_names(module: Module, methods: frozenset[str]) -> set[str]:
                 if syntax.text(value.func).endswith("from_pretrained"):
                     found.add(name)
     return found
+
+
+@kept
+def run_by_method(module: Module) -> set[str]:
+    """Names of what is evaluated, or moved where it is made, in a file, as a network is: of which `predict`, `generate` and the
+    like run it."""
+    moved = {n for call in module.calls() if _moves(call) for n in _kept_as(module, call)}
+    return {n for n in _network_names(module, SURELY) | moved if not KEEPERS.search(n)}
+
+
+def _moves(call: ast.Call) -> bool:
+    """Whether what a call gives is moved: `build().cuda()`, `Net.load(path).to(device).eval()`."""
+    made = _chained(call)
+    moved = {n.func.attr for n in syntax.every(call, ast.Call) if isinstance(n.func, ast.Attribute)} & MOVING
+    return bool(moved) and isinstance(made, ast.Call)
 
 
 def _chained(expr: ast.expr) -> ast.expr:
@@ -102,11 +120,13 @@ def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
     """The like of what is treated as a network somewhere, under the name it has there."""
     names = both.network_names
     surely = network_names(both.near, OF_MODULES - OF_STATE)
+    by_method = {n for module in both.near for n in run_by_method(module)}
     for module in both.near:
-        if names.isdisjoint(module.words) or _other_framework(module):
+        if (names | by_method).isdisjoint(module.words) or _other_framework(module):
             continue
         for forward in both.before.forwards.of(module):
-            if _named(both, forward, names, surely):
+            alone = forward.method is None and not without_gradients(module, forward.call)
+            if _named(both, forward, names if alone else names | by_method, surely if alone else surely | by_method):
                 yield forward, both.before.forwards.identities(forward)
 
 
@@ -119,12 +139,21 @@ def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> 
         return False  # which has a state, and is made by a call of its class
     return (
         name in names
-        and forward.method is None
+        and (forward.method is None or _runs_unseen(both, forward))
         and not _part(both, forward)
         and not both.before.forwards.no_network(forward)
         and not float_layer(both, forward)
         and not _keeps_books(both, forward, name in surely)
     )
+
+
+def _runs_unseen(both: Mixed, forward: Forward) -> bool:
+    """Whether a method runs a network of which it is not seen that it does not: `teacher.generate(x)`, of a class out of sight or
+    of one whose base is, and which has a part of it run."""
+    if forward.method not in RUNNING:
+        return False
+    runs = both.before.forwards.runs(forward)
+    return all(both.before.forwards.computes(f) for f in runs)
 
 
 def _of_class(both: Mixed, forward: Forward) -> bool:
@@ -256,14 +285,18 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
         if "autocast" not in module.text:
             continue
         names = both.network_names | _annotated(module)
+        wanted = names | run_by_method(module)
         for call in module.calls():
-            if not any(last_name(e) in names for e in (call.func, *call.args, *(k.value for k in call.keywords))):
+            whole = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+            if not any(
+                last_name(e) in wanted for e in (call.func, whole, *call.args, *(k.value for k in call.keywords))
+            ):
                 continue
             region = both.after.regions.nearest(module, call)
             if region is None or region.off or not both.written(region):
                 continue
             own = forwards.at(module, call)
-            if own is not None and own.method is None and last_name(own.model) in names:
+            if own is not None and last_name(own.model) in (names if own.method is None else set()) | _known(both, own):
                 if not forwards.no_network(own) and not is_given(both, module, own.model):
                     yield module, call, syntax.text(own.model)
             if call not in both.running and not both.review.after.callees(module, call):
@@ -274,6 +307,19 @@ def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
                         continue  # has a state as a network has, and is handed to what computes a loss
                     if not is_given(both, module, value):
                         yield module, call, syntax.text(value)
+
+
+def _known(both: Mixed, forward: Forward) -> set[str]:
+    """The names under which what is run is a network where a method of it is called, or no gradients are made."""
+    runs = without_gradients(forward.module, forward.call) if forward.method is None else _runs_unseen(both, forward)
+    return run_by_method(forward.module) if runs else set()
+
+
+def without_gradients(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands where no gradients are made."""
+    around = (a for a in module.ancestors(node) if isinstance(a, (ast.With, ast.AsyncWith)))
+    opened = [syntax.text(i.context_expr) for a in around for i in a.items]
+    return any("no_grad" in text or "inference_mode" in text for text in opened)
 
 
 @kept

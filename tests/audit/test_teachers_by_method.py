@@ -1,0 +1,120 @@
+"""Networks that no set-up was given and that a method of theirs runs, also of a class out of sight, or with a base that is:
+O1 ran them in half, O2 and O3 left them in float32."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.helpers import doubts, told
+
+BEFORE = """
+    import torch
+    from apex import amp
+    from zoo import Backbone, build
+
+    class Guide(Backbone):
+        def __init__(self):
+            super().__init__()
+            self.top = torch.nn.Linear(4, 4)
+
+        def predict(self, x):
+            return self.top(self.backbone(x))
+
+        def size(self, x):
+            return self.width
+
+    def main(level):
+        net = build("net").cuda()
+        guide = MADE
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        net, opt = amp.initialize(net, opt, opt_level=LEVEL)
+        for _ in range(3):
+            x = torch.randn(2, 4).cuda()
+            with torch.no_grad():
+                target = CALLED
+            loss = (net(x) - target).pow(2).mean()
+            opt.zero_grad()
+            with amp.scale_loss(loss, opt) as scaled:
+                scaled.backward()
+            opt.step()
+
+    main("O1")
+    """
+AFTER = """
+    import torch
+    from zoo import Backbone, build
+
+    class Guide(Backbone):
+        def __init__(self):
+            super().__init__()
+            self.top = torch.nn.Linear(4, 4)
+
+        def predict(self, x):
+            return self.top(self.backbone(x))
+
+        def size(self, x):
+            return self.width
+
+    def main(level):
+        net = build("net").cuda()
+        guide = MADE
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        for _ in range(3):
+            x = torch.randn(2, 4).cuda()
+            with torch.no_grad()REGION:
+                target = CALLED
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = (net(x) - target).pow(2).mean()
+            opt.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(opt)
+            scaler.update()
+
+    main("O1")
+    """
+REGION = ', torch.autocast("cuda", dtype=torch.float16)'
+AT = 24
+NETWORKS = [
+    ('build("guide").cuda()', "guide.generate(x)"),
+    ('build("guide").to("cuda").eval()', "guide.encode(x)"),
+    ('build("guide").cuda()', "guide(x)"),
+    ("Guide().cuda()", "guide.predict(x)"),
+    ("Guide.load('p').cuda()", "guide.predict(x)"),
+    ("Guide().cuda()", "guide(x)"),
+    ("Guide().cuda()", "guide.forward(x)"),
+]
+
+
+def _told(made: str, called: str, level: str, region: str) -> list[tuple[int, str]]:
+    texts = (
+        t.replace("MADE", made).replace("CALLED", called).replace("LEVEL", level).replace("REGION", region)
+        for t in (BEFORE, AFTER)
+    )
+    return told(doubts(*texts), "AMP531")
+
+
+@pytest.mark.parametrize(("made", "called"), NETWORKS)
+def test_o1_ran_them_in_half(made: str, called: str) -> None:
+    assert _told(made, called, '"O1"', "") == [(AT, "review")]
+    assert _told(made, called, '"O1"', REGION) == []
+
+
+@pytest.mark.parametrize(("made", "called"), NETWORKS)
+def test_o2_left_them_in_float32(made: str, called: str) -> None:
+    assert _told(made, called, '"O2"', "") == []
+    assert _told(made, called, '"O2"', REGION) == [(AT, "review")]
+
+
+@pytest.mark.parametrize(
+    ("made", "called"),
+    [
+        ('build("guide")', "guide.predict(x)"),  # a classifier of scikit-learn's has that, too
+        ('build("guide").cuda()', "guide.width(x)"),
+        ("Guide().cuda()", "guide.size(x)"),
+        ("torch.ones(4).cuda()", "guide.sum(x)"),
+    ],
+)
+def test_what_is_not_seen_to_run_a_network_is_not_told_of(made: str, called: str) -> None:
+    assert _told(made, called, '"O1"', "") == []
+    assert _told(made, called, '"O2"', REGION) == []
