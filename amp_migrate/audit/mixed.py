@@ -156,27 +156,6 @@ class Mixed(Prepared):
         """The conditions under which some way comes to a set-up of the programs that a file is part of."""
         return [self.on(s, w) for s in self.near_setups(module) for w in self.before.chains.to(s.module, s.call)]
 
-    @kept
-    def on(self, setup: SetUp, way: Chain, stops: bool = True) -> Formula:
-        """When a way comes to a set-up, and that switches Apex on."""
-        predicates = self.before.predicates
-        parts = [predicates.given(way, loops=False, stops=stops)]
-        place = predicates.places(way)[-1]
-        if setup.enabled is not None:
-            parts.append(predicates.of(setup.enabled, place))
-        level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
-        if level is None and not setup.known:  # handed on in a dictionary
-            level = ast.Name("opt_level", ast.Load())
-        if level is not None and not isinstance(level, ast.Constant):
-            parts.append(self.compared_level(level, ast.NotEq(), "O0", way))
-        return conjunction(parts)
-
-    def compared_level(self, level: ast.expr, compared: ast.cmpop, other: str, way: Chain) -> Formula:
-        """That the opt level is, or is not, a certain one on a way."""
-        asked = ast.Compare(left=level, ops=[compared], comparators=[ast.Constant(other)])
-        predicates = self.before.predicates
-        return predicates.of(ast.copy_location(asked, level), predicates.places(way)[-1])
-
     @cached_property
     def levels_asked(self) -> Formula:
         """What holds in every run of levels that are constants of other places, or choices of an option, without O0; of

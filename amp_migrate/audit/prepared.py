@@ -15,10 +15,10 @@ from amp_migrate.audit.program.near import Near, near_in, runs_itself
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.side import Side
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, identities, setups
+from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_level, identities, setups
 from amp_migrate.audit.values.names import handed_on, is_option
 from amp_migrate.audit.ways.chains import Chain
-from amp_migrate.audit.ways.formulas import Formula
+from amp_migrate.audit.ways.formulas import Formula, conjunction, example
 from amp_migrate.audit.ways.within import may_follow
 
 
@@ -70,7 +70,38 @@ class Prepared:
         """The set-ups that the migration took away (those that do nothing left out)."""
         found = [s for s in self.all_setups if not self._stands(s)]
         found += self._half_weights()
-        return [s for s in found if not s.off]
+        return [s for s in found if not s.off and s not in self.never]
+
+    @cached_property
+    def never(self) -> list[SetUp]:
+        """The set-ups before which all runs with Apex on are ended: `assert not args.fp16` above `if args.fp16:`."""
+        found = [s for s in self.all_setups if not s.off and not self._stands(s)]
+        ways = {s: self.before.chains.to(s.module, s.call) for s in found}
+        return [s for s in found if ways[s] and all(self._ended(s, way) for way in ways[s])]
+
+    def _ended(self, setup: SetUp, way: Chain) -> bool:
+        return example(self.on(setup, way)) is None and example(self.on(setup, way, False)) is not None
+
+    @kept
+    def on(self, setup: SetUp, way: Chain, stops: bool = True) -> Formula:
+        """When a way comes to a set-up, and that switches Apex on."""
+        predicates = self.before.predicates
+        parts = [predicates.given(way, loops=False, stops=stops)]
+        place = predicates.places(way)[-1]
+        if setup.enabled is not None:
+            parts.append(predicates.of(setup.enabled, place))
+        level = asked_level(self.before.values, setup.module, setup.call) if setup.name == INITIALIZE else None
+        if level is None and not setup.known:  # handed on in a dictionary
+            level = ast.Name("opt_level", ast.Load())
+        if level is not None and not isinstance(level, ast.Constant):
+            parts.append(self.compared_level(level, ast.NotEq(), "O0", way))
+        return conjunction(parts)
+
+    def compared_level(self, level: ast.expr, compared: ast.cmpop, other: str, way: Chain) -> Formula:
+        """That the opt level is, or is not, a certain one on a way."""
+        asked = ast.Compare(left=level, ops=[compared], comparators=[ast.Constant(other)])
+        predicates = self.before.predicates
+        return predicates.of(ast.copy_location(asked, level), predicates.places(way)[-1])
 
     @cached_property
     def staying(self) -> list[SetUp]:

@@ -108,6 +108,7 @@ def _found(others: str, called: str, again: str = "") -> list[Doubt]:
         ("guide = torch.jit.load(path).cuda().eval()", "guide(x)", CALLED),
         ("guide = torch.jit.load(path)", "guide.forward(x)", CALLED),
         ("guides = [torch.jit.load(p) for p in (path, path)]", "sum(g(x) for g in guides)", CALLED),
+        ("guides = None if path is None else [torch.jit.load(path)]", "[g(x) for g in guides][0]", CALLED),
         ('guides = {"a": torch.jit.load(path)}', 'guides["a"](x)', CALLED),
         ("guide = torch.jit.script(Net()).cuda()", "guide(x)", CALLED),
         ("guide = torch.jit.freeze(torch.jit.script(Net().eval()))", "guide(x)", CALLED),

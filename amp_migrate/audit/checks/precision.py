@@ -22,6 +22,7 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.disabled import DISABLED, was_float32
 from amp_migrate.audit.sites.float_methods import float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
+from amp_migrate.audit.sites.handed_methods import runs_elsewhere
 from amp_migrate.audit.sites.made_anew import Anew
 from amp_migrate.audit.sites.made_anew import doubts as made_anew
 from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
@@ -236,7 +237,8 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
         sure = chain in certain
         compiled = both.compiled.runs(forward, old)
         was = both.under_apex(old, model, compiled)
-        now = both.in_region(chain)
+        elsewhere = runs_elsewhere(forward.module, forward.call)
+        now = both.in_region(chain) if not elsewhere else False
         if sure and now is not False and both.own_region(old) is False:
             if was.anew:
                 anew.runs = was.anew
@@ -266,7 +268,7 @@ def _compared(both: Mixed, forward: Forward, model: frozenset[Identity]) -> Iter
                 apex = example(conjunction([lost, negation(both.own_region(old))])) is not None
                 ran = "under Apex" if apex else "in the program's own region"
                 doubt = _doubt(both, forward, chain, "lost", when, ran)
-                known = sure and as_written(chain) and _set_up_plainly(both)
+                known = sure and not elsewhere and as_written(chain) and _set_up_plainly(both)
                 doubt = doubt if known else replace(doubt, lost=())
                 yield "lost", replace(doubt, verdict="look") if certain and not sure else doubt
         elif was.sure and sure and (compiled or _begun_in_sight(both, old)) and (found := example(gained)) is not None:
@@ -346,6 +348,11 @@ def _doubt(
             f"{forward.text} ran in half precision {ran}{where}; {came}, the autocast region around it is off there now "
             f"({syntax.text(around.enabled)}): {raises or 'it runs in float32'}. Have that on there to keep its precision, "
             "speed and memory"
+        )
+    elif kind == "lost" and runs_elsewhere(forward.module, forward.call):
+        message = (
+            f"{forward.text} ran in half precision {ran}{where}; {came}, it runs later, or in another thread, where no autocast "
+            "region around this call reaches it: it runs in float32. Open one in what runs there to keep its precision"
         )
     elif kind == "lost":
         message = (

@@ -16,6 +16,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.chosen_classes import chosen_class
+from amp_migrate.audit.sites.handed_methods import run_by_others, spelled
 from amp_migrate.audit.sites.lookalikes import HEADLESS, PARTS, PLAIN, RUNNING, makes, of_others, reduces, tokenizers
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.taken_methods import TakenMethods
@@ -53,11 +54,7 @@ class Forward:
 
     @property
     def text(self) -> str:
-        return (
-            syntax.text(self.call.func)
-            if self.method != "data_parallel"
-            else f"{syntax.last(self.call.func)}({syntax.text(self.model)})"
-        )
+        return spelled(self.call, self.model, self.method)
 
 
 class Forwards:
@@ -88,6 +85,8 @@ class Forwards:
         scope = module.scope_of(call)
         if makes(module, call):
             return []
+        if (others := run_by_others(self.program, scope, call, RUNNING | self._computing, self._is_field)) is not None:
+            return [Forward(module, call, *others)] if self._may_be_model(scope, others[0]) else []
         if isinstance(func, ast.Name) and (scope.binder(func.id) is None or func.id in ("self", "cls")):
             return []
         dotted = self.program.dotted(scope, func) if isinstance(func, (ast.Name, ast.Attribute)) else None

@@ -52,7 +52,9 @@ class Compiled:
             return False
         predicates = self.both.before.predicates
         model, there = predicates.trails.end(forward.model, predicates.places(chain)[-1])
-        origins = self._values.origins(there.scope, model)
+        origins = {
+            o for o in self._values.origins(there.scope, model) if o.kind != "constant"
+        }  # None, until it is made
         return bool(origins) and all(self._is_compiled(o, forward.runs) for o in origins)
 
     def _is_compiled(self, origin: Origin, method: str) -> bool:

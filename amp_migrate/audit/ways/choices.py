@@ -34,3 +34,11 @@ def chosen_to_be(predicates: Predicates, asked: ast.expr, value: ast.expr, place
         same = stmt.value.value == value.value
         found = disjunction([found, under]) if same else conjunction([found, negation(under)])
     return found
+
+
+def said_outright(predicates: Predicates, left: ast.expr, right: ast.expr, place: Place, depth: int) -> Formula | None:
+    """What `flag == False` asks: that it is not on."""
+    if not isinstance(right, ast.Constant) or not isinstance(right.value, bool):
+        return None
+    asked = predicates.of(left, place, depth + 1)
+    return asked if right.value else negation(asked)

@@ -19,7 +19,7 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
-from amp_migrate.audit.ways.choices import chosen_to_be
+from amp_migrate.audit.ways.choices import chosen_to_be, said_outright
 from amp_migrate.audit.ways.devices import of_type
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, on_or_off, tells
@@ -188,7 +188,7 @@ class Predicates:
         if each is not expr and depth < DEPTH:
             return self.of(each, place, depth + 1)
         if depth < DEPTH and isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
-            known_by = (of_type, chosen_to_be)
+            known_by = (of_type, chosen_to_be, *(said_outright,) * isinstance(op, (ast.Eq, ast.NotEq)))
             asked = next((f for k in known_by if (f := k(self, left, right, place, depth)) is not None), None)
             if asked is not None:
                 return asked if isinstance(op, (ast.Eq, ast.Is)) else negation(asked)

@@ -51,7 +51,9 @@ def _passed(at: ast.AST, block: str) -> Passed:
     stmts: list[ast.stmt] = getattr(at, block)
     passed: list[tuple[int, ast.expr, bool]] = []
     for place, stmt in enumerate(stmts):
-        if isinstance(stmt, ast.If):
+        if isinstance(stmt, ast.Assert):
+            passed.append((place, stmt.test, True))
+        elif isinstance(stmt, ast.If):
             if leaves(stmt.body) and not leaves(stmt.orelse):
                 passed.append((place, stmt.test, False))
             elif stmt.orelse and leaves(stmt.orelse) and not leaves(stmt.body):
@@ -68,6 +70,8 @@ def leaves(body: list[ast.stmt]) -> bool:
 def raises_else(module: Module, test: ast.expr, came_out: bool) -> bool:
     """Whether a run raises, or ends, where a test comes out otherwise: that only lets it go on."""
     stmt = module.parents.get(test)
+    if isinstance(stmt, ast.Assert):
+        return True
     other = (stmt.orelse if came_out else stmt.body) if isinstance(stmt, ast.If) else []
     return bool(other) and (isinstance(other[-1], ast.Raise) or never_returns(other[-1]))
 
