@@ -15,10 +15,10 @@ from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.dtypes import HALF_TYPES
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.changes import conditions
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
-from amp_migrate.audit.sites.made_half import copied, last_cast, made_float_again, made_half
+from amp_migrate.audit.sites.float_data import given_float
+from amp_migrate.audit.sites.made_half import copied, last_cast, made_float_again, made_half, made_there
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.ways.chains import Chain
@@ -41,8 +41,6 @@ CODES = (
 )
 ASKED = frozenset({"to_fp16", "to_half", "half", "fp16_params", "use_half", "convert_to_fp16"})
 SETTINGS = frozenset(["argparse.Namespace", "types.SimpleNamespace"])  # what they hold is no more than said
-# Float32 unless told otherwise.
-FACTORIES = frozenset(f"torch.{n}" for n in "randn rand zeros ones empty normal".split())
 OF_MODULES = frozenset(
     "parameters named_parameters train eval state_dict load_state_dict named_modules modules zero_grad children".split()
 )
@@ -115,7 +113,7 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         (module, call, model)
         for module in both.after.modules
         for call, model in made_half(module)
-        if call not in told and not copied(model)
+        if call not in told and (not copied(model) or made_there(model))
     ]
     if not halved:
         return
@@ -125,17 +123,24 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         if change is None or not _legacy(both, change.before):
             continue
         stepped = weights.of_optimizer(Frame(where.scope_of(given)), given)
+        within = weights.within_unseen(stepped)
         for module, call, model in halved:
             made = weights.network(Frame(module.scope_of(model)), model)
-            if not any(overlap(a, b) for a in made for b in stepped) or made_float_again(module, call, model):
+            own, held = (any(overlap(a, b) for a in made for b in places) for places in (stepped, within))
+            if not (own or held) or made_float_again(module, call, model):
                 continue
             if _goes_on(both, (module, call), (where, given), scaler):
+                steps = (
+                    "its weights here"
+                    if own
+                    else "here what code out of sight was given it to make: where that holds it,"
+                )
                 message = (
                     f"{syntax.text(model)} is made half at {module.path}:{both.review.line(module, call)}, and the GradScaler "
-                    'steps its weights here: it raises "Attempting to unscale FP16 gradients."; leave the weights in float32, '
+                    f'steps {steps}{":" * own} it raises "Attempting to unscale FP16 gradients."; leave the weights in float32, '
                     "autocast casts what it needs"
                 )
-                yield both.review.doubt(where, given, "AMP534", "model.half()", message)
+                yield both.review.doubt(where, given, "AMP534", "model.half()", message, "refuse" if own else "review")
                 break
 
 
@@ -252,7 +257,7 @@ def _leaves(both: Mixed) -> Iterator[Doubt]:
                     continue
                 on = both.after.predicates.scaler_on(scaler, Place(where.scope_of(given)))
                 leaf = next((t for t, when in halves if example(conjunction([when, on])) is not None), None)
-                if leaf is not None and not _given_float(both, module, leaf, where, given):
+                if leaf is not None and not given_float(both, module, leaf, where, given):
                     message = (
                         f"{syntax.text(leaf)} is float16 and what this optimizer steps: GradScaler raises "
                         '"Attempting to unscale FP16 gradients."; make it float32, autocast casts what it needs'
@@ -297,41 +302,6 @@ def _becomes_half(both: Mixed, module: Module, value: ast.expr) -> bool:
     place = Place(module.scope_of(value))
     named = value.func.attr in ("to", "type") and any(half_type(both, dtype, place) is True for dtype in asked)
     return named or value.func.attr == "half"
-
-
-def _given_float(both: Mixed, module: Module, leaf: ast.expr, where: Module, step: ast.expr) -> bool:
-    """Whether the data of a tensor are always replaced by float32 ones before it is stepped: `x.data = torch.randn(n)`."""
-    values, program = both.review.values_after, both.review.after
-    made = {o.node for o in values.of(module, leaf)}
-    writes = [
-        (m, stmt)
-        for m in both.after.modules
-        for target in m.stored_attributes("data")
-        if isinstance(stmt := m.statement(target), ast.Assign) and target in stmt.targets
-        if made & {o.node for o in values.of(m, target.value)}
-    ]
-    for m, stmt in writes:
-        call = stmt.value
-        name = program.dotted(m.scope_of(stmt), call.func) or "" if isinstance(call, ast.Call) else ""
-        made_so = name in FACTORIES and isinstance(call, ast.Call) and argument(call, "dtype", 99) is None
-        if not made_so and not syntax.text(call).endswith(".float()"):
-            return False
-    chains = both.after.chains.to(where, step)
-    return bool(chains) and all(any(_stands_before(chain, m, stmt) for m, stmt in writes) for chain in chains)
-
-
-def _stands_before(chain: Chain, module: Module, stmt: ast.stmt) -> bool:
-    """Whether a statement has always run where a chain of calls has come to its end: it stands above one of them."""
-    function, asked = module.function_around(stmt), conditions(module, stmt)
-    loops = [a for a in module.ancestors(stmt) if isinstance(a, (ast.For, ast.While))]
-    return any(
-        at.module is module
-        and at.function is function
-        and stmt.lineno < module.statement(at.node).lineno
-        and conditions(module, module.statement(at.node))[: len(asked)] == asked
-        and all(loop in module.ancestors(at.node) for loop in loops)
-        for at in chain.steps
-    )
 
 
 def _tensors(given: ast.expr) -> Iterator[ast.expr]:

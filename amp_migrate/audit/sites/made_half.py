@@ -9,6 +9,8 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import conditions
 from amp_migrate.audit.program.module import Module
 
+MOVING = frozenset({"cuda", "to", "train"})
+
 
 def made_half(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The calls that make something half, and what: `model.half()`; not what rounds it alone, `model.half().float()`."""
@@ -47,3 +49,10 @@ def made_float_again(module: Module, call: ast.Call, model: ast.expr) -> bool:
 def copied(value: ast.expr) -> bool:
     """`deepcopy(model).half()`, `model.eval().half()`: a copy for saving, or one that is not trained."""
     return isinstance(value, ast.Call)
+
+
+def made_there(value: ast.expr) -> bool:
+    """`Net().cuda().half()`: what is made half is made there, and no copy of a model."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MOVING:
+        value = value.func.value
+    return isinstance(value, ast.Call) and syntax.last(value.func) not in ("deepcopy", "copy", "eval")

@@ -232,6 +232,23 @@ class Weights:
         """The networks whose weights an optimizer was made with."""
         return frozenset(p for v in self._given(frame, optimizer, 0) if v.kind == "weights" for p in v.places)
 
+    def within_unseen(self, places: Iterable[Place]) -> frozenset[Place]:
+        """The networks that code out of sight was given to make some of: a wrapper holds the one that it was given."""
+        found, waiting = set[Place](), [*places]
+        while waiting:
+            node, *_, module = waiting.pop()[0]
+            if not isinstance(node, ast.Call) or not isinstance(module, Module):
+                continue
+            scope = module.scope_of(node)
+            name = self.program.dotted(scope, node.func) or ""
+            if name.startswith("torch.") or self.program.definitions(scope, node.func, guess=False):
+                continue
+            given = (self.of(Frame(scope), value) for value in syntax.given(node))
+            new = {p for v in given if v is not None and v.kind == "network" for p in v.places} - found
+            found |= new
+            waiting += new
+        return frozenset(found)
+
     def held_by(self, frame: Frame, holder: ast.expr) -> frozenset[Place]:
         """The networks that an object was made with, or whose weights: a running average."""
         return frozenset(p for v in self._given(frame, holder, 0) if v.kind in ("weights", "network") for p in v.places)
