@@ -23,12 +23,14 @@ from amp_migrate.audit.sites.disabled import DISABLED, was_float32
 from amp_migrate.audit.sites.float_methods import float_method, runs_products
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.handed_methods import runs_elsewhere
+from amp_migrate.audit.sites.held_networks import handed_in
 from amp_migrate.audit.sites.made_anew import Anew
 from amp_migrate.audit.sites.made_anew import doubts as made_anew
-from amp_migrate.audit.sites.networks import float_layer, others, part_of_given, taken_in
+from amp_migrate.audit.sites.networks import float_layer, others, part_of_given
 from amp_migrate.audit.sites.off_without import off_without
 from amp_migrate.audit.sites.regions_along import has_own_region, takes_region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity
+from amp_migrate.audit.sites.taken_in import taken_in
 from amp_migrate.audit.sites.torchscript import WHY
 from amp_migrate.audit.sites.unseen_ways import NotSeen, not_seen
 from amp_migrate.audit.values.names import last_name
@@ -88,20 +90,21 @@ def check(review: Review) -> Iterable[Doubt]:
     yield from _without_set_up(both, known)
     yield from (_not_seen(both, places) for places in not_seen(both, lambda f: _told("lost", f) in known))
     yield from _taken_in(both, set(told))
-    yield from _compiled(both, known)
+    yield from _apart(both, known)
 
 
 def _told(kind: str, forward: Forward) -> Told:
     return kind, forward.module.path, forward.module.name_around(forward.call), forward.text
 
 
-def _compiled(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
-    """TorchScript in regions now, also as a part of other networks, where that was float32."""
-    for forward in both.compiled.forwards():
+def _apart(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
+    """TorchScript in regions now, also as a part of other networks, and what those were handed, where it was float32."""
+    compiled = ((forward, WHY) for forward in both.compiled.forwards())
+    for forward, why in (*compiled, *((forward, "") for forward in handed_in(both))):
         if _told("gained", forward) in known:
             continue
         for kind, doubt in _compared(both, forward, both.before.forwards.identities(forward)):
-            if kind == "gained" and isinstance(doubt, Doubt) and WHY in doubt.message:
+            if kind == "gained" and isinstance(doubt, Doubt) and why in doubt.message:
                 known.add(_told(kind, forward))
                 yield doubt
                 break

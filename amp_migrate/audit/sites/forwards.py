@@ -220,7 +220,10 @@ class Forwards:
         held = self.values.origins(forward.scope, forward.model)
         makers = ((o, self.values.maker(o) or "") for o in held)  # the first that is another tells
         return bool(held) and all(
-            m.startswith("torch.optim.") or m.endswith(".GradScaler") or self._binds_function(o) or self._is_torchs(o)
+            (m.startswith("torch.optim.") and not m.endswith("AveragedModel"))
+            or m.endswith(".GradScaler")
+            or self._binds_function(o)
+            or self._is_torchs(o)
             for o, m in makers
         )
 

@@ -19,7 +19,7 @@ from amp_migrate.audit.sites.lookalikes import RUNNING
 from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.within import apart_from_given, given_itself, within_given
-from amp_migrate.audit.values.names import is_option, last_name
+from amp_migrate.audit.values.names import last_name
 
 if TYPE_CHECKING:
     from amp_migrate.audit.mixed import Mixed
@@ -139,7 +139,7 @@ def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> 
         return False  # which has a state, and is made by a call of its class
     return (
         name in names
-        and (forward.method is None or _runs_unseen(both, forward))
+        and (forward.method is None or runs_unseen(both, forward))
         and not _part(both, forward)
         and not both.before.forwards.no_network(forward)
         and not float_layer(both, forward)
@@ -147,7 +147,7 @@ def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> 
     )
 
 
-def _runs_unseen(both: Mixed, forward: Forward) -> bool:
+def runs_unseen(both: Mixed, forward: Forward) -> bool:
     """Whether a method runs a network of which it is not seen that it does not: `teacher.generate(x)`, of a class out of sight or
     of one whose base is, and which has a part of it run."""
     if forward.method not in RUNNING:
@@ -171,8 +171,13 @@ def _of_class(both: Mixed, forward: Forward) -> bool:
 
 def _of_torch(both: Mixed, forward: Forward) -> bool:
     """Whether a layer of torch's that O1 ran in half is run, or several in a row, under whatever name, and outside of any module."""
+    return of_half_layers(both, forward) and not _part(both, forward)
+
+
+def of_half_layers(both: Mixed, forward: Forward) -> bool:
+    """The same wherever it is run."""
     made = both.before.forwards.identities(forward)
-    if forward.method is not None or not made or _part(both, forward):
+    if forward.method is not None or not made:
         return False
     for call, *_, module in made:
         if (
@@ -277,57 +282,11 @@ def float_layer(both: Mixed, forward: Forward) -> bool:
     )
 
 
-def taken_in(both: Mixed) -> Iterator[tuple[Module, ast.Call, str]]:
-    """Calls, after, that run another network in a region that the migration wrote; how that is called."""
-    forwards = both.after.forwards
-    for change in both.review.changes.values():
-        module = change.after
-        if "autocast" not in module.text:
-            continue
-        names = both.network_names | _annotated(module)
-        wanted = names | run_by_method(module)
-        for call in module.calls():
-            whole = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-            if not any(
-                last_name(e) in wanted for e in (call.func, whole, *call.args, *(k.value for k in call.keywords))
-            ):
-                continue
-            region = both.after.regions.nearest(module, call)
-            if region is None or region.off or not both.written(region):
-                continue
-            own = forwards.at(module, call)
-            if own is not None and last_name(own.model) in (names if own.method is None else set()) | _known(both, own):
-                if not forwards.no_network(own) and not is_given(both, module, own.model):
-                    yield module, call, syntax.text(own.model)
-            if call not in both.running and not both.review.after.callees(module, call):
-                continue
-            for value in syntax.given(call):
-                if isinstance(value, (ast.Name, ast.Attribute)) and last_name(value) in names and not is_option(value):
-                    if "optim" in (last_name(value) or "").lower():
-                        continue  # has a state as a network has, and is handed to what computes a loss
-                    if not is_given(both, module, value):
-                        yield module, call, syntax.text(value)
-
-
-def _known(both: Mixed, forward: Forward) -> set[str]:
-    """The names under which what is run is a network where a method of it is called, or no gradients are made."""
-    runs = without_gradients(forward.module, forward.call) if forward.method is None else _runs_unseen(both, forward)
-    return run_by_method(forward.module) if runs else set()
-
-
 def without_gradients(module: Module, node: ast.AST) -> bool:
     """Whether a node stands where no gradients are made."""
     around = (a for a in module.ancestors(node) if isinstance(a, (ast.With, ast.AsyncWith)))
     opened = [syntax.text(i.context_expr) for a in around for i in a.items]
     return any("no_grad" in text or "inference_mode" in text for text in opened)
-
-
-@kept
-def _annotated(module: Module) -> set[str]:
-    """The parameters of which it is written that they are a network: `teacher: nn.Module`."""
-    given = (p for f in module.functions for p in f.parameters)
-    noted = (p.arg for p in given if p.annotation is not None and last_name(p.annotation) == "Module")
-    return {name for name in noted if not KEEPERS.search(name)}
 
 
 def part_of_given(both: Mixed, forward: Forward) -> bool:

@@ -180,7 +180,14 @@ class Objects:
     def _unknown(self, idents: set[str]) -> bool:
         """Whether it cannot be told of what is made at some places what that is."""
         made = [self.made.get(i) for i in idents]
-        return bool(made) and all(o is not None and self.role(o) == "unknown" for o in made)
+        known = (o is None or self.role(o) != "unknown" or self._of_python(o) for o in made)
+        return bool(made) and not any(known)
+
+    @staticmethod
+    def _of_python(origin: Origin) -> bool:
+        """Whether something of Python's own makes an origin: `object()`."""
+        func = origin.node.func if isinstance(origin.node, ast.Call) else None
+        return isinstance(func, ast.Name) and origin.module.scope_of(func).binder(func.id) is None
 
     def _of(self, scope: Scope, expr: ast.expr, origins: frozenset[Origin]) -> Ref:
         idents: set[str] = set()
