@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, doubts_of, told
 
 BEFORE = """
     import torch
@@ -79,3 +81,23 @@ def test_half_made_after_it_is_none_of_its_business() -> None:
     tail = "        torch.save(model.half(), 'out.pt')\n"
     before = BEFORE.format(halves="pass", line="x = F.interpolate(x, (8, 8))") + tail
     assert told(doubts(before, AFTER.format(halves="pass", line=CAST) + tail), "AMP546") == []
+
+
+def test_a_cast_of_the_programs_own_is_not_told() -> None:
+    was, now = "x = F.interpolate(x.float() + 1, (8, 8))", "x = F.interpolate((x.float() + 1).float(), (8, 8))"
+    halves = "if args.fp16: model.half()"
+    before, after = BEFORE.format(halves=halves, line=was), AFTER.format(halves=halves, line=now)
+    assert [d.message.split(" is made")[0] for d in doubts(before, after) if d.code == "AMP546"] == ["x.float() + 1"]
+
+
+def test_where_it_is_made_half_is_said() -> None:
+    before, after = (
+        text.format(halves="lower(args, model)", line=line)
+        for text, line in ((BEFORE, "x = F.interpolate(x, (8, 8))"), (AFTER, CAST))
+    )
+    lower = "def lower(args, model):\n    if args.fp16:\n        model.half()\n"
+    here = doubts(f"{before}\n{textwrap.indent(lower, '    ')}", f"{after}\n{textwrap.indent(lower, '    ')}")
+    assert [" (line 19)" in d.message for d in here if d.code == "AMP546"] == [True]
+    taken = "    from nets import lower\n"
+    there = doubts_of({"train.py": taken + before, "nets.py": lower}, {"train.py": taken + after})
+    assert [" (line 3 of nets.py)" in d.message for d in there if d.code == "AMP546"] == [True]

@@ -66,6 +66,14 @@ def test_a_call_beside_the_backward(call: str, plain: str, told: bool) -> None:
     assert bool([d for d in found if f"{call} ran at O0" in d.message]) is told
 
 
+@pytest.mark.parametrize("clip", ["clip_grad_norm_", "clip_grad_value_"])
+def test_what_reads_gradients_is_left_to_others(clip: str) -> None:
+    call = f"torch.nn.utils.{clip}(model.parameters(), 1.0)"
+    before = BEFORE.replace("CALL", call).replace("PLAIN", "not args.fp16")
+    after = AFTER.replace("CALL", call).replace("PLAIN", "not args.fp16")
+    assert not [d for d in doubts(before, after) if "ran at O0" in d.message]
+
+
 def test_a_level_that_is_never_o0() -> None:
     before = BEFORE.replace("CALL", "exchange(model)").replace("PLAIN", "not args.fp16")
     after = AFTER.replace("CALL", "exchange(model)").replace("PLAIN", "not args.fp16")

@@ -116,6 +116,7 @@ def test_a_weight_that_is_asked_whether_it_is_half(body: str, tail: str, verdict
         ),
         ("print([p.float() if p.dtype is torch.half else p for p in self.parameters()])", '"O2"'),
         ("assert torch.equal(self.table.weight, self.kept)", '"O1"'),
+        ("plain = self.plain; assert torch.equal(self.table.weight, plain); print(self.kept)", '"O2"'),
         (
             "for p, q in zip(self.parameters(), [self.kept]):\n                assert p.dtype == q.dtype == torch.half",
             '"O2"',

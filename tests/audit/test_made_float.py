@@ -44,6 +44,8 @@ MADE = {
     "and more": ("model = model.float().eval()\nmodel.eval()", True),
     "half again": ("model = model.float()\nmodel = network_to_half(model)", False),
     "half again in place": ("model = model.float()\nmodel.half()", False),
+    "another dtype by name": ("model = model.float()\nmodel.double()", False),
+    "whatever a function makes of its parts": ("model = model.float()\nmodel.apply(prepare)", False),
     "handed to what makes it half": ("model = model.float()\nprepare(model)", False),
     "another dtype": ("model = model.float()\nmodel.to(kind)", False),
     "another dtype, assigned": ("model = model.float()\nmodel = model.to(kind).eval()", False),

@@ -97,7 +97,10 @@ def found(evaluate: str = EVALUATE, half: str = "", train: str = TRAIN, **filled
     ]
 
 
-@pytest.mark.parametrize("save", [SAVE, OPENED, 'torch.save({"net": model, "step": 1}, "out/model.pt")'])
+LOGGED = 'with open("log.txt", "w") as log, torch.no_grad():\n    torch.save(model, args.dir + "/model.pt")'
+
+
+@pytest.mark.parametrize("save", [SAVE, OPENED, LOGGED, 'torch.save({"net": model, "step": 1}, "out/model.pt")'])
 def test_a_script_that_runs_what_was_saved_half_is_told(save: str) -> None:
     load = LOAD + '["net"]' if "net" in save else LOAD
     (doubt,) = found(SAVE=save, LOAD=load)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from amp_migrate.cli import main
 from tests.audit.helpers import doubts, told
 from tests.rules.helpers import rewrite, rewrite_files
 from tests.rules.programs import found
@@ -47,10 +51,33 @@ def test_it_goes_where_nothing_reads_that() -> None:
     assert "apex" not in after
 
 
-def test_the_audit_tells_of_a_read_whose_import_went() -> None:
-    before = PROGRAM.format(imports=PLAIN, read="apex.amp.handle.NAME")
+OTHER = """
+from apex import amp
+import torch
+
+model, optimizer = amp.initialize(torch.nn.Linear(4, 4).cuda(), None, opt_level="O1")
+found = amp.master_params(optimizer)
+"""
+
+
+def test_what_a_package_defines_itself_is_loaded_by_nobody(tmp_path: Path) -> None:
+    """Another program of the project has its own import, and is not to be migrated."""
+    names = PROGRAM.replace("amp.", "")
+    train = names.format(imports="from apex.amp import initialize, scale_loss, master_params", read="args")
+    for name, text in {"train.py": train, "show.py": OTHER}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".git").mkdir()
+    done = CliRunner().invoke(main, ["rewrite", str(tmp_path / "train.py")])
+    assert done.exit_code == 0, done.output
+    assert "apex" not in (tmp_path / "train.py").read_text()
+    assert (tmp_path / "show.py").read_text() == OTHER
+
+
+@pytest.mark.parametrize(("name", "lost"), [("handle", True), ("master_params", False)])
+def test_the_audit_tells_of_a_read_whose_import_went(name: str, lost: bool) -> None:
+    before = PROGRAM.format(imports=PLAIN.replace("handle", name), read=f"apex.amp.{name}.NAME")
     after = (
-        before.replace("from apex import amp\nfrom apex.amp import handle\n", "")
+        before.replace(f"from apex import amp\nfrom apex.amp import {name}\n", "")
         .replace(
             'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")',
             'scaler = torch.amp.GradScaler("cuda")',
@@ -61,8 +88,8 @@ def test_the_audit_tells_of_a_read_whose_import_went() -> None:
         )
         .replace("optimizer.step()", "scaler.step(optimizer)\n        scaler.update()")
     )
-    assert told(doubts(before, after), "AMP131")
-    assert not told(doubts(before, after.replace("import apex\n", "import apex.amp.handle\n")), "AMP131")
+    assert bool(told(doubts(before, after), "AMP131")) is lost
+    assert not told(doubts(before, after.replace("import apex\n", f"import apex.amp.{name}\n")), "AMP131")
 
 
 @pytest.mark.parametrize("imports", ["import apex", "try:\n    import apex\nexcept ImportError:\n    raise"])

@@ -57,7 +57,7 @@ def check(review: Review) -> Iterable[Doubt]:
     for change in review.changes.values():
         module = change.after
         for call, value in module.method_calls("float"):
-            if call.args or not change.changed(call) or both.was(module, call) is not None or _to_host(module, call):
+            if not change.changed(call) or both.was(module, call) is not None or _to_host(module, call):
                 continue
             halves = list(_halves(both)) if halves is None else halves
             half = next((h for h in halves if (when := _without_apex(both, module, call, h)) is not None), None)

@@ -19,7 +19,8 @@ from amp_migrate.audit.values.same import SELF_RETURNING
 from amp_migrate.findings import Code
 
 CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
-KEPT = SELF_RETURNING - {"half", "double", "bfloat16", "apply", "type"}  # and give no other dtype
+CASTING = frozenset("half double bfloat16 apply type".split())  # what may give weights another dtype
+KEPT = SELF_RETURNING - CASTING
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -89,5 +90,5 @@ def _may_change(stmt: ast.stmt, name: str) -> bool:
     )
     calls = (n for n in nodes if isinstance(n, ast.Call))
     handed = any(arg in named for n in calls for arg in (*n.args, *(k.value for k in n.keywords)))
-    cast = any(isinstance(n, ast.Attribute) and n.attr in ("to", "type") and n.value in named for n in nodes)
+    cast = any(isinstance(n, ast.Attribute) and n.attr in CASTING | {"to"} and n.value in named for n in nodes)
     return any(isinstance(n.ctx, ast.Store) for n in named) or (bool(named) and half) or handed or cast

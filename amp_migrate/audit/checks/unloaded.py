@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.imports import STARRED
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.findings import Code
@@ -27,6 +28,7 @@ def check(review: Review) -> Iterable[Doubt]:
         if "apex" not in after.words:
             continue
         gone = {name for name in _loaded(change.before) if name.startswith("apex.")} - {*_loaded(after), *OF_ITSELF}
+        gone -= {f"{package}.{name}" for package, names in STARRED.items() for name in names}
         for node in syntax.every(after.tree, ast.Attribute) if gone else ():
             name = review.after.dotted(after.scope_of(node), node)
             if name in gone and isinstance(node.ctx, ast.Load):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import STAR_EXPORTS, Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.migration import Output
 
@@ -20,9 +20,11 @@ def loads_for_others(
 ) -> bool:
     """Whether something that stays, in any file, reads through another name what an import may load."""
     full = _full_name(module, node, alias)
-    if "." not in full or full in AT_ONCE:
+    package, _, last = full.rpartition(".")
+    if (
+        not package or full in AT_ONCE or last in STAR_EXPORTS.get(package, ())
+    ):  # what a package defines is there with it
         return False
-    last = full.rpartition(".")[2]
     for other in project.modules:
         edits = output.edits.get(other)
         for read in other.of(ast.Attribute) if last in other.text else ():
