@@ -17,7 +17,9 @@ from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.switch.flag import Flag
+from amp_migrate.reading.units.legacy import is_legacy_call
 from amp_migrate.reading.units.unit import Blocked, Init, Unit
+from amp_migrate.reading.units.unused_keepers import bases_in_sight
 from amp_migrate.reading.values.sources import Sources
 
 HANDED = "scaler_of_the_caller"  # a switch that nothing in the program can read: it is asked of the scaler
@@ -34,15 +36,15 @@ class FromUsers(ScalerPlan):
 
     @classmethod
     def possible(cls, unit: Unit) -> bool:
-        """Whether a unit is a library's: it scales in modules of a package, and nothing in sight initializes, or nothing uses
-        what scales. A file on its own is rather a part of a program."""
+        """Whether a unit may be one that others use: it scales in what is no script, and nothing in sight initializes, or nothing
+        uses what scales. What keeps the state alone is a library's in a package, and in a file else a part of a program."""
         keeps = unit.unused and not unit.losses  # no more than the state
         modules = {x.module for x in unit.sites} if keeps else {loss.module for loss in unit.losses}
         if not modules or unit.inits or any(role(m) != "product" or (is_script(m) and not keeps) for m in modules):
             return False
         if _initialized(unit) or (unit.unused and not keeps):
             return unit.unused
-        return all(m.name.rpartition(".")[0] in unit.project.by_name for m in modules)
+        return not keeps or all(m.name.rpartition(".")[0] in unit.project.by_name for m in modules)
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
         """Find the functions and classes that users hand the optimizer to.
@@ -59,7 +61,10 @@ class FromUsers(ScalerPlan):
         if function in seen:
             return
         seen.add(function)
-        if function.cls is not None:
+        if (around := self.project.functions.get(function.scope.outermost.node)) not in (None, function):
+            self._enter(around, seen)  # which hands it out as a value, or calls it
+            return
+        if function.cls is not None and not self._by_method(function, function.cls):
             self._by_class(function.cls)
             return
         calls = self.project.calls.get(function, [])
@@ -73,11 +78,21 @@ class FromUsers(ScalerPlan):
         self.entries[function] = None
         self._home(function, "local", function.node.body[0])
 
+    def _by_method(self, function: Function, cls: ClassInfo) -> bool:
+        """Whether whoever calls a method gives it the optimizer, which its object does not keep."""
+        init = cls.method("__init__")
+        if self.keeps(cls) or (init is not None and self._keeping(init) is not None):
+            return False
+        family = cls.family.descendants()
+        alone = all(c is cls or function.name not in c.methods for c in family) and all(map(bases_in_sight, family))
+        return alone and not function.name.startswith("__") and self._parameter(function) is not None
+
     def _by_class(self, cls: ClassInfo) -> None:
         """Objects keep the scaler beside the optimizer that they are made with."""
         if self.keeps(cls):
             return
-        init = cls.methods.get("__init__")
+        init = cls.method("__init__")
+        cls = init.cls if init is not None and init.cls is not None else cls  # the base that keeps it
         below = [c for c in cls.family.descendants() if c is not cls and cls in c.ancestry()]
         stmt = self._keeping(init) if init is not None else None
         if init is not None and not self.unit.losses:  # whatever else its object keeps
@@ -123,5 +138,5 @@ class FromUsers(ScalerPlan):
 def _initialized(unit: Unit) -> bool:
     """Whether any file at hand sets mixed precision up, for whatever unit."""
     project = unit.project
-    named = (s.name for m in project.modules if project.may_name_apex(m) for s in find_sites(project, m))
-    return any(name in ("apex.amp.initialize", "apex.amp.init") for name in named)
+    sites = (s for m in project.modules if project.may_name_apex(m) for s in find_sites(project, m))
+    return any(s.name == "apex.amp.initialize" or is_legacy_call(s) for s in sites)

@@ -105,7 +105,7 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     handles: list[Unit] = []
     wrappers: list[Unit] = []
     unreadable: list[Unit] = []
-    for group in _grouped([s for s in sites if s.call is not None and _is_legacy_call(s)]):
+    for group in _grouped([s for s in sites if s.call is not None and is_legacy_call(s)]):
         try:
             if group[0].name == "apex.amp.init":
                 handles.append(Unit(project, inits=[_read_handle(project, group[0])]))
@@ -125,10 +125,10 @@ def legacy_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
     for unit in units:
         halved = (s for s in sites if s.short in HALVERS and s.name.startswith("apex."))
         unit.sites += [s for s in halved if _belongs(unit, units, s)]
-        unit.sites += [s for s in sites if _is_legacy_call(s) and _asks_for_inner(unit, s)]
+        unit.sites += [s for s in sites if is_legacy_call(s) and _asks_for_inner(unit, s)]
         seed(unit)
     asked = [*only_asked(sites), *(s for unit in units for s in unit.sites)]
-    unreadable += [_not_called(project, s) for s in sites if s.call is None and _is_legacy_call(s) and s not in asked]
+    unreadable += [_not_called(project, s) for s in sites if s.call is None and is_legacy_call(s) and s not in asked]
     return [*units, *unreadable]
 
 
@@ -166,7 +166,7 @@ def _is_idle(unit: Unit) -> bool:
 
 def only_asked(sites: Sequence[Site]) -> list[Site]:
     """Where `isinstance(optimizer, FP16_Optimizer)` is asked in a program that makes none, nor a class of it."""
-    found = [s for s in sites if _is_legacy_call(s) and s.short == "FP16_Optimizer"]
+    found = [s for s in sites if is_legacy_call(s) and s.short == "FP16_Optimizer"]
     return found if all(s.call is None and asks_class(s.module, s.node) is not None for s in found) else []
 
 
@@ -212,7 +212,7 @@ def _is_type(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "__class__"
 
 
-def _is_legacy_call(site: Site) -> bool:
+def is_legacy_call(site: Site) -> bool:
     return site.name == "apex.amp.init" or (site.short == "FP16_Optimizer" and site.name.startswith("apex."))
 
 

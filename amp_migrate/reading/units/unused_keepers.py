@@ -33,7 +33,7 @@ def _unused(project: Project, function: Function, seen: frozenset[Function]) -> 
         family = cls.descendants()
         if any(sources.made(c) or sources.is_value(c) or named_in_quotes(project, c.name) for c in family):
             return False
-        if any(map(_registered, family)) or not all(_in_sight(c) for c in cls.ancestry()):
+        if any(map(_registered, family)) or not all(bases_in_sight(c) for c in cls.ancestry()):
             return False
         if any("__subclasses__" in module.text for module in project.modules):
             return False
@@ -51,7 +51,7 @@ def _registered(cls: ClassInfo) -> bool:
     return not names <= {"dataclass", "final", "total_ordering", "runtime_checkable"}
 
 
-def _in_sight(cls: ClassInfo) -> bool:
+def bases_in_sight(cls: ClassInfo) -> bool:
     """Whether the bases of a class are the program's, or torch's: a framework may make what derives from its own. So may a base
     that is told of each class below it."""
     if "__init_subclass__" in cls.methods or any(

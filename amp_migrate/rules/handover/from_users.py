@@ -1,4 +1,5 @@
-"""Libraries whose users set mixed precision up take the scaler from them: an optional parameter, told in the docstring.
+"""What others set mixed precision up for takes the scaler from them, an optional parameter, told in the docstring: a library,
+or a file whose callers are out of sight.
 
 Apex: https://nvidia.github.io/apex/amp.html
 Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
@@ -26,9 +27,9 @@ CODES = (
         "Users of a library hand the scaler over",
         "GradScaler",
         apex="Users call amp.initialize and hand the optimizer over; the library scales, for the state is global.",
-        native="A GradScaler is an object: who makes it hands it over. The library takes it as an optional parameter, and "
-        "without one makes one that is disabled. The same parameter is added to a function that saves or loads the state of amp "
-        "where nothing in sight calls it.",
+        native="A GradScaler is an object: who makes it hands it over. The library, or the file whose callers are out of sight, "
+        "takes it as an optional parameter, and without one makes one that is disabled. The same parameter is added to a "
+        "function that saves or loads the state of amp where nothing in sight calls it.",
         why="A caller that did call amp.initialize must make a GradScaler now and hand it over: without, it trains in float32, "
         "as one that did not call it did.",
         links=("https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",),
@@ -91,6 +92,8 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         f"{called} takes {name}, None by default: whoever called amp.initialize before now makes a torch.amp.GradScaler and "
         f"hands it over, {called}(..., {name}={name}); without it, {without}"
     )
+    if module.name.rpartition(".")[0] not in m.project.by_name:  # no package: rather a part of a program
+        message += ". If a file of yours does, rewrite it together with this one instead"
     m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
 
 
