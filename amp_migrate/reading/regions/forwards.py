@@ -12,6 +12,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.beside import given_beside
+from amp_migrate.reading.regions.evaluated import evaluated_elsewhere
 from amp_migrate.reading.regions.making import makes_network
 from amp_migrate.reading.regions.no_forwards import (
     CASTING_METHODS,
@@ -25,7 +26,6 @@ from amp_migrate.reading.regions.no_forwards import (
     packs,
     tells,
 )
-from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.regions.parts import part_slots, whole_slots
 from amp_migrate.reading.regions.renewed import never_cast
 from amp_migrate.reading.regions.variables import functions_held, of_variable
@@ -110,19 +110,19 @@ class Forwards:
         name = (dotted(func) or "").rpartition(".")[2]
         if name in ("data_parallel", "checkpoint") and len(node.args) + len(node.keywords) > 1:
             # Of a library: `(batch, model, devices)`.
-            runs = name == "data_parallel" and self._takes_model(module, node)
+            runs = name == "data_parallel" and self.takes_model(module, node)
             runs = runs or (bool(node.args) and self.is_model(module, node.args[0]))
             return runs and not self._keeps_model(module, node)
-        if self._handed_to_network(module, node) or self._evaluated_elsewhere(module, node):
+        if self._handed_to_network(module, node) or evaluated_elsewhere(self, module, node):
             return True
-        return self._takes_model(module, node) and self._beside(module, node)
+        return self.takes_model(module, node) and self._beside(module, node)
 
     def _beside(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands a model to code out of sight and takes what that gives where the other branch runs the model:
         `if many: out = run_on_all(model, batch)` / `else: out = model(batch)`."""
         if self.project.resolved.get(call) or self._keeps_model(module, call):
             return False
-        others = (other for other in given_beside(module, call) if not self._takes_model(module, other))
+        others = (other for other in given_beside(module, call) if not self.takes_model(module, other))
         return any(self._is_seen(module, other) for other in others)
 
     def _keeps(self, module: Module, field: ast.Attribute) -> bool:
@@ -137,31 +137,13 @@ class Forwards:
     @cached_property
     def selves(self) -> set[Slot]:
         """What the methods of networks that scale their loss themselves call the network."""
-        classes = {c for scope in self._scaling if (c := self.project.class_around(scope)) and c.is_module}
+        classes = {c for scope in self.scaling if (c := self.project.class_around(scope)) and c.is_module}
         return {Slot(f.scope, f.scope.self_name) for c in classes for f in c.methods.values() if f.scope.self_name}
 
     def _keeps_model(self, module: Module, call: ast.Call) -> bool:
         """Whether what a call gives is kept as a model: it wrapped one, and ran nothing."""
         stmt = module.parents.get(call)
         return isinstance(stmt, ast.Assign) and all(self.is_model(module, t) for t in stmt.targets)
-
-    def _evaluated_elsewhere(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call hands a model and a batch to what the user or another part chose to run it, and takes what that
-        gives, where no gradients are made or used: `scores = run_batch(args, model, batch)`."""
-        if len(call.args) + len(call.keywords) < 2 or isinstance(module.parents.get(call), ast.Expr):
-            return False
-        return self.handed_over(module, call) and (under_no_grad(module, call) or self._evaluating(module, call))
-
-    def _evaluating(self, module: Module, call: ast.Call) -> bool:
-        """Whether a function that runs no backward puts one of the models into evaluation mode above a call."""
-        scope = module.scope_of(call)
-
-        def inside(method: str) -> list[ast.Attribute]:
-            return [f for c, f in module.method_calls.get(method, ()) if module.scope_of(c) is scope]
-
-        if not scope.is_function or scope in self._scaling or inside("backward"):
-            return False
-        return any(f.lineno < call.lineno and self.is_model(module, f.value) for f in inside("eval"))
 
     def _of_networks(self, name: str) -> list[Function]:
         """The methods of that name of the program's networks, of a model whose class is not seen: they may only tell of the
@@ -253,7 +235,7 @@ class Forwards:
 
     def calls_variable(self, module: Module, call: ast.Call) -> bool:
         """Whether a call runs something that is held in a variable, or hands one of the models to what it calls."""
-        return self._takes_model(module, call) or of_variable(self.project, module, call)
+        return self.takes_model(module, call) or of_variable(self.project, module, call)
 
     def handed_over(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands one of the models to a function out of sight, which runs it: `self.model_fn(x, self.model)`."""
@@ -261,12 +243,12 @@ class Forwards:
 
     def _to_variable(self, module: Module, call: ast.Call) -> bool:
         """Whether a call hands one of the models to what a variable holds, or an item of it: `STEPS[name](model, batch)`."""
-        if not self._takes_model(module, call):
+        if not self.takes_model(module, call):
             return False
         item = isinstance(call.func, ast.Subscript) and not self.project.resolved.get(call)
         return item or of_variable(self.project, module, call)
 
-    def _takes_model(self, module: Module, call: ast.Call) -> bool:
+    def takes_model(self, module: Module, call: ast.Call) -> bool:
         return any(self.is_model(module, v) for v in (*call.args, *(k.value for k in call.keywords)))
 
     def computes(self, function: Function) -> bool:
@@ -359,14 +341,14 @@ class Forwards:
         return self._found[function]
 
     @cached_property
-    def _scaling(self) -> set[Scope]:
+    def scaling(self) -> set[Scope]:
         return {loss.module.scope_of(loss.call) for loss in self.unit.trained}
 
     def in_network(self, scope: Scope) -> bool:
         """Methods of a torch Module run inside the region of whoever calls the model: but for those that train, and scale
         the loss themselves."""
         cls = self.project.class_around(scope)
-        if scope in self._scaling:
+        if scope in self.scaling:
             return False
         if cls is None:
             return self._helps_network(scope)

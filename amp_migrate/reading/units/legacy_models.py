@@ -11,6 +11,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.unseen import evaluates_unseen
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.sites.half_casts import cast_to_half
 from amp_migrate.reading.units.run_apart import run_apart
@@ -38,6 +39,11 @@ def seed(unit: Unit) -> None:
                     seeds |= project.slots(module, [value]) if not run_apart(project, module, value) else set()
             elif isinstance(node, ast.Call) and _named_as_model(module, node.func):
                 seeds |= project.slots(module, [node.func]) if not run_apart(project, module, node.func) else set()
+            elif (
+                isinstance(node, ast.Call) and not unit.inits[0].optimizers and evaluates_unseen(project, module, node)
+            ):
+                given = [v for v in (*node.args, *(k.value for k in node.keywords)) if _named_as_model(module, v)]
+                seeds |= project.slots(module, given)
     seeds |= _handed_on(unit, near, methods) | _stepped(unit, near)
     seeds -= unit.optimizer_slots
     for init in unit.inits:

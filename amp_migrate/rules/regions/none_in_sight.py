@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.regions.evaluated import run_unseen
 from amp_migrate.reading.units.legacy import is_legacy
 from amp_migrate.reading.units.unit import Blocked, Init, Loss
 from amp_migrate.rules.migration import Migration
@@ -23,6 +24,7 @@ UNUSED = "nothing reads what it prepares: no region is needed; O1 cast what else
 def none_in_sight(m: Migration, written: bool) -> None:
     """Refuse a unit of which nothing would run under autocast: a loss scaler would be all that is left of it."""
     scopes = [*m.regions.scopes(), *shared_regions.scopes(m)]
+    _tell_unseen(m)
     if (
         not m.unit.inits
         or written
@@ -46,6 +48,19 @@ def none_in_sight(m: Migration, written: bool) -> None:
         return
     init = m.unit.inits[0]
     raise Blocked.at(init.site, "AMP502", _nothing_cast(m))
+
+
+def _tell_unseen(m: Migration) -> None:
+    """Say which regions hold the forwards of functions that only their names tell of."""
+    for scope in m.regions.scopes():
+        module = scope.module
+        held = [n for r in m.regions.read(scope).found for s in m.regions.held(scope, r) for n in walk(s)]
+        for call in (n for n in held if isinstance(n, ast.Call) and run_unseen(m.regions.forwards, module, n)):
+            message = (
+                f"{ast.unparse(call.func)} is out of sight, and taken to run the model, by its name: all of it runs under "
+                "autocast, as it ran under Apex; where it trains too, its backward belongs outside"
+            )
+            m.output.note(module, call, "AMP502", "torch.autocast", message, "look")
 
 
 def _unused(init: Init) -> bool:
