@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amp_migrate.findings import FileResult, Report
-from amp_migrate.reports.steps import programs
+from amp_migrate.reports.steps import after_dry, programs
 
 DEFINES = """\
 import a
@@ -61,3 +61,10 @@ def test_one_that_defines_is_none(more: str) -> None:
 def test_one_that_does_not_parse_is_asked_for_its_last_lines() -> None:
     assert started("print 1\nif __name__ == '__main__':\n    pass\n")
     assert not started("print 1\n")
+
+
+def test_no_trial_is_announced_where_only_settings_would_change() -> None:
+    settings = FileResult("ds_config.json", "migrated", before="{}", after="[]")
+    code = FileResult("x.py", "migrated", before=f"{DEFINES}f()\n", after="")
+    assert after_dry(Report([settings], 1), ["."]) == ["Next: `amp-migrate rewrite .` writes this."]
+    assert after_dry(Report([settings, code], 2), ["."])[0].endswith("tried in a copy:")

@@ -76,8 +76,9 @@ def after_dry(report: Report, paths: Sequence[str]) -> list[str]:
     """What follows a rewrite that wrote nothing."""
     if tuple(paths) == ("-",) or not any(r.changed for r in report.results):
         return []
-    lines = [f"Next: `amp-migrate rewrite {_where(paths)}` writes this. Whether it trains alike is tried in a copy:"]
-    return [*lines, *_verify(report, paths, "")]
+    commands = _verify(report, paths, "")
+    tried = " Whether it trains alike is tried in a copy:" if commands else ""
+    return [f"Next: `amp-migrate rewrite {_where(paths)}` writes this.{tried}", *commands]
 
 
 def after_rewrite(
