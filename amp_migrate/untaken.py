@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from amp_migrate.reading.program.module import Module
     from amp_migrate.reading.program.project import Project
     from amp_migrate.reading.sites.apex import Site
+    from amp_migrate.reading.sites.unbound import Unbound
     from amp_migrate.reading.units.unit import Unit
     from amp_migrate.rules.migration import Migration, Output
     from amp_migrate.writing.edits import Edits
@@ -26,6 +27,7 @@ SCALER = (
 )
 LOOKING = ("getattr", "hasattr", "setattr", "vars", "dir", "print", "type", "id")  # what asks an object for something
 SHIPPED = {"amp_C", "apex_C"}  # extensions that today's Apex still builds
+SET_UPS = {"initialize", "init", "FP16_Optimizer"}
 KERNELS = "kept: Apex still ships its kernels and they need no apex.amp, so Apex stays installed, built with --cuda_ext"
 
 
@@ -185,21 +187,31 @@ def unimported(project: Project, module: Module, output: Output) -> None:
     """Uses of Apex that no import of it reaches, of the file's or of another function's: they raise a NameError with Apex
     installed, too."""
     from amp_migrate.reading.sites.unbound import unbound
+    from amp_migrate.reading.values.never_run import never_taken
 
     for missing in unbound(project, module):
-        first = missing.uses[0]
+        never = {n: never_taken(project, module, n) for n in missing.uses}
+        running = [n for n in missing.uses if never[n] is None]
+        first, *_ = running or missing.uses
         if not output.wants_at(module, first, "AMP102"):
             continue
-        lines = sorted({n.lineno for n in missing.uses})
-        where = (
-            f"line {lines[0]}"
-            if len(lines) == 1
-            else f"lines {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
-        )
+        where = _lines(running or missing.uses)
+        if not running and missing.placed is None:
+            asked = dict.fromkeys((module.source(b.test.test), b.holds) for b in never.values() if b is not None)
+            tests = " and ".join(f"{test} {'never' if holds else 'always'} holds" for test, holds in asked)
+            message = (
+                f"{missing.name} is used ({where}) and not imported, but no run comes to that, as {tests}: these branches "
+                "do nothing, need no Apex, and can go"
+            )
+            output.note(module, first, "AMP102", missing.name, message, "look")
+            continue
         imported = f"imported into {', '.join(missing.homes)} alone" if missing.homes else "never imported"
+        how = "import it to have it migrated, or delete it"
+        if not _sets_up(project, module, missing):
+            how = "nothing in sight sets Apex up for it, so that an import alone would not help: delete it"
         message = (
             f"{missing.name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
-            "was to do is not known to have run; import it to have it migrated, or delete it"
+            f"was to do is not known to have run; {how}"
         )
         if missing.placed is not None:
             message = (
@@ -208,6 +220,22 @@ def unimported(project: Project, module: Module, output: Output) -> None:
             )
         output.manual(module, first, "AMP102", missing.name, message)
         output.unbound.add(module)
+
+
+def _sets_up(project: Project, module: Module, missing: Unbound) -> bool:
+    """Whether Apex is set up by what is taken of a name that nothing imports, or anywhere in the program."""
+    from amp_migrate.reading.sites.apex import find_sites
+    from amp_migrate.reading.sites.unbound import taken_of
+
+    files = (m for m in project.modules if project.may_name_apex(m))
+    names = {s.name.rpartition(".")[2] for m in files for s in find_sites(project, m)}
+    return not SET_UPS.isdisjoint(names | {attribute for use in missing.uses for attribute in taken_of(module, use)})
+
+
+def _lines(nodes: Sequence[ast.expr]) -> str:
+    """`line 7`, `lines 7, 9, 12, ...`."""
+    lines = sorted({n.lineno for n in nodes})
+    return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
 
 
 def describes(site: Site) -> bool:

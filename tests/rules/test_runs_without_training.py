@@ -458,3 +458,48 @@ def test_what_only_the_set_up_read_is_read_behind_what_leads_to_it() -> None:
     source = PROGRAM.replace('opt_level="O1"', "opt_level=args.fp16_opt_level")
     result = rewrite(source)
     assert switches(result)[-1] == 'args.do_train and args.fp16 and args.fp16_opt_level != "O0"'
+
+
+SET_UP_AGAIN = """        model = torch.load("model.pt")
+        if args.fp16:
+            model = amp.initialize(model, opt_level="O1")
+        evaluate(args, model)
+"""
+
+
+def set_up_again(block: str = SET_UP_AGAIN) -> str:
+    return PROGRAM.replace("    if args.do_eval:\n        evaluate(args, model)\n", f"    if args.do_eval:\n{block}")
+
+
+def test_a_run_that_only_predicts_may_set_apex_up_for_itself() -> None:
+    result = rewrite(set_up_again())
+    assert switches(result) == ["args.fp16", "args.fp16"]
+    assert not told(result) and not any(f.code == "AMP517" for f in result.findings)
+
+
+def test_so_it_may_by_way_of_a_function_and_at_a_level_that_is_asked_for() -> None:
+    program = set_up_again(SET_UP_AGAIN.replace("evaluate(", "predict(")).replace('"O1"', "args.level")
+    option = 'parser.add_argument("--level", default="O1")'
+    program = program.replace("def main():", "def predict(args, model):\n    return evaluate(args, model)\n\n\ndef main():")
+    program = program.replace("    args = parser", f"    {option}\n    args = parser")
+    result = rewrite(program)
+    assert switches(result)[1] == 'args.fp16 and args.level != "O0"'
+    assert not told(result) and not any(f.code == "AMP517" for f in result.findings)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        SET_UP_AGAIN + "    if args.again:\n        evaluate(args, torch.load('other.pt'))\n",
+        SET_UP_AGAIN.replace("if args.fp16:", "if args.fp16 and args.again:"),
+        SET_UP_AGAIN.replace("if args.fp16:", "for _ in range(args.again):"),
+    ],
+)
+def test_it_is_not_taken_to_where_some_run_comes_by_none(block: str) -> None:
+    program = set_up_again(block).replace(
+        '("--do_eval", action="store_true")',
+        '("--do_eval", action="store_true")\n    parser.add_argument("--again", type=int)',
+    )
+    result = rewrite(program)
+    assert switches(result)[1] == "args.do_train and args.fp16"
+    assert told(result)

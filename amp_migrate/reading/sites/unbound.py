@@ -56,6 +56,14 @@ def part(module: Module, node: ast.AST) -> str | None:
     return outer.attr if isinstance(outer, ast.Attribute) else None
 
 
+def taken_of(module: Module, node: ast.AST) -> Iterator[str]:
+    """All that a use of a module goes through: `amp` and `scale_loss` of `apex.amp.scale_loss`."""
+    outer = module.parents.get(node)
+    while isinstance(outer, ast.Attribute):
+        yield outer.attr
+        outer = module.parents.get(outer)
+
+
 def _placed(module: Module, name: str) -> int | None:
     for call, _ in module.calls:
         item = module.parents.get(call)
