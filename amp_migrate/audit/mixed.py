@@ -21,7 +21,7 @@ from amp_migrate.audit.sites.setups import INITIALIZE, Identity, SetUp, asked_le
 from amp_migrate.audit.sites.starts import Starts, starts
 from amp_migrate.audit.sites.torchscript import Compiled
 from amp_migrate.audit.ways.chains import Chain, comes_after
-from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, example, negation
 from amp_migrate.audit.ways.latest import another, as_saved, perhaps_another
 from amp_migrate.audit.ways.one_object import of_one_class, of_two_classes
 from amp_migrate.audit.ways.options import refused
@@ -38,7 +38,7 @@ class Mixed(Prepared):
         """Under which condition a way of the program before ran in half. `compiled`: what it runs is TorchScript, so that O1 did
         nothing to it."""
         parts, reached, usually = list[_Way](), list[_Way](), list[_Way]()
-        anew = ""
+        anew, another_way, prepared = "", list[Formula](), list[Formula]()
         near, sure = self._starts.near(chain, model)
         cast = negation(casts_off(self.before, chain))
         for setup in near:
@@ -73,10 +73,16 @@ class Mixed(Prepared):
                         only_o1 = True
                     elif (apart and fresh) or perhaps:
                         anew = "runs" if apart and fresh else anew or "may run"
+                        another_way.append(self.on(setup, way))
                     elif not direct and not setup.surely_patches:
                         sure = False
+                    if given and not other and not perhaps:
+                        prepared.append(self.on(setup, way))
                     parts.append((setup, way, only_o1))
                     reached.append((setup, way, only_o1 or other))
+        came = [self.before.predicates.given(chain), disjunction(another_way), negation(disjunction(prepared))]
+        if anew and prepared and example(conjunction(came)) is None:
+            anew = ""  # a set-up of its own is given what is made anew
         for setup in self.staying:  # a program beside this one, which stays with Apex
             if any(self.follows(way, chain, True) for way in self.before.chains.to(setup.module, setup.call)):
                 sure = False

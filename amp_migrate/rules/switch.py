@@ -21,6 +21,7 @@ from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
 from amp_migrate.reading.switch.flags import asked_around, flag_around, guard_parts, init_flag
 from amp_migrate.reading.switch.given_again import given_again, stored_fields
 from amp_migrate.reading.switch.handed_amp import given_sometimes
+from amp_migrate.reading.switch.on_ways import on_ways
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
@@ -188,6 +189,15 @@ class Switch:
             return False
         return bool(calls) and all(self._is_on(where, call, depth + 1) for where, call in calls)
 
+    def on_ways(self, scope: Scope) -> list[set[str]] | None:
+        """For each way to a function what a set-up on it asks; None where a way comes by none."""
+
+        def asked(init: Init, module: Module, call: ast.Call) -> Flag | None:
+            left = self._asked_around(flag_around(self.project, init), module, call, (init,))
+            return self._seen_from(left, scope)
+
+        return on_ways(self.unit, scope, asked)
+
     def _bound_once(self, part: str, scope: Scope) -> bool:
         """Whether a condition is the same wherever it is asked: nothing that it names is bound again, no field of it set."""
         tree = ast.parse(part)
@@ -350,12 +360,17 @@ class Switch:
 
     def _on_the_way(self, scope: Scope) -> list[str]:
         """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no
-        mixed precision."""
+        mixed precision, if nothing else set it up in them."""
         asked, *others = [on_the_way(self.project, *place, scope) for place in self.m.set_up.places] or [[]]
-        if any(other != asked for other in others):
+        if any(other != asked for other in others) or (asked and self.unit.beside and self._set_up_anyway(scope)):
             return []
         seen = [self.m.scaler.as_seen(part, home, scope) for part, home in asked]
         return [part for part in seen if part is not None] if None not in seen else []
+
+    def _set_up_anyway(self, scope: Scope) -> bool:
+        """Whether every way to a function comes by a set-up that is on where the flag of this unit is."""
+        own, ways = self._read(scope), self.on_ways(scope)
+        return own is not None and ways is not None and all(way <= {*(own.parts or ())} for way in ways)
 
     def _runs_without(self, scope: Scope) -> bool:
         """Whether a program that never sets mixed precision up runs what stands in a scope: it stays in float32."""

@@ -1,6 +1,6 @@
 """What the set-ups ask by which a program comes to a function, on each way to it: of one unit, and of others.
 
-A run that trains sets Apex up in `train`, one that only predicts sets it up for itself: `if args.fp16: model = amp.initialize(model)`.
+A run that trains sets Apex up in `train`, one that only predicts sets it up for itself: `if args.fp16: amp.initialize(model)`.
 Under one switch both, an evaluation that they share was in half precision wherever that is on.
 """
 

@@ -120,6 +120,11 @@ class Init:
         loops = {a for a in self.module.ancestors(self.call) if isinstance(a, LOOP_NODES)}
         return call.lineno < self.call.lineno and loops.isdisjoint(module.ancestors(call))
 
+    def stands_above(self, module: Module, node: ast.AST) -> bool:
+        """Whether a place of its scope stands below it, and every loop around it is around that, too."""
+        loops = {a for a in self.module.ancestors(self.call) if isinstance(a, LOOP_NODES)}
+        return self.stmt.lineno < module.statement(node).lineno and loops.issubset(module.ancestors(node))
+
     def constants(self, name: str) -> frozenset[object] | None:
         """What an argument may be, None where it is left out; None where that is more than constants."""
         node = self.arguments.get(name)

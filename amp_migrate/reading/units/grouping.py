@@ -60,6 +60,7 @@ def build_units(project: Project, sites: Sequence[Site]) -> list[Unit]:
         settle_branches(unit.inits)
         for init in unit.inits:
             init.scaling = [(loss.module, loss.with_stmt) for loss in unit.losses if loss.item is not None]
+        unit.beside = [init for other in units if other is not unit for init in other.inits]
     return units
 
 

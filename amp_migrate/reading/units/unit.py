@@ -46,6 +46,7 @@ class Unit:
     losses: list[Loss] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)  # master_params, state_dict, _amp_state ...: everything else of amp
 
+    beside: list[Init] = field(default_factory=list)  # what other units of the program are set up by
     unused: bool = False  # it scales, or keeps the state, in what no program here uses
     unready: bool = False  # it scales for optimizers that are made in sight, and given to no `initialize`
     unreadable: list[Blocked] = field(default_factory=list)  # initialize calls whose arguments cannot be told

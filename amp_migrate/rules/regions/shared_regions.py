@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import reached
@@ -94,7 +95,9 @@ def _compare(m: Migration, scope: Scope) -> None:
         return
     if theirs == "True" or not any(_comes_there(m, init.site.scope, scope) for init in m.unit.inits):
         return
-    mine = m.switch.read_in(scope)
+    mine, ways = m.switch.read_in(scope), m.switch.on_ways(scope)
+    if ways is not None and all(_written(*way) == _written(theirs) for way in ways):
+        return
     if mine is None or ast.unparse(ast.parse(mine)) != theirs:
         init = m.unit.inits[0] if m.unit.inits else None
         module: Module = init.module if init is not None else scope.module
@@ -107,6 +110,11 @@ def _compare(m: Migration, scope: Scope) -> None:
             f"set-up of mixed precision switches, on where {theirs}: see that it means the same here",
             "review",
         )
+
+
+def _written(*conditions: str) -> set[str]:
+    """The parts of what all of some conditions ask, as Python writes them."""
+    return {ast.unparse(part) for text in conditions for part in conjuncts(ast.parse(text, mode="eval").body)}
 
 
 def _comes_there(m: Migration, start: Scope, scope: Scope) -> bool:
