@@ -337,13 +337,7 @@ class Forwards:
         for identity in objects:
             node, module = identity[0], identity[-1]
             if isinstance(node, ast.Call) and isinstance(module, Module):
-                func = node.func
-                made: Sequence[object] = self.program.definitions(module.scope_of(node), func, guess=False)
-                by_class = any(isinstance(f, Function) and f.class_method for f in made)
-                if isinstance(func, ast.Attribute) and (func.attr.startswith("from_") or by_class):
-                    # `Net.from_pretrained(path)`
-                    made = self.program.definitions(module.scope_of(node), func.value, guess=False)
-                made = made or self.values.instances.made(module.scope_of(node), node)
+                made = self.values.instances.made(module.scope_of(node), node)
                 found += [d for d in made if isinstance(d, Class)]
         return _in_order(found)
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.kept import kept
-from amp_migrate.audit.program.module import Class, Scope
+from amp_migrate.audit.program.module import Class, Function, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.origins import Origin, in_order
 from amp_migrate.audit.values.same import gathered, is_mapping, is_partial, joined_items
@@ -99,15 +99,29 @@ class Instances:
 
     @kept
     def made(self, there: Scope, call: ast.Call) -> list[Kind]:
-        """The classes that a call may make an object of."""
-        classes: list[Kind] = [
-            d for d in self.program.definitions(there, call.func, guess=False) if isinstance(d, Class)
-        ]
+        """The classes that a call may make an object of: of the class itself, or by a method of it."""
+        by_method = self._by_method(there, call.func) if isinstance(call.func, ast.Attribute) else []
+        return by_method or self._named(there, call.func)
+
+    def _by_method(self, there: Scope, func: ast.Attribute) -> list[Kind]:
+        """The classes whose method makes an object: `Net.from_pretrained(path)`, `TABLE[name][1].load(path)`."""
+        defined = self.program.definitions(there, func, guess=False)
+        if func.attr.startswith("from_") or any(isinstance(d, Function) and d.class_method for d in defined):
+            return self._named(there, func.value)
+        kinds = self._named(there, func.value) if not defined else []
+        methods = ((k, self.program._method(k, func.attr)) for k in kinds if isinstance(k, Class))
+        return [k for k, found in methods if any(f.class_method for f in found)]
+
+    @kept
+    def _named(self, there: Scope, expr: ast.expr) -> list[Kind]:
+        """The classes that an expression may be."""
+        defined = self.program.definitions(there, expr, guess=False)
+        classes: list[Kind] = [d for d in defined if isinstance(d, Class)]
         if classes:
             return classes
-        if (name := self.program.dotted(there, call.func)) is not None:
+        if (name := self.program.dotted(there, expr)) is not None:
             return [name] if _of_torch(name) else []
-        return self._classes(self.called(there, call.func))
+        return self._classes(self.called(there, expr))
 
     def _classes(self, origins: Iterable[Origin]) -> list[Kind]:
         """The classes among some values."""

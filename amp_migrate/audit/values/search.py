@@ -238,7 +238,7 @@ class Search:
             return Step([own])
         if isinstance(func, ast.Attribute) and self.program.is_self(scope, func.value) is None:
             holder, method = [self.value(scope, func.value, ())], func.attr
-            if method in TAKING and expr.args:  # of a mapping: functions that it holds
+            if method in TAKING and expr.args:  # of a mapping: functions and classes that it holds
                 holder.append(self.value(scope, func.value, (key_of(expr.args[0]), *path)))
             return Step([], own, holder, lambda answers: self._method_run(answers, method, own))
         return Step([], own, [self.value(scope, func, ())], lambda answers: self._run(answers[0], own))
@@ -251,14 +251,14 @@ class Search:
 
     def _method_run(self, answers: list[Answer | None], name: str, own: Origin) -> list[Part]:
         """What a method gives back of objects that come from there; of what is not seen to have one, the call itself, and
-        the functions that a mapping holds under what it is asked for."""
+        the functions and classes that a mapping holds under what it is asked for."""
         found = [self.program._method(cls, name) for cls, _ in self.fields.classes(answers[0] or frozenset()) or ()]
         functions = tuple(dict.fromkeys(f for methods in found for f in methods))
         if all(found) and 0 < len(functions) <= FUNCTIONS:
             return [Question("given_back", (functions, own))]
         if not functions and 0 < len(likely := self._of_one_family(name)) <= FUNCTIONS:
             return [own, Question("given_back", (likely, own))]
-        return [own, *(o for answer in answers[1:] for o in answer or () if o.kind == "function")]
+        return [own, *(o for answer in answers[1:] for o in answer or () if o.kind in ("function", "class"))]
 
     @kept
     def _of_one_family(self, name: str) -> tuple[Function, ...]:
