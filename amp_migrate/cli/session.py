@@ -180,6 +180,13 @@ def _settled(source: SourceFile, result: FileResult, settings: Settings) -> File
     if result.changed and (problem := _does_not_parse(source, result)) is not None:
         return problem
     result = wanted(result, settings, ignored_lines(source.text))
+    if source.old is not None:
+        from amp_migrate.sources.syntax import parse_error, renamed
+
+        as_written = replace(source, text=source.old, old=None)
+        if not result.changed and (error := parse_error(as_written)) is not None:
+            return FileResult(path=source.display, status="failed", findings=[error])
+        return replace(result, findings=sorted([*result.findings, *renamed(source)]), before=source.old)
     if source.notebook is None:
         return result
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amp_migrate.findings import Code, FileResult, Finding
+from amp_migrate.findings import Code, Example, FileResult, Finding
 
 STAYS = "; what it has of Apex stays as it is"  # said of a file that could not be read
 
@@ -19,6 +19,7 @@ LEADS_OUT = "AMP008"
 INTERRUPTED = "AMP009"
 UNKNOWN_CODE = "AMP010"
 OTHER_NAMES = "AMP011"
+OLD_WORD = "AMP012"
 
 _NOT_CODE = "Nothing: this is about the file, not about Apex."
 
@@ -117,6 +118,20 @@ CODES = (
         "files, no longer one.",
         why="A file is replaced in one move, so that no reader ever sees half of it, and the move takes one name: whatever "
         "else is a hard link to the file keeps the text from before.",
+    ),
+    Code(
+        code=OLD_WORD,
+        title="An argument whose name Python made a keyword",
+        construct="async",
+        apex="Ran with Python 3.6 and older, where `tensor.cuda(async=True)` could be written.",
+        native="`tensor.cuda(non_blocking=True)`, in each file that is changed for its Apex. What stays as it is does not parse "
+        "with the Python that current PyTorch needs, and is told as that (AMP003).",
+        why="`async` is a keyword since Python 3.7: such a file cannot be read, let alone run, where the migrated code runs.",
+        links=(
+            "https://docs.python.org/3/whatsnew/3.7.html",
+            "https://pytorch.org/docs/stable/generated/torch.Tensor.cuda.html",
+        ),
+        examples=(Example("batch = batch.cuda(async=True)", "batch = batch.cuda(non_blocking=True)"),),
     ),
 )
 

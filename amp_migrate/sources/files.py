@@ -43,9 +43,15 @@ class SourceFile:
     encoding: str = "utf-8"
     bom: bool = False
     notebook: Notebook | None = None
+    old: str | None = None  # what stands in the file, where `text` has other words for what no Python reads any more
+
+    @property
+    def written(self) -> str:
+        """The program as it stands in the file."""
+        return self.text if self.old is None else self.old
 
     def encode(self, text: str) -> bytes:
-        """The bytes of the file when its program is `text`; `encode(self.text)` gives back those that were read."""
+        """The bytes of the file when its program is `text`; `encode(self.written)` gives back those that were read."""
         return self.encode_file(text if self.notebook is None else self.notebook.with_program(text))
 
     def encode_file(self, text: str) -> bytes:

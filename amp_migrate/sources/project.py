@@ -20,7 +20,7 @@ from amp_migrate.sources.discover import SETTINGS_SUFFIXES, Discovery, Found, di
 from amp_migrate.sources.failures import LEADS_OUT, PYTHON_2, STAYS, SYNTAX, SourceError, failure, os_failure
 from amp_migrate.sources.files import SourceFile, decode, read, read_bytes
 from amp_migrate.sources.related import related
-from amp_migrate.sources.syntax import parse_error, size_error
+from amp_migrate.sources.syntax import parsed, size_error
 
 # Case matters: these are Python names. Flags such as APEX_AVAILABLE need no mention: where they are set, apex is. Beside them
 # stand the option of trainers that took Apex's levels, and names of framework parts.
@@ -228,7 +228,8 @@ def from_stdin(data: bytes) -> Project:
     except SourceError as error:
         project.failures.append(failure("<stdin>", error))
         return project
-    if (problem := parse_error(source)) is not None:
+    source, problem = parsed(source)
+    if problem is not None:
         project.failures.append(FileResult(path=source.display, status="failed", findings=[problem]))
     elif mentions(data):
         project.targets.append(source)
@@ -267,7 +268,7 @@ def _examine(found: Found) -> tuple[SourceFile | None, Finding | None]:
         return None, os_failure(found.display, error).findings[0]
     except SourceError as error:
         return None, _weighed(error.finding(), data, Path(found.path))
-    problem = parse_error(source)
+    source, problem = parsed(source)
     if problem is not None and source.notebook is not None:
         problem = source.notebook.place(problem)
     return source, _weighed(problem, data, Path(found.path)) if problem is not None else None

@@ -36,7 +36,7 @@ def replace_together(changes: Sequence[Change], stop_if_asked: Callable[[], None
         ready = []
         for change, target in zip(changes, targets, strict=True):
             with _named(change.source):
-                before, after = change.source.encode(change.source.text), _encoded(change)
+                before, after = change.source.encode(change.source.written), _encoded(change)
                 _refuse_changed(target, before)
                 _refuse_protected(target)
                 temporary = staged.enter_context(_staged(target, after, log))

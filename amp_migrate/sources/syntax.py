@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from amp_migrate import literals
 from amp_migrate.findings import Finding
-from amp_migrate.sources.failures import PYTHON_2, SYNTAX, TOO_LARGE, SourceError
+from amp_migrate.sources.failures import OLD_WORD, PYTHON_2, SYNTAX, TOO_LARGE, SourceError
 from amp_migrate.sources.files import SourceFile
 
 # Bytes of one source that is parsed. libcst takes about a second and 100 MB for each 100 kB of dense code.
@@ -39,6 +39,8 @@ _PYTHON_2 = (
     (re.compile(r"\bdef\s+\w+\s*\(.*\((\w+\s*,\s*)+\w*\s*\)\s*[,)]"), "tuple parameter"),
 )
 _MERGE = re.compile(r"(<{7}|={7}|>{7})( |$)")  # what git writes around the two sides of a conflict
+# `async` is a keyword since Python 3.7; torch calls the argument non_blocking since 0.4.
+_ASYNC = re.compile(r"(\.(?:cuda|to|copy_|type)\s*\((?:[^()]|\([^()]*\))*?(?<![^\s(,]))async(?=\s*=(?!=))")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|#.*")
 
 
@@ -66,6 +68,24 @@ def parse_error(source: SourceFile) -> Finding | None:
     except (ValueError, OverflowError) as error:
         return SourceError(SYNTAX, f"does not parse: {error or type(error).__name__}").finding()
     return None
+
+
+def parsed(source: SourceFile) -> tuple[SourceFile, Finding | None]:
+    """A file whose program parses, and why it does not: `x.cuda(async=True)` is read as what torch calls it by now."""
+    problem = parse_error(source)
+    if problem is None or source.notebook is not None or "async" not in source.text or "apex" not in source.text:
+        return source, problem  # what has nothing of Apex is not written, and is told to be out of date
+    renamed = replace(source, text=_ASYNC.sub(r"\1non_blocking", source.text), old=source.text)
+    return (renamed, None) if renamed.text != source.text and parse_error(renamed) is None else (source, problem)
+
+
+def renamed(source: SourceFile) -> Iterator[Finding]:
+    """What is written under another name where a file is changed."""
+    lines = zip(source.written.split("\n"), source.text.split("\n"), strict=True)
+    for number, (old, new) in enumerate(lines, 1):
+        if old != new:
+            message = "async is a keyword since Python 3.7, and no argument: torch's name for it is non_blocking"
+            yield Finding(number, old.index("async") + 1, OLD_WORD, "async", "note", "look", message)
 
 
 def parse_error_after(source: SourceFile, after: str) -> Finding | None:

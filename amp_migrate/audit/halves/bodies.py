@@ -165,15 +165,14 @@ class Body(Expressions):
             self.write(target, PERHAPS_INDEXED, self.of(target.value), value)
 
     def has_keys(self, holder: ast.expr) -> bool:
-        """Whether entries of what is written into have names, here or in a function around this: `states["user"]`."""
-        around = {self.module.tree, *self.module.ancestors(holder)}
+        """Whether entries of what is written into have names, here or where it is handed on under the same name in this file:
+        `states["user"]`."""
         return any(
             isinstance(at := self.module.parents[read], ast.Subscript)
             and at.value is read
             and isinstance(at.slice, ast.Constant)
             and isinstance(at.slice.value, str)
             and syntax.text(read) == syntax.text(holder)
-            and self.module.around(read) in around
             for read in self.module.loads.get(syntax.last(holder), ())
         )
 
