@@ -46,7 +46,7 @@ class Optimizers:
         kept = {s for s in self.places[index] if isinstance(s, Slot)}
         displays = [self.project.once(_displays, module) for module in self.unit.reach]
         held = set(self.project.reaches(s for s in kept if any(s in d for d in displays)))
-        if self.seeds[index] & held or self.seeds[index] & self._repeated:
+        if self.seeds[index] & (held | self._repeated | self._listed):
             return True
         names = {s.name for s in kept - held}
         kept -= held
@@ -63,6 +63,21 @@ class Optimizers:
             if often or any(isinstance(a, LOOP_NODES) for a in init.module.ancestors(init.call)):
                 for node in (*init.optimizers, *init.optimizer_targets):
                     found.update(self.project.sources(init.module, node))
+        return found
+
+    @cached_property
+    def _listed(self) -> set[object]:
+        """What is given to an `initialize` by a parameter for which a call has a list: `self.prepare(models, [opt_g, opt_d])`."""
+        found: set[object] = set()
+        for init in self.unit.inits:
+            function = self.project.function_of(init.module, init.call)
+            names = {n.id: n for n in init.optimizers if isinstance(n, ast.Name)}
+            if function is None or not names:
+                continue
+            for _, call in self.project.calls.get(function, ()):
+                for name, value in self.project.arguments(function, call):
+                    if name in names and isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) > 1:
+                        found.update(self.project.sources(init.module, names[name]))
         return found
 
     def __len__(self) -> int:
