@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,15 @@ def test_what_was_migrated_before_is_told_of_its_texts_and_of_torch() -> None:
 def test_an_apex_of_another_kind_is_none(text: str) -> None:
     write_tree(Path(), {"train.py": text, "README.md": "To the apex.\n", "requirements.txt": "torch==1.4.0\n"})
     assert run("check", ".").stdout == "No Apex found in 3 files\n"
+
+
+def test_both_pages_count_the_same_files() -> None:
+    """What is no Python is read by both."""
+    write_tree(
+        Path(), {"a.py": SITE, "b.py": "x = 1\n", "README.md": README, "config.yaml": "lr: 1\n", "run.sh": "ls\n"}
+    )
+    rows = [
+        re.search(r"<td><code>\.</code></td><td>(\d+)</td>", run(command, "--format", "html", ".").stdout)
+        for command in ("check", "rewrite")
+    ]
+    assert [row and row[1] for row in rows] == ["5", "5"]

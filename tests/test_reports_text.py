@@ -157,6 +157,8 @@ class TestSummary:
             done(3, review="review"),
             note(4),
             note(5, "as-is"),
+            done(6, review="look"),
+            Finding(7, 1, "AMP854", "add_argument", "note", "look", "the help says Apex"),
             before="if __name__ == 'x':\n",
         )
         library = changed("lib|x.py", done(1, construct="amp.init|ialize"))
@@ -167,15 +169,17 @@ class TestSummary:
         )
         assert shown.startswith(
             "<!-- amp-migrate: report -->\n# Migrate from NVIDIA Apex to native PyTorch AMP\n\n"
-            "4 of 5 Apex sites migrated in 2 files; 1 needs"
+            "5 of 6 Apex sites migrated in 2 files; 1 needs"
         )
-        assert "| `train.py` | migrated | `amp.scale_loss` ×3 | 1 review, 2 merge as is |" in shown
+        assert "| `train.py` | migrated | `amp.scale_loss` ×4 | 1 review, 1 quick look, 2 merge as is |" in shown
         assert r"| `lib\|x.py` | migrated | `amp.init\|ialize` | 1 merge as is |" in shown
         assert "## Needs a hand\n\n- [ ] `hard.py:7` AMP202: manual 7\n" in shown
         assert "## Could not be read or written\n\n- `bad.py:3` AMP003: does \\*not\\* parse\n" in shown
         assert "## Behaves differently\n\n- `train.py:4` AMP112: note 4\n" in shown
         assert "note 5" not in shown
         assert "## Please review\n\n- `train.py:3` AMP201: done 3\n" in shown
+        assert "## A quick look\n\n- `train.py:6` AMP201: done 6\n" in shown
+        assert "## Also to do\n\n- [ ] `train.py:7` AMP854: the help says Apex\n" in shown
         assert "computes in bfloat16" in shown
         assert "```sh\namp-migrate verify --original-rev abc1234 train.py -- ARGS\n```" in shown
         assert "lib|x.py --" not in shown

@@ -168,6 +168,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
         results = session.with_other_names([*project.targets, *configured], results, settings)
     revision, verdict, proved = None, 0, False
     leftovers: list[FileResult] = []
+    read = 0  # files that are no Python
     if not settings.dry and not settings.stdin:
         # Only a person, or the summary for one, is told what to do next.
         told = settings.output in ("text", "html") or settings.summary is not None
@@ -175,6 +176,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
         if told and any(r.listed for r in results):
             from amp_migrate.stale_comments import stale_comments
 
+            read = outside.count(others)
             found = [*outside.leftovers(others, project, migrated, settings), *stale_comments(results)]
             leftovers = [session.wanted(r, settings) for r in found]
         if cases is not None and any(result.changed for result in results):
@@ -185,7 +187,7 @@ def rewritten(settings: Settings, cases: Sequence[str] | None = None) -> Done:
             if verdict == 1:
                 results = verified.held_back(results)
         results = session.write([*project.targets, *configured], results, settings)
-    project.files += sum(r.listed for r in more)
+    project.files += read or sum(r.listed for r in more)
     return Done(session.report(project, results), project, _to_do(leftovers), revision, verdict, proved)
 
 

@@ -13,6 +13,7 @@ from amp_migrate.reports.steps import is_code, programs
 from amp_migrate.reports.text import Mode, headline
 from amp_migrate.sources.outputs import MARK
 
+_TEXT = "AMP854"  # what still says Apex, and does nothing
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
 
@@ -38,12 +39,14 @@ def render(
     ]
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
-    lines += _list("Also to do", once((r, f) for r in beside for f in r.findings), checkbox=True)
-    lines += _failures(report)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
-    lines += _list("Behaves differently", once(notes))
-    reviews = [(r, f) for r, f in report.findings("done") if f.review == "review"]
-    lines += _list("Please review", once(reviews))
+    texts = [(r, f) for r, f in notes if f.code == _TEXT]
+    also = once([*texts, *((r, f) for r in beside for f in r.findings)])
+    lines += _list("Also to do", also, checkbox=True)
+    lines += _failures(report)
+    lines += _list("Behaves differently", once(note for note in notes if note not in texts))
+    for title, level in (("Please review", "review"), ("A quick look", "look")):
+        lines += _list(title, once((r, f) for r, f in report.findings("done") if f.review == level))
     lines += _verify(report, mode, dtype, revision)
     return "\n".join(lines).rstrip("\n") + "\n"
 
