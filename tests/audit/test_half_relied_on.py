@@ -125,3 +125,30 @@ def test_a_weight_that_is_asked_whether_it_is_half(body: str, tail: str, verdict
 )
 def test_nothing_is_told_of_the_rest(body: str, level: str) -> None:
     assert found(body, level=level) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "told_of"),
+    [
+        ("", False),
+        ("class Both(Head):\n        def __init__(self):\n            self.head = Head()\n", False),
+        ("HEADS = [Head]\n", True),
+        ('HEADS = ["Head"]\n', True),
+        ("class Both:\n        def __init__(self):\n            self.head = Head()\n\n    both = Both()\n", True),
+    ],
+)
+def test_a_class_that_no_program_makes_an_object_of_asks_nobody(more: str, told_of: bool) -> None:
+    head = """
+    class Head(torch.nn.Module):
+        def forward(self, x):
+            return x * 2 if next(self.parameters()).dtype == torch.float16 else x
+
+    MORE
+    """
+    texts = [
+        text.format(body="pass", level="args.level", tail="pass").replace(
+            "    class Net(", head.replace("MORE", more) + "\n    class Net(", 1
+        )
+        for text in (BEFORE, AFTER)
+    ]
+    assert bool([d for d in doubts(*texts) if d.code == "AMP547"]) is told_of

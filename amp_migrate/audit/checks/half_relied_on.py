@@ -17,6 +17,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.idle_classes import in_idle_class
 from amp_migrate.findings import Code
 
 CODES = (
@@ -93,7 +94,9 @@ def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
         elif isinstance(node, ast.Call) and syntax.text(node.func) == "isinstance" and len(node.args) == 2:
             types = [t for t in _types(node.args[1]) if _is_half_type(both, module, t)]
             weight = node.args[0] if types else None
-        if weight is not None and not _only_widened(module, node) and _is_weight(both, module, weight):
+        if weight is None or _only_widened(module, node) or in_idle_class(both.after.modules, module, node):
+            continue
+        if _is_weight(both, module, weight):
             message = (
                 f"{syntax.text(node)} asks a weight whether it is half: in a model that Apex had made half it was{asked}, and it is "
                 "not now. Ask what switches mixed precision on where that is meant"
