@@ -29,6 +29,7 @@ class Output:
     inner: set[Function] = field(default_factory=set)  # functions that variables hold, which have their regions inside
     switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
+    passing: set[ast.Call] = field(default_factory=set)  # calls in runs that come by no set-up
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
     taken: set[ast.expr] = field(default_factory=set)  # uses of Apex, of amp by a value too, that a rule has replaced
     clipped: set[ast.Call] = field(default_factory=set)  # optimizers whose clipping a rule has put beside the step
@@ -148,6 +149,7 @@ class Output:
         self.inner |= other.inner
         self.switches |= other.switches
         self.given |= other.given
+        self.passing |= other.passing
         self.kept |= other.kept
         self.taken |= other.taken
         self.clipped |= other.clipped

@@ -157,3 +157,49 @@ def test_an_operation_that_was_float32_for_certain_is_not_told_as_a_may_as_well(
     after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
     said = [d.message for d in doubts(before, after) if "einsum" in d.message]
     assert ["See all of this file" in message for message in said] == [not sure]
+
+
+IDLE = """
+import torch
+from apex import amp
+
+class Scores(torch.nn.Module):
+    def forward(self, x):
+        return torch.einsum("if,vf->iv", x, x)
+
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores = Scores()
+        self.line = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.scores(self.line(x))
+
+class Plain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.line(x)
+
+def main(batches, optimizer, kind):
+    model = MADE
+    SETUP
+    for x in batches:
+        REGION
+            print(model(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"), [("Plain()", False), ("Whole()", True), ("{'a': Whole, 'b': Plain}[kind]()", True)]
+)
+def test_an_operation_of_a_class_that_no_program_makes_is_not_told(made: str, told: bool) -> None:
+    text = IDLE.replace("MADE", made)
+    setup = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')"
+    before = text.replace("SETUP", setup).replace("REGION", "if True:")
+    region = "with torch.autocast('cuda', dtype=torch.float16):"
+    after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
+    assert any("einsum" in d.message for d in doubts(before, after)) is told

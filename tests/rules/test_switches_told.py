@@ -53,7 +53,11 @@ SCALED = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scal
     ("setup", "backward", "said"),
     [
         (APEX, SCALED, ": left out, as in train.py:16, what is left with Apex there runs as it did"),
-        ("pass", "loss.backward()", ": left out, as in train.py:16, what it runs is float32; hand it over where Apex"),
+        (
+            "pass",
+            "loss.backward()",
+            ": left out, as in train.py:16, where no run comes that sets Apex up, what it runs is",
+        ),
     ],
 )
 def test_what_stays_with_apex_is_not_float32(setup: str, backward: str, said: str) -> None:
@@ -61,3 +65,44 @@ def test_what_stays_with_apex_is_not_float32(setup: str, backward: str, said: st
     (told,) = found(result, "AMP220")
     assert f"forward_step takes use_amp{said}" in told.message
     assert ("float32" in told.message) is (setup == "pass")
+
+
+APART = """
+import torch
+from apex import amp
+
+
+def _evaluate(model, loader):
+    return [model(x) for x in loader]
+
+
+def main(args, loader):
+    model = torch.nn.Linear(4, 2).cuda()
+    if args.train:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.fp16:
+            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in loader:
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            if args.fp16:
+                with amp.scale_loss(loss, optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+        _evaluate(model, loader)
+    if args.test and not args.train:
+        _evaluate(model, loader)
+
+
+if __name__ == "__main__":
+    main(parse(), [])
+"""
+
+
+def test_where_no_set_up_comes_before_nothing_is_to_be_handed_over() -> None:
+    (finding,) = found(rewrite(APART), "AMP220")
+    said = ": left out, as in train.py:26, where no run comes that sets Apex up, what it runs is float32, as it was"
+    assert finding.message.endswith(said)
+    assert finding.review == "as-is"

@@ -32,6 +32,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.sites.idle_classes import in_idle_class
 from amp_migrate.audit.sites.never_mixed import never_mixed, never_on
 from amp_migrate.findings import Code
 
@@ -109,6 +110,7 @@ def _run(halves: Halves, modules: Iterable[Module]) -> None:
 
 
 ONCE = ("narrow", "perhaps unpatched")  # told once a file
+OF_APEX = frozenset({*ONCE, "unpatched"})  # operations that it treated otherwise, by whatever they are given
 # What the rules tell of a line as well: that a value leaves the region there.
 LEAVING = frozenset({*"operation numpy file returned unseen gather".split(), "unseen beside"})
 COMING = frozenset(
@@ -139,6 +141,8 @@ class _Found(Said):
         if kind == "inplace" and not value.origin and any(key[-1] is node for key in self.places):
             return  # of which it is known what it is given
         if kind not in RAISING and goes_nowhere(module, node):
+            return
+        if kind in OF_APEX and in_idle_class(self.both.after.modules, module, node):
             return
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Module
+
+LOADING = frozenset({"__subclasses__", "getmembers", "import_module", "__import__"})
+BY_NAME = frozenset({"__dict__", "getattr", "globals", "vars"}) | LOADING
 
 
 def in_idle_class(near: Sequence[Module], module: Module, node: ast.AST) -> bool:
@@ -19,18 +23,42 @@ def in_idle_class(near: Sequence[Module], module: Module, node: ast.AST) -> bool
 def _idle(near: Sequence[Module], cls: Class, seen: frozenset[Class]) -> bool:
     if cls in seen:
         return True
+    if cls.node.decorator_list or any(_takes_by_name(module, cls) for module in near):
+        return False
     inside = range(cls.node.lineno, (cls.node.end_lineno or cls.node.lineno) + 1)
     for module in near:
         if cls.name not in module.words:
             continue
         for node in ast.walk(module.tree):
             named = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
-            if named != cls.name or (module.path == cls.module.path and node.lineno in inside):  # type: ignore[attr-defined]
+            if named != cls.name or (module.path == cls.module.path and getattr(node, "lineno", 0) in inside):
                 continue
             around = _class_around(module, node)
             if around is None or not _idle(near, around, seen | {cls}):
                 return False
     return True
+
+
+def _takes_by_name(module: Module, cls: Class) -> bool:
+    """Whether a file takes classes by names that it computes, of the file that one is in: `networks.__dict__[name]`."""
+    if not BY_NAME & module.words:
+        return False
+    home = {*cls.module.name.split(".")}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Subscript) and syntax.last(node.value) == "__dict__":
+            holder = node.value.value if isinstance(node.value, ast.Attribute) else None
+        elif isinstance(node, ast.Call) and syntax.last(node.func) in BY_NAME:
+            if syntax.last(node.func) == "globals":
+                return module.path == cls.module.path
+            holder = node.args[0] if node.args else None
+            computed = len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+            if syntax.last(node.func) == "getattr" and not computed:
+                continue
+        else:
+            continue
+        if holder is not None and syntax.last(holder) in home:
+            return True
+    return bool(module.words & LOADING)
 
 
 def _class_around(module: Module, node: ast.AST) -> Class | None:

@@ -189,6 +189,8 @@ def _optional(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     add_optional(m, function, f"{thread.name}: bool = {thread.default}" if typed else f"{thread.name}={thread.default}")
     if plan.optional:
         m.output.switches[function] = thread.name
+        calls = m.project.calls.get(function, ())
+        m.output.passing |= {call for where, call in calls if m.set_up.never_at(where, call)}
         document(m, function, thread.name, SWITCH)
     elif plan in m.scalers:
         document(m, function, thread.name, _told(plan))

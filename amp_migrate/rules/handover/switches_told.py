@@ -17,13 +17,16 @@ from amp_migrate.rules.handover.scaler_passing import is_offered
 from amp_migrate.rules.migration import Output
 
 EVERY = ", which every call in sight hands over"
+HAND = "hand it over where Apex had been set up"
+AS_IT_WAS = "what it runs is float32, as it was"
 
 
 def finish(project: Project, output: Output) -> None:
     """Say of every function that takes a switch which calls leave it out: known once all units are migrated."""
     for function, name in output.switches.items():
         left = _left_to(project, output, function, name)
-        inner = left == EVERY and not (is_offered(function) or is_public(project, function))
+        known = left == EVERY or (left.endswith(AS_IT_WAS) and HAND not in left)
+        inner = known and not (is_offered(function) or is_public(project, function))
         review: Review = "as-is" if inner else "look"
         message = f"{function.name} takes {name}{left}"
         output.note(function.module, function.node, "AMP220", "torch.autocast", message, review, about=function.name)
@@ -39,8 +42,11 @@ def _left_to(project: Project, output: Output, function: Function, name: str) ->
         return EVERY
     apex = {place for place in without if _set_up_stays(project, output, place[0])}
     said = []
-    if plain := _named(without - apex):
-        said.append(f"as in {plain}, what it runs is float32; hand it over where Apex had been set up")
+    passing = {(module, call.lineno) for module, call in calls if call in output.passing} & without - apex
+    if plain := _named(without - apex - passing):
+        said.append(f"as in {plain}, what it runs is float32; {HAND}")
+    if passing:
+        said.append(f"as in {_named(passing)}, where no run comes that sets Apex up, {AS_IT_WAS}")
     if apex:
         said.append(f"as in {_named(apex)}, what is left with Apex there runs as it did")
     return f": left out, {', and '.join(said)}"
