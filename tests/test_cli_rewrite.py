@@ -48,6 +48,7 @@ def test_text_report_first_line_then_hand_then_look() -> None:
         "Next: prove that the training did not change:",
         "  amp-migrate verify --original-rev REV b.py -- ARGS",
         "REV is a commit that holds these files as they were.",
+        "What is written needs torch>=2.4.",
     ]
 
 

@@ -175,3 +175,11 @@ def test_both_pages_count_the_same_files() -> None:
         for command in ("check", "rewrite")
     ]
     assert [row and row[1] for row in rows] == ["5", "5"]
+
+
+@pytest.mark.parametrize(("pin", "told"), [("torch==1.4.0", False), ("torch>=2.4", True), ("numpy", True)])
+def test_the_torch_that_the_result_needs_is_told_once(pin: str, told: bool) -> None:
+    write_tree(Path(), {"a.py": SITE, "requirements.txt": f"{pin}\n"})
+    lines = run("rewrite", ".").stdout.splitlines()
+    assert ("What is written needs torch>=2.4." in lines) is told
+    assert any("requirements.txt:1" in line and "torch>=2.4" in line for line in lines) is not told

@@ -11,6 +11,7 @@ from amp_migrate import literals
 from amp_migrate.findings import LOOSE, FileResult, Report
 from amp_migrate.reports import quoting
 from amp_migrate.reports.gathered import LISTED
+from amp_migrate.requirements import NEEDED
 
 _PROGRAMS = 3  # commands of this kind that are printed
 
@@ -109,6 +110,8 @@ def after_rewrite(
         lines += [f"{first} that the training did not change:", *commands]
         if revision is None:
             lines.append("REV is a commit that holds these files as they were.")
+    if lines and not pins and any(map(is_code, report.results)):
+        lines.append(f"What is written needs torch>={'.'.join(map(str, NEEDED))}.")
     return lines and [f"Next: {lines[0]}", *lines[1:]]
 
 
