@@ -55,6 +55,14 @@ def made(halves: Halves, scope: Scope, func: ast.expr) -> list[Function]:
     return halves.values.methods(scope, func.value, func.attr) or list(dict.fromkeys(held))
 
 
+def objects(halves: Halves, scope: Scope, func: ast.expr) -> list[Function]:
+    """What a call of an object runs that is seen to be made, and is no network: `TTA(model)(x)`."""
+    kinds = halves.values.instances.of(scope, func)
+    classes = [kind for kind in kinds if isinstance(kind, Class) and not halves.program.is_network(kind)]
+    found = [f for cls in classes for f in halves.program._method(cls, "__call__")]
+    return list(dict.fromkeys(found)) if len(classes) == len(kinds) else []
+
+
 def methods(halves: Halves, scope: Scope, call: ast.Call) -> list[Function]:
     """The methods that a call of an object may run; where it is not seen how that is made, by what it is called:
     `predictions_saver.add` is a method of some `Saver`, `self.cls_head.loss` one of some `Head`."""

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves import distributions
-from amp_migrate.audit.halves.called import ALIKE, kept, made, methods, of_partial
+from amp_migrate.audit.halves.called import ALIKE, kept, made, methods, objects, of_partial
 from amp_migrate.audit.halves.containers import PUTTING, Containers
 from amp_migrate.audit.halves.given import Given, given_to
 from amp_migrate.audit.halves.library import is_file, written
@@ -224,6 +224,8 @@ class Calls(Containers):
             functions = methods(self.halves, scope, expr) if halves else made(self.halves, scope, expr.func)
         if not found and not functions and halves:
             functions = kept(self.halves, scope, expr.func)
+        if not found and not functions and not halves:
+            functions = objects(self.halves, scope, expr.func)
         partial = of_partial(self.halves, scope, expr.func) if not found and not functions and halves else None
         if partial is not None:
             return join([self.run_in(f, expr, [UNKNOWN] * first + given, named, {}) for f, first in partial[:ALIKE]])

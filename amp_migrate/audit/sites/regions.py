@@ -113,6 +113,8 @@ class Regions:
                         region = self.opened(module, item.context_expr)
                         if region is not None:
                             yield region
+            if isinstance(at, ast.Lambda) and not isinstance(module.parents.get(at), (ast.Call, ast.keyword)):
+                return  # which is kept, and runs where it is called
             if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if any(child is s for s in at.body):
                     for decorator in at.decorator_list:

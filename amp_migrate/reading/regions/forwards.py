@@ -13,6 +13,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.beside import given_beside
 from amp_migrate.reading.regions.evaluated import evaluated_elsewhere
+from amp_migrate.reading.regions.kept_lambdas import in_kept_lambda
 from amp_migrate.reading.regions.making import makes_network
 from amp_migrate.reading.regions.no_forwards import (
     CASTING_METHODS,
@@ -61,7 +62,7 @@ class Forwards:
         return known
 
     def _is_forward(self, module: Module, node: ast.Call) -> bool:
-        return self._is_seen(module, node) or self.only_told(module, node)
+        return not in_kept_lambda(module, node) and (self._is_seen(module, node) or self.only_told(module, node))
 
     def _is_seen(self, module: Module, node: ast.Call) -> bool:
         if not self._may_run(module, node) or makes_network(self.project, module, node):
