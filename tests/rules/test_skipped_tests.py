@@ -146,6 +146,7 @@ def test_what_asks_for_apex_where_nothing_in_sight_trains_with_it_is_said_to_ask
 
 def test_what_scales_without_a_set_up_is_not_said_to_ask() -> None:
     source = ENGINE.replace('        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', "")
+    source += '\n\n    if __name__ == "__main__":\n        fit(*build())\n'
     (told, *_) = [f for f in rewrite(source).findings if f.status == "manual"]
     assert told.code == "AMP116"
     assert "is only asked for" not in told.message

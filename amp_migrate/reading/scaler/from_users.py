@@ -104,16 +104,14 @@ class FromUsers(ScalerPlan):
         self._home(init, "self", stmt)
 
     def _keeping(self, init: Function) -> ast.stmt | None:
-        """The statement of `__init__` that keeps an optimizer it is given: `self.optimizer = optimizer`."""
+        """The statement of `__init__` that keeps an optimizer it is given, or makes: `self.optimizer = optimizer`."""
         for stmt in init.node.body:
-            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.value, ast.Name):
-                if stmt.value.id in init.scope.params and isinstance(stmt.targets[0], ast.Attribute):
-                    slot = self.project.slot(init.module, stmt.targets[0])
-                    if (
-                        slot in self.unit.optimizer_slots
-                        or Slot(init.scope, stmt.value.id) in self.unit.optimizer_slots
-                    ):
-                        return stmt
+            if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Attribute):
+                given = isinstance(stmt.value, ast.Name) and stmt.value.id in init.scope.params
+                slots = {self.project.slot(init.module, stmt.targets[0])}
+                slots |= {Slot(init.scope, stmt.value.id)} if given and isinstance(stmt.value, ast.Name) else set()
+                if (given or isinstance(stmt.value, ast.Call)) and not slots.isdisjoint(self.unit.optimizer_slots):
+                    return stmt
         return None
 
     def _parameter(self, function: Function) -> str | None:

@@ -11,6 +11,7 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function, called_name
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
 from amp_migrate.reading.switch.elsewhere import visible
@@ -52,6 +53,8 @@ def apply(m: Migration) -> None:
     """Write the parameters, what stands for a scaler that is left out, and the docstrings."""
     for plan in m.scalers if m.scales else ():
         if isinstance(plan, FromUsers):
+            if m.unit.losses and not _casts(m) and not all(_in_package(m, f.module) for f in plan.entries):
+                raise plan.failure  # a helper for the backward: its program has the rest
             for function, kept in plan.entries.items():
                 _enter(m, plan, function, kept)
 
@@ -92,9 +95,23 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         f"{called} takes {name}, None by default: whoever called amp.initialize before now makes a torch.amp.GradScaler and "
         f"hands it over, {called}(..., {name}={name}); without it, {without}"
     )
-    if module.name.rpartition(".")[0] not in m.project.by_name:  # no package: rather a part of a program
+    if not _casts(m):
+        message += (
+            "; what computes the loss is out of sight, and belongs under torch.autocast where the scaler is enabled"
+        )
+    if not _in_package(m, module):
         message += ". If a file of yours does, rewrite it together with this one instead"
     m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
+
+
+def _in_package(m: Migration, module: Module) -> bool:
+    """Whether a file may be a library's: else it is rather a part of a program."""
+    return module.name.rpartition(".")[0] in m.project.by_name
+
+
+def _casts(m: Migration) -> bool:
+    """Whether anything that computes the losses is in sight."""
+    return any(m.regions.read(scope).found or m.regions.read(scope).native for scope in m.regions.scopes())
 
 
 def _sets_up_base(stmt: ast.stmt) -> bool:
