@@ -51,6 +51,9 @@ NETWORKS = """
 
         def reverse(self, x):
             return self.head(x.contiguous())
+
+        def choose(self, fast):
+            self.kind = torch.half if fast else torch.float
 """
 EVALUATE = """
     def evaluate(model, data):
@@ -95,8 +98,9 @@ RAISES = "it raises, as networks.py:{} makes half by hand what networks.py:{} ta
         ("if self.on:\n    a = self.a.to(torch.float16).t()\nreturn x @ a", (24, 25)),
         ("return torch.nn.functional.linear(x.half(), self.a)", (23, 23)),
         ("x = x.type(torch.half)\nreturn self.head(x)", (23, 24)),
+        ("x = x.data[-1].to(self.kind)\nreturn self.head(x)", (23, 24)),
     ],
-    ids=["einsum", "in a list, by a part and a helper", "under a flag", "linear", "a layer"],
+    ids=["einsum", "in a list, by a part and a helper", "under a flag", "linear", "a layer", "a dtype that is kept"],
 )
 def test_what_a_network_makes_half(body: str, lines: tuple[int, int]) -> None:
     assert found(body) == [RAISES.format(*lines)]

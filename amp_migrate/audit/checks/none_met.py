@@ -17,7 +17,7 @@ from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Class, Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.side import Side
 from amp_migrate.audit.ways.formulas import (
@@ -84,7 +84,8 @@ def _none(both: Mixed, change: Change, new: ast.stmt, old: ast.stmt, field: ast.
     given = disjunction([plain(side.predicates.given(way, loops=False, stops=False)) for way in ways])
     now = _local(both.after, change.after, new)
     before = _local(both.before, change.before, old)
-    met = conjunction([now, negation(before), negation(given)])
+    asserted = (_asserted(side, c) for c in program.family_up(owner))
+    met = conjunction([now, negation(before), negation(given), _set_up(both, change, old), *asserted])
     found = example(met)
     if found is None or not atoms(plain(negation(before))) & set(minimal(met, found)):
         return None
@@ -95,6 +96,28 @@ def _none(both: Mixed, change: Change, new: ast.stmt, old: ast.stmt, field: ast.
     )
     doubt = both.review.doubt(change.after, new, "AMP137", name, message, "review")
     return replace(doubt, alike=message)
+
+
+def _set_up(both: Mixed, change: Change, old: ast.stmt) -> Formula:
+    """That Apex was set up, of runs that came to a loss scaled by it instead: without, they raised there."""
+    module, inner = change.before, old
+    for around in module.ancestors(old):
+        if isinstance(around, ast.If):
+            other = around.orelse if inner in around.body else around.body
+            calls = (c for s in other for c in syntax.every(s, ast.Call))
+            if any(both.review.before.dotted(module.scope_of(c), c.func) == "apex.amp.scale_loss" for c in calls):
+                return disjunction(plain(on) for on in both.on_near(module))
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        inner = around if isinstance(around, ast.stmt) else inner
+    return True
+
+
+def _asserted(side: Side, cls: Class) -> Formula:
+    """What the constructor of a class asserts: no object that a method runs on is made otherwise."""
+    made = cls.methods.get("__init__", ())
+    tests = [(f, s.test) for f in made for s in f.node.body if isinstance(s, ast.Assert)]
+    return plain(conjunction(side.predicates.of(test, side.predicates.trails.anywhere(f.scope)) for f, test in tests))
 
 
 def _local(side: Side, module: Module, stmt: ast.stmt) -> Formula:

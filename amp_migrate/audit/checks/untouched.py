@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.about import ABOUT, About, written
+from amp_migrate.audit.program.about import ABOUT, About, parts, written
 from amp_migrate.audit.program.changes import Change, head, statements
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.torch_version import by_version
@@ -197,7 +197,8 @@ def _branches(review: Review, change: Change, about: About) -> Iterator[Doubt]:
         was = [u for u in was if (u.test, u.branch) not in tests and (u.stmt, u.branch) not in known]
         now = [u for u in now if (u.test, u.branch) not in tests and (change.was(u.stmt), u.branch) not in kept]
         lost = [u for u in was if not about.test(u.expr) and by_version(change.before, u.expr) is not u.branch]
-        gained = [u for u in now if not ABOUT.search(u.test)]
+        left = {syntax.text(p) for u in was if about.test(u.expr) for p in parts(u.expr)}  # of `level == -1 or apex`
+        gained = [u for u in now if not ABOUT.search(u.test) and not {syntax.text(p) for p in parts(u.expr)} <= left]
         if (lost or gained) and not about.stepping(old):
             test, branch = (lost or gained)[0].test, (lost or gained)[0].branch
             where = "stood" if lost else "stands now"

@@ -36,8 +36,20 @@ class About:
             if isinstance(node, (ast.Name, ast.Attribute)) and self.of_apex(node):
                 for around in self.module.ancestors(node):
                     if isinstance(around, (ast.If, ast.IfExp, ast.While)):
-                        found |= {syntax.text(part) for part in _parts(around.test)}
+                        found |= {self._asked(part) for part in parts(around.test)}
         return found
+
+    def _asked(self, test: ast.expr) -> str:
+        """What a test asks, in words that are the same wherever that is asked: an option of the command line by its name, and of
+        what an object keeps (`self.args.fp16`) what is read there."""
+        if isinstance(test, ast.Compare) and isinstance(getattr(test.comparators[0], "value", None), bool):
+            test = test.left if len(test.ops) == 1 else test
+        if not isinstance(test, ast.Attribute):
+            return syntax.text(test)
+        option = f"--{test.attr}"
+        if any(option in m.text or option.replace("_", "-") in m.text for m in self.program.having(test.attr)):
+            return option
+        return ".".join(syntax.text(test).split(".")[-2:])
 
     def of_apex(self, node: ast.Name | ast.Attribute) -> bool:
         scope = self.module.scope_of(node)
@@ -91,7 +103,7 @@ class About:
 
     def test(self, test: ast.expr) -> bool:
         """Whether a test has to do with mixed precision."""
-        return bool(ABOUT.search(syntax.text(test))) or any(syntax.text(p) in self.tests for p in _parts(test))
+        return bool(ABOUT.search(syntax.text(test))) or any(self._asked(p) in self.tests for p in parts(test))
 
     def statement(self, stmt: ast.stmt) -> bool:
         """Whether a statement has to do with it: it says so, it is part of the step (which has a check of its own), or it
@@ -140,13 +152,13 @@ STEPPING = frozenset(
 )
 
 
-def _parts(test: ast.expr) -> Iterator[ast.expr]:
+def parts(test: ast.expr) -> Iterator[ast.expr]:
     """The tests that a test is made of."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
-            yield from _parts(value)
+            yield from parts(value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _parts(test.operand)
+        yield from parts(test.operand)
     else:
         yield test
 

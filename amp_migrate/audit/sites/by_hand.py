@@ -173,7 +173,21 @@ class ByHand:
         kinds = [k.value for k in expr.keywords if k.arg == "dtype"]
         if last in ("to", "type") and name is None:
             kinds += expr.args
-        return any(self.program.dotted(scope, k) in HALF_TYPES for k in kinds)
+        return any(self._is_half(scope, kind) for kind in kinds)
+
+    def _is_half(self, scope: Scope, kind: ast.expr, depth: int = 2) -> bool:
+        """Whether a dtype is half in some runs: `torch.half if args.fp16 else torch.float`, also as a field keeps it."""
+        if isinstance(kind, ast.IfExp):
+            return any(self._is_half(scope, k, depth) for k in (kind.body, kind.orelse))
+        owner = self.program.is_self(scope, kind.value) if isinstance(kind, ast.Attribute) else None
+        if owner is None or not isinstance(kind, ast.Attribute) or not depth:
+            return self.program.dotted(scope, kind) in HALF_TYPES
+        family = self.program.family_up(owner)
+        return any(
+            value is not None and self._is_half(module.scope_of(value), value, depth - 1)
+            for module, target, value, item in self.values.fields(kind.attr)
+            if not item and self.program.is_self(module.scope_of(target), target.value) in family
+        )
 
     def _called_half(self, scope: Scope, call: ast.Call, env: Mapping[str, Cast], depth: int) -> Cast | None:
         if self._casts(scope, call):

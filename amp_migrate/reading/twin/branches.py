@@ -37,6 +37,16 @@ def value_chosen(holder: ast.expr, value: ast.expr) -> Choice | None:
     return None
 
 
+def flag_asked(test: ast.expr) -> tuple[ast.expr, bool]:
+    """What a test asks a flag for, and whether it is to hold: `flag is True` asks what `flag` does; a test that is no such
+    comparison stands for itself."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+        value = getattr(test.comparators[0], "value", None)
+        if len(test.ops) == 1 and isinstance(value, bool):
+            return test.left, value is isinstance(test.ops[0], (ast.Eq, ast.Is))
+    return test, True
+
+
 @dataclass
 class Branch:
     """The switch that chooses Apex, with what chooses the native branch instead.

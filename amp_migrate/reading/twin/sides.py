@@ -11,9 +11,19 @@ from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import ClassInfo, dotted
 from amp_migrate.reading.program.logic import truth
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.twin.branches import Branch, Choice, asked_by, branch_of, choice_of, residue, value_chosen
+from amp_migrate.reading.twin.branches import (
+    Branch,
+    Choice,
+    asked_by,
+    branch_of,
+    choice_of,
+    flag_asked,
+    residue,
+    value_chosen,
+)
 from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.units.unit import Init, Unit
@@ -40,8 +50,12 @@ class NativeTwin:
         self.joined: dict[ast.If, ast.expr] = {}  # links that are to answer to what chose Apex as well
         self.branches = list(branches)
         self.taken_over: set[ast.Assign] = set()  # what computes a flag of `flags`, and is a part of the native one now
+        self.options: set[str] = set()  # of the command line, that choose Apex wherever they are read
         for branch in self.branches:
-            self.switches.add(ast.dump(branch.test))
+            flag, on = flag_asked(branch.test)
+            self.switches.add(ast.dump(flag if on else branch.test))
+            if on and isinstance(flag, ast.Attribute) and self._is_option(flag.attr):
+                self.options.add(flag.attr)
             choice = choice_of(branch.test)
             if choice is not None:
                 self.choices[choice] = self.choices.get(choice) or branch.native
@@ -57,6 +71,8 @@ class NativeTwin:
         own = {*unit.modules, *(cls.module for cls in self.classes)}
         if any("." in holder or "." in value for holder, value in self.choices):
             return self.project.modules
+        if self.options:
+            own |= in_process(self.project, own)
         scopes = [(x.module, x.call) for x in unit.losses] + [(i.module, i.call) for i in unit.inits]
         for module, node in scopes:
             cls = self.project.class_around(module.scope_of(node))
@@ -67,9 +83,20 @@ class NativeTwin:
         """What a test is once Apex is never chosen; None where it asks something else."""
         return truth(test, self._told)
 
-    def _told(self, test: ast.expr) -> bool | None:
-        if ast.dump(test) in self.switches:
+    def _is_option(self, name: str) -> bool:
+        """Whether an attribute is one setting wherever it is read, which nothing sets: an option of the command line, or what is
+        read of one thing (`args`, `self.args`)."""
+        sources = self.project.once(Sources)
+        named = [n for m in self.project.modules for n in m.named.get(name, ()) if isinstance(n, ast.Attribute)]
+        if sources.set_by_name(name) or not all(isinstance(n.ctx, ast.Load) for n in named):
             return False
+        return bool(sources.declaring(name)) or len({ast.unparse(n.value).rpartition(".")[2] for n in named}) == 1
+
+    def _told(self, test: ast.expr) -> bool | None:
+        flag, on = flag_asked(test)
+        chosen = isinstance(flag, ast.Attribute) and flag.attr in self.options
+        if chosen or ast.dump(flag) in self.switches:
+            return not on
         if isinstance(test, ast.Compare) and choice_of(test) in self.choices:
             return isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
         return None

@@ -11,8 +11,10 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.conditions.chains import head_of, links
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.definitions import ClassInfo
+from amp_migrate.reading.program.logic import LOOSE, is_asked
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.twin.branches import flag_asked
 from amp_migrate.reading.twin.sides import NativeTwin, flat
 from amp_migrate.reading.units.wrappers import scales_natively
 from amp_migrate.rules.cleanup.import_texts import keep_only
@@ -20,8 +22,16 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import unbounded
 from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.choice import answer_options, fold_native_flags, join_choices, join_flags
-from amp_migrate.rules.twin.old_checkpoints import old_checkpoints
-from amp_migrate.rules.twin.remains import plain_steps, refuse_uncleared, scaled_readers, turned_off
+from amp_migrate.rules.twin.old_checkpoints import keys_of_native_runs, old_checkpoints
+from amp_migrate.rules.twin.remains import (
+    divided_losses,
+    plain_steps,
+    refuse_uncleared,
+    scaled_readers,
+    still_asked,
+    turned_off,
+)
+from amp_migrate.writing.edits import Edits, joined
 
 CODES = (
     Code(
@@ -62,6 +72,9 @@ CODES = (
 )
 
 
+TAKEN = "taken"  # of a run that asks for Apex: it comes to the native branch
+
+
 def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them. Raises Blocked where the
     native one would not do the same."""
@@ -88,33 +101,44 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     if twin.taken_over or twin.answered:
         message += ", and is taken where Apex was asked for, too"
     without = None if twin.closed() else _left_without(m, twin)
+    if without == TAKEN and not (twin.taken_over or twin.answered):
+        message += ", and is taken where Apex was asked for, too"
     for module, node, construct, _ in nodes:
-        if without is None:
+        if without in (None, TAKEN):
             m.output.done(module, node, "AMP120", construct, message, "look")
         else:  # once for all
             told = node is nodes[0][1]
-            m.output.done(module, node, "AMP120", construct, message + without * told, "review" if told else "as-is")
+            m.output.done(
+                module, node, "AMP120", construct, message + str(without) * told, "review" if told else "as-is"
+            )
     scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
     plain_steps(m.project, m.output, m.unit.losses)
+    if without == TAKEN:
+        divided_losses(m.output, unit.losses)
+        keys_of_native_runs(m, twin)
+        flags = (flag_asked(branch.test)[0] for branch in twin.branches)
+        still_asked(m.project, m.output, twin, {f.attr for f in flags if isinstance(f, ast.Attribute)})
     unbounded(m)
     old_checkpoints(m, twin)
     return True
 
 
-def _left_without(m: Migration, twin: NativeTwin) -> str | None:
-    """What becomes of a run that asks for Apex still, in words; None where it comes to the native branch."""
+def _left_without(m: Migration, twin: NativeTwin) -> str:
+    """What becomes of a run that asks for Apex still, in words."""
     branch, *_ = twin.branches
     outcome = "gets neither branch now"
     for loss in m.unit.losses[:1]:
         around = (p for p in loss.module.ancestors(loss.with_stmt) if isinstance(p, ast.If))
-        chain = next((c for p in around if len(c := links(head_of(loss.module, p))) > 1), None)
+        chains = [c for p in around if len(c := links(head_of(loss.module, p))) > 1]
+        choosing = [c for c in chains if any(x.test is not None and twin.value(x.test) is False for x in c)]
+        chain = next(iter(choosing or chains), None)
         last = chain[-1] if chain is not None else None
         if last is None or loss.with_stmt in last.body:
             continue
         if last.test is not None:
             outcome = "runs no backward here now"
         elif scales_natively(last.body):
-            return None
+            return TAKEN
         elif any(isinstance(s, ast.Raise) for s in last.body):
             outcome = "stops here now"
         elif any(isinstance(n, ast.Attribute) and n.attr == "backward" for s in last.body for n in walk(s)):
@@ -168,6 +192,8 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
             value = twin.value(node.test)
             if value is not None:
                 edits.replace(node, (node.body if value else node.orelse,))
+        elif isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Compare) and not edits.gone(node):
+            _pare(module, twin, edits, node)
         elif isinstance(node, ast.Assign) and twin.chooses(node) and not edits.gone(node):
             native = twin.instead(node)
             if native is not None:
@@ -175,6 +201,26 @@ def _module(m: Migration, module: Module, twin: NativeTwin) -> None:
                 edits.replace(node.value, ast.unparse(chosen).replace("'", m.style(module).quote))
                 if ast.dump(target) != ast.dump(node.targets[0]):
                     edits.replace(node.targets[0], ast.unparse(target))
+
+
+def _pare(module: Module, twin: NativeTwin, edits: Edits, node: ast.BoolOp | ast.UnaryOp | ast.Compare) -> None:
+    """Leave of what asks for Apex as well what else it asks: `fp16` of `fp16 and not args.apex`."""
+    if any(isinstance(a, (ast.If, ast.Assert)) and twin.value(a.test) is not None for a in module.around(node)):
+        return
+    value, parent = twin.value(node), module.parents.get(node)
+    if value is not None:
+        if not is_asked(parent, node) and not isinstance(parent, ast.Assert):
+            edits.replace(node, str(value))
+    elif isinstance(node, ast.BoolOp):
+        kept = [v for v in node.values if twin.value(v) is None]
+        if len(kept) < len(node.values):
+            code = joined(kept, " and " if isinstance(node.op, ast.And) else " or ")
+            loose = (
+                len(kept) == 1
+                and isinstance(kept[0], (ast.BoolOp, *LOOSE))
+                and isinstance(parent, ast.BoolOp | ast.UnaryOp)
+            )
+            edits.replace(node, ("(", *code, ")") if loose else code)
 
 
 def _only_apex(module: Module, twin: NativeTwin, node: ast.If) -> bool:

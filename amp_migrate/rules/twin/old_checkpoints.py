@@ -11,6 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from amp_migrate.reading.conditions.conjunctions import conjuncts
+from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import ClassInfo, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.twin.external_scalers import known, made
@@ -33,6 +35,24 @@ def old_checkpoints(m: Migration, twin: NativeTwin) -> None:
             f"--key {apex} --to-key {native}",
             "look",
         )
+
+
+def keys_of_native_runs(m: Migration, twin: NativeTwin) -> None:
+    """Report where a scale is looked up that only runs of the native side were asked for: `if fp16 and not args.apex:`."""
+    for module in twin.modules:
+        for call, _ in module.calls_naming({"load_state_dict"}):
+            given = call.args[0] if call.args else None
+            key = given.slice if isinstance(given, ast.Subscript) else None
+            holder = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+            if not isinstance(key, ast.Constant) or "scaler" not in holder.lower() or m.edit(module).gone(call):
+                continue
+            parts = [p for b in branches_around(module, call) if b.holds for p in conjuncts(b.test.test)]
+            if any(twin.value(part) is True for part in parts):
+                message = (
+                    f"a checkpoint of a run that asked for Apex has no {key.value!r}, and such a run comes here now: it stops with a "
+                    "KeyError. Ask for the key before, or begin with a new scale"
+                )
+                m.output.note(module, call, "AMP123", "load_state_dict", message, "review")
 
 
 def _of_libraries(m: Migration) -> Iterator[tuple[Module, ast.AST, str, str]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from amp_migrate.reading.conditions.chains import head_of, links
-from amp_migrate.reading.program.definitions import Function, is_none
+from amp_migrate.reading.program.definitions import Function, called_name, is_none
+from amp_migrate.reading.program.logic import is_asked
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import method_called, methods_called, walk
@@ -60,6 +61,65 @@ def turned_off(output: Output, module: Module, twin: NativeTwin, branch: ast.If)
             "not turn off, and is in mixed precision"
         )
         output.note(module, stmt, "AMP120", text, message, "review")
+
+
+def still_asked(project: Project, output: Output, twin: NativeTwin, flags: Collection[str]) -> None:
+    """Say where a flag that chose Apex is asked, or handed on to be, and is not read as what it is now: the native side."""
+    for module, flag in ((m, f) for m in project.modules for f in sorted(flags) if f in m.named):
+        for node in module.named[flag]:
+            if (
+                not isinstance(node, ast.Attribute)
+                or not isinstance(node.ctx, ast.Load)
+                or output.edit(module).gone(node)
+            ):
+                continue
+            parent = module.parents.get(node)
+            call = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+            handed = isinstance(call, ast.Call) and call.func is not parent and bool(project.resolved.get(call))
+            asked = is_asked(parent, node) or isinstance(parent, ast.Compare) or handed
+            if asked and (handed or twin.value(node) is None):
+                message = (
+                    f"a run that asked for Apex (`{module.source(node)}`) takes the native branch now, and is still told to "
+                    "have chosen Apex here: see that it does what a run of the native side does"
+                )
+                output.note(module, node, "AMP120", module.source(node), message, "review")
+                return
+
+
+def divided_losses(output: Output, losses: Iterable[Loss]) -> None:
+    """Say where the native side divides a loss, by the batches that are added up, and Apex's did not."""
+    for loss in losses:
+        module = loss.module
+        for parent in (p for p in module.ancestors(loss.with_stmt) if isinstance(p, ast.If)):
+            chain = links(head_of(module, parent))
+            mine = next((x for x in chain if any(n is loss.with_stmt for s in x.body for n in walk(s))), chain[0])
+            native = next((x for x in chain if x is not mine and scales_natively(x.body)), None)
+            if native is None:
+                continue
+            divided, own = (list(_divisors(x.body)) for x in (native, mine))
+            if divided and not own:
+                message = (
+                    f"the native branch divides the loss by {divided[0]}, and Apex's did not: where that is more than 1, the "
+                    "gradients of a run that asked for Apex are that much smaller now (a clip binds less, and the learning rate "
+                    "means another thing)"
+                )
+                output.note(module, loss.with_stmt, "AMP120", "amp.scale_loss", message, "review")
+                return
+            break
+
+
+def _divisors(block: Sequence[ast.stmt]) -> Iterator[str]:
+    """By what a branch divides what it scales: `loss = loss / steps`, `loss /= steps`, `scaler.scale(loss / steps)`."""
+    nodes = [n for s in block for n in walk(s)]
+    calls = (n for n in nodes if isinstance(n, ast.Call) and called_name(n) in ("scale", "scale_loss"))
+    scaled = [c.args[0] for c in calls if c.args]
+    texts = {ast.unparse(value) for value in scaled}
+    inside = {n for value in scaled for n in walk(value)}
+    for node in nodes:
+        if isinstance(node, (ast.AugAssign, ast.BinOp)) and isinstance(node.op, ast.Div):
+            dividend, by = (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
+            if node in inside or ast.unparse(dividend) in texts:
+                yield ast.unparse(by)
 
 
 def refuse_uncleared(project: Project, losses: Iterable[Loss]) -> None:
