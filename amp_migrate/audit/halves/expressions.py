@@ -8,6 +8,7 @@ from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves.asked import not_half
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.implied import Implied
+from amp_migrate.audit.halves.numbers import is_number
 from amp_migrate.audit.halves.tensors import (
     INTEGER,
     NOTHING,
@@ -21,8 +22,7 @@ from amp_migrate.audit.halves.tensors import (
     promoted,
 )
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import COMPREHENSIONS, Function
-from amp_migrate.audit.values.names import OPTIONS
+from amp_migrate.audit.program.module import COMPREHENSIONS
 
 COMPARING = (ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq, ast.NotEq)  # what tensors answer one by one
 
@@ -251,7 +251,7 @@ class Expressions(Implied):
 
     def binary(self, expr: ast.BinOp) -> Value:
         left, right = (
-            NUMBER if value == UNKNOWN and (_number(side) or self.setting(side)) else value
+            NUMBER if value == UNKNOWN and is_number(self.halves.values, self.module, side) else value
             for side, value in ((expr.left, self.of(expr.left)), (expr.right, self.of(expr.right)))
         )
         if left.mask and right.mask:
@@ -269,7 +269,7 @@ class Expressions(Implied):
         left, *others = given
         side = expr.args[-1] if isinstance(expr, ast.Call) and expr.args else None
         right = others[0] if others else NUMBER
-        if side is not None and right == UNKNOWN and (_number(side) or self.setting(side)):
+        if side is not None and right == UNKNOWN and is_number(self.halves.values, self.module, side):
             right = NUMBER
         return self.promoting(expr, left.entry(), right.entry())
 
@@ -288,23 +288,6 @@ class Expressions(Implied):
         host, double = left.host or right.host, left.double or right.double
         whole = Value(was, now, None, reduced, host, origin, kept, single=single, narrowed=own, double=double)
         return whole._replace(either=(other.either and one.now == "number") or (one.either and other.now == "number"))
-
-    def setting(self, expr: ast.expr) -> bool:
-        """Whether a name is a number wherever it comes from: `temperature=1.0`; an attribute, one that its object was made
-        with: `self.margin`, of `margin=0.2`."""
-        program = self.halves.program
-        if isinstance(expr, ast.Name):
-            origins = self.halves.values.origins(self.module.scope_of(expr), expr)
-            return bool(origins) and all(not o.path and _is_number(o.node) for o in origins)
-        owner = program.is_self(self.module.scope_of(expr), expr.value) if isinstance(expr, ast.Attribute) else None
-        if owner is None or not isinstance(expr, ast.Attribute):
-            return False
-        given = [
-            (module.function_around(target), value)
-            for module, target, value, _ in self.halves.values.fields(expr.attr)
-            if program.is_self(module.scope_of(target), target.value) in program.family_up(owner)
-        ]
-        return bool(given) and all(f is not None and value is not None and _plain(f, value) for f, value in given)
 
     def turn(self, iterated: ast.expr) -> Value:
         """What a turn of a loop over something has: of a dictionary, a key."""
@@ -336,36 +319,3 @@ class Expressions(Implied):
         value = self.of(each)
         self.env = saved
         return Value(value.was, value.now, (value,), value.reduced, value.host, value.origin) if value.items else value
-
-
-def _plain(function: Function, value: ast.expr) -> bool:
-    """Whether a function assigns a number: one that is written there, or a parameter that is one by default."""
-    if isinstance(value, ast.Name):
-        value = function.defaults.get(value.id) or value
-    if isinstance(value, ast.BinOp):
-        return _plain(function, value.left) and _plain(function, value.right)
-    if isinstance(value, (ast.Attribute, ast.Call)):
-        return syntax.text(value).startswith("math.")
-    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
-
-
-def _is_number(node: ast.AST) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, (int, float))
-    if isinstance(node, (ast.AnnAssign, ast.arg)):
-        return node.annotation is not None and syntax.text(node.annotation) in ("int", "float")
-    return isinstance(node, ast.expr) and _number(node)
-
-
-def _number(expr: ast.expr) -> bool:
-    """Whether an expression is a number of Python's, as far as its name says: an option, a length, a constant."""
-    if isinstance(expr, ast.Call):
-        return syntax.text(expr.func) in ("len", "int", "float", "max", "min") or syntax.text(expr.func).startswith(
-            "math."
-        )
-    if isinstance(expr, ast.Subscript):
-        return isinstance(expr.slice, ast.Constant) and isinstance(expr.slice.value, str) and _number(expr.value)
-    parts = syntax.text(expr).split(".")
-    if isinstance(expr, ast.Name):
-        return expr.id.isupper() or expr.id in OPTIONS
-    return isinstance(expr, ast.Attribute) and any(p in OPTIONS for p in parts[:2])

@@ -1,4 +1,4 @@
-"""Variables that hold a class where they are called: `kind = Deep if deep else Flat`, `return kind(config)`."""
+"""Variables that hold a class where they are called: `kind = Deep if deep else Flat`, `return kind(config)`; parameters, fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from amp_migrate.audit.values.values import Values
 
 
 def chosen_class(values: Values, module: Module, called: ast.expr) -> bool:
-    """Whether all that a variable may have been given last, before it is called, are classes of the program or of torch."""
-    if not isinstance(called, ast.Name):
-        return False
-    given = _before(module, module.statement(called), called.id)
+    """Whether all that a variable may have been given last, before it is called, are classes of the program or of torch; where
+    that is not seen, all that it ever holds: what every caller gives a parameter."""
+    given = _before(module, module.statement(called), called.id) if isinstance(called, ast.Name) else []
     scope = module.scope_of(called)
-    held = [o for value in given for o in values.origins(scope, value)]
+    held = [o for value in given or [called] for o in values.origins(scope, value)]
     return bool(held) and all(not o.path and (o.kind == "class" or _of_torch(values, o)) for o in held)
 
 

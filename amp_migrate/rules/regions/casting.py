@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
@@ -28,6 +29,7 @@ from amp_migrate.rules.regions.own_halves import make_float
 ROUNDING = frozenset("sigmoid softmax log_softmax tanh exp log sqrt normalize logsigmoid".split())
 # Words of names that hold class numbers or tokens, also beside those of floating values: `output_labels`.
 WHOLE_WORDS = re.compile(r"label|class|token|pred|index|indices|mask|target", re.IGNORECASE)
+ARITHMETIC = frozenset("add sub mul div true_divide".split())
 CASTABLE = (ast.Name, ast.Subscript, ast.Attribute, ast.Call)
 
 
@@ -37,7 +39,7 @@ def write_float(half: HalfValues, value: ast.expr, *, written: bool = False) -> 
         return True
     stmt = _taken(half, value, written) if isinstance(value, ast.Name) else None
     if stmt is not None:
-        value = unrounded(half.module, _side(half, stmt.value))
+        value = unrounded(half.module, side(half, stmt.value))
         half.float_stmts.add(stmt)
     elif written:
         return False
@@ -62,13 +64,13 @@ def _before_rounding(half: HalfValues, use: ast.Name) -> bool:
     return bool(reached) and half.float_stmts.issuperset(reached)
 
 
-def _side(half: HalfValues, value: ast.expr) -> ast.expr:
+def side(half: HalfValues, value: ast.expr) -> ast.expr:
     """The half side of an operation with something that is none: `output` of `output / temperature`."""
     value = apart(value)
     if not isinstance(value, ast.BinOp):
         return value
     sides = [s for s in (value.left, value.right) if half.may_be(s, outputs=True)]
-    return _side(half, sides[0]) if len(sides) == 1 else value
+    return side(half, sides[0]) if len(sides) == 1 else value
 
 
 def _taken(half: HalfValues, use: ast.Name, written: bool) -> ast.Assign | None:
@@ -78,7 +80,7 @@ def _taken(half: HalfValues, use: ast.Name, written: bool) -> ast.Assign | None:
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
         return None
     module, value = half.module, stmt.value
-    source = unrounded(module, _side(half, value))
+    source = unrounded(module, side(half, value))
     if half.stands_inside(stmt) or module.scope_of(stmt) is not half.found.scope or not isinstance(source, CASTABLE):
         return None
     if isinstance(source, ast.Name) or not half.may_be(source, outputs=True):
@@ -202,24 +204,36 @@ def _computes(function: Function, name: str, floats: frozenset[str]) -> tuple[bo
             target = target.elts[0]
         if not isinstance(target, ast.Name):
             continue
-        kept = _kept(module, values if values is not None else node.value)
-        if isinstance(kept, ast.Name) and kept.id in names:
+        if not names.isdisjoint(_kept(module, values if values is not None else node.value)):
             names.add(target.id)
         elif target.id in names:
             foreign.add(target.id)
     given = [n.args[0] for n in nodes if isinstance(n, ast.Call) and n.args and module.qualify(n.func) in floats]
-    kept_in = (k for k in (_kept(module, value) for value in given) if isinstance(k, ast.Name))
-    computes = any(k.id in names - foreign for k in kept_in)
+    computes = any(k in names - foreign for value in given for k in _kept(module, value))
     return computes, any(isinstance(n, ast.Name) and n.id in names and _written(module, n) for n in nodes)
 
 
-def _kept(module: Module, value: ast.expr) -> ast.expr:
-    """What a value is taken from that is a tensor too, and of its dtype: `x` of `x[:, 0].view(-1) / 2`."""
-    value = apart(value)
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, (ast.Tuple, ast.Slice)):
-        return _kept(module, value.value)
-    if isinstance(value, ast.Call) and function_of(module, value) is not None:
-        return _kept(module, value.args[0])
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in KEEPING:
-        return _kept(module, value.func.value)
-    return value
+def _kept(module: Module, value: ast.expr) -> Iterator[str]:
+    """The names of what a value has its dtype of: `x` of `x[:, 0].view(-1)`, `x` and `scale` of `x / scale`, of which one may
+    be a number."""
+    while True:
+        if isinstance(value, ast.BinOp) and not isinstance(value.op, ast.MatMult):
+            yield from _kept(module, value.right)
+            value = value.left
+        elif isinstance(value, ast.Call) and called_name(value) in ARITHMETIC and value.args:
+            yield from (name for given in value.args[1:] for name in _kept(module, given))
+            method = isinstance(value.func, ast.Attribute) and module.qualify(value.func) is None
+            yield from _kept(module, value.func.value) if method else ()  # type: ignore[attr-defined]
+            value = value.args[0]
+        elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+            value = value.operand
+        elif isinstance(value, ast.Subscript) and isinstance(value.slice, (ast.Tuple, ast.Slice)):
+            value = value.value
+        elif isinstance(value, ast.Call) and function_of(module, value) is not None:
+            value = value.args[0]
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in KEEPING:
+            value = value.func.value
+        else:
+            break
+    if isinstance(value, ast.Name):
+        yield value.id

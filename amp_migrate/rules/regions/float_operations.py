@@ -17,7 +17,7 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.operations import FLOAT_TYPES, FUNCTIONAL_IN_APEX, TORCH_IN_APEX
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, write_float
+from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, side, write_float
 from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
 from amp_migrate.rules.regions.own_halves import make_float
 from amp_migrate.rules.regions.promised import Promised
@@ -85,6 +85,7 @@ def apply(m: Migration, module: Module, found: Regions, half: HalfValues) -> Non
         values = [v for v in _computed_from(module, node, promised) if _leaves(module, node, v, half)]
         if promising is not None:
             values = [v for v in values if promising.may_be(v, outputs=True)]
+        values = [castable for v in values if isinstance(castable := side(half, v), CASTABLE)]
         for value in values:
             write_float(half, value)
         for value, written in passed_on(half, node, TAKE_FLOATS):
@@ -203,9 +204,7 @@ def _only_differentiated(module: Module, call: ast.Call) -> bool:
 
 def _leaves(module: Module, call: ast.Call, value: ast.expr, half: HalfValues) -> bool:
     """Whether a value is certainly one floating tensor that leaves a region in half precision."""
-    if not isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Call)):
-        return False
-    if not half.may_be(value, outputs=True):
+    if not isinstance(value, (*CASTABLE, ast.BinOp)) or not half.may_be(value, outputs=True):
         return False
     if _takes_floats(module, call, value):
         return True
