@@ -148,7 +148,7 @@ def evaluate(x):
     assert said("", "print(evaluate(x))", also=also) == []
 
 
-@pytest.mark.parametrize(("between", "verdicts"), [("", []), ("        scores = model(x)\n", ["look"])])
+@pytest.mark.parametrize(("between", "verdicts"), [("", []), ("        scores = model(x)\n", ["look", "look"])])
 def test_a_way_without_any_backward_writes_nothing(between: str, verdicts: list[str]) -> None:
     """`if not args.other:` around the backward: nothing is left for the step where that is left out."""
     setting = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
@@ -204,3 +204,27 @@ def test_what_another_class_does_with_its_parameter_of_that_name_makes_no_copies
     between = "    other = model(x)\n    another = model(x)\n    optimizer.step()\n"
     found = doubts(old + SCALED + between, new + AFTER + between)
     assert ("self.bias.data.copy_" in "".join(d.message for d in found if d.code == "AMP538")) == copied
+
+
+ATTACK = """
+def attack(net, wanted="emb."):
+    for name, p in net.named_parameters():
+        if TEST:
+            p.data.add_(p.grad)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "runs"),
+    [
+        ("p.requires_grad and wanted in name", 1),
+        ('name.startswith("words_emb")', 1),
+        ('"head" in name', 2),
+        ("name in chosen", 2),
+        ("p.requires_grad", 2),
+    ],
+)
+def test_each_run_on_old_copies_is_told_and_embeddings_have_none(test: str, runs: int) -> None:
+    """The run before the step takes what the attack made old, the next batch's what the step did."""
+    between = "first = model(x)\nattack(model)\nnn.functional.cross_entropy(model(x), y).backward()"
+    assert len(said(between, also=ATTACK.replace("TEST", test))) == runs

@@ -118,6 +118,7 @@ class Copies(Passes):
     """The half copies of O1: kept until a scaled loss has gone backward; those made without gradients only for such runs."""
 
     effects_of = _Written
+    each_run = True
 
     def _with(self, at: _Call, stmt: ast.With | ast.AsyncWith) -> None:
         super()._with(at, stmt)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.sites.forwards import Forwards
+from amp_migrate.audit.sites.named_weights import of_embeddings
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.sites.uncopied import uncopied
 from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights
@@ -117,7 +118,8 @@ class Effects:
         if last in SWAPS:
             return self.weights.held_by(frame, func.value)
         if last.endswith("_") and not last.startswith("_") and last not in IN_PLACE:
-            plain = uncopied(self.forwards.values, frame.scope, func.value)
+            values, scope = self.forwards.values, frame.scope
+            plain = uncopied(values, scope, func.value) or of_embeddings(values, scope, call)
             return frozenset() if plain else self.weights.weights(frame, func.value)
         return frozenset()
 

@@ -43,6 +43,7 @@ class Passes:
     """Goes through regions of one state of a program. `cleared`: what a backward pass made Apex forget its copies."""
 
     effects_of = Effects
+    each_run = False  # whether each run is found; else the first after what was written
 
     def __init__(self, forwards: Forwards, regions: Regions, *, cleared: bool) -> None:
         self.program = forwards.program
@@ -67,6 +68,7 @@ class Passes:
         self.uncached = 0
         # For each network that runs, how it and others that it is handed are called there, and what they are: these first.
         self.running: list[list[tuple[str, frozenset[Place]]]] = []
+        self.runs: list[ast.Call] = []  # those calls
         self.gradless = int(gradients_off(self.program, module, body[0]))
         self._block(_Call(Frame(module.scope_of(body[0])), function, State(over=True)), body)
         found = sorted(self.found.values(), key=lambda s: (s.wrote[0].path, getattr(s.wrote[1], "lineno", 0)))
@@ -279,12 +281,16 @@ class Passes:
         given = ((syntax.last(e), self.weights.of(at.frame, e)) for e in syntax.given(call))
         handed = [(name, value.places) for name, value in given if value is not None]
         self.running.append([*handed, (syntax.last(call.func), places)])
+        part = self.each_run and any(run in self.found for run in self.runs)  # of what is found
+        self.runs.append(call)
         if not self.uncached:
-            for stale, wrote in self.state.stale.items():
+            for stale, wrote in self.state.stale.items() if not part else ():
                 if any(overlap(p, stale) for p in places):
-                    self.found.setdefault(wrote[1], Stale(at.frame.scope.module, call, wrote))
+                    about = call if self.each_run else wrote[1]
+                    self.found.setdefault(about, Stale(at.frame.scope.module, call, wrote))
             self._ran_blind(at, call, places, bool(functions))
         self._inline(at, call, functions, network)
+        self.runs.pop()
         self.running.pop()
         if not self.uncached:
             self.state.ran |= {p: self.state.ran.get(p, False) for p in places}
