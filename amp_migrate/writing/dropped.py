@@ -64,7 +64,9 @@ def dropped(edits: Edits, items: Sequence[Item], going: Collection[ast.AST]) -> 
             apart = _COMMA.fullmatch(source_between(edits.module, after_parentheses(edits.module, last), end))
         else:
             apart = _CLOSED.match(_rest(edits, end))
-        if apart is None or "#" in _rest(edits, end):
+        following = next((edits.start(n) for n, _ in items[index + 1 :] if n not in going), None)
+        beside = source_between(edits.module, end, following) if following is not None else _rest(edits, end)
+        if apart is None or "#" in beside:
             return None
         done.cuts[node] = begin, end
     return done

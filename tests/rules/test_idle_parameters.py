@@ -104,6 +104,12 @@ def program(
             "batches,\n",
             "batches,\n    ",
         ),
+        (  # a comment behind another one speaks of that
+            ", fp16=False, last=0",
+            "train(model, optimizer, batches, args.fp16, last=1  # of all\n    )",
+            "batches, last=0",
+            "batches, last=1  # of all\n    ",
+        ),
     ],
 )
 def test_it_goes_from_the_signature_the_calls_and_the_docstring(
