@@ -145,9 +145,10 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
     if not left and not any(m is module for m, _ in output.left):
         kept = {n.id for node in output.kept for n in ast.walk(node) if isinstance(n, ast.Name)}
         for node in apex_imports(module):
-            bound = {(a.asname or a.name).split(".")[0] for a in node.names}
+            names = _left_of(module, edits, node)
+            bound = {name.split(".")[0] for name in names}
             marked = output.wishes.marked(module.display, node.lineno, "AMP101")
-            if not edits.gone(node) and node not in edits.statements and not marked and not bound & kept:
+            if names and not marked and not bound & kept:
                 if bound <= SHIPPED:
                     if not any(f.code == "AMP642" for f in findings):  # said where its operations are applied
                         output.note(module, node, "AMP642", "import amp_C", KERNELS, "review")
@@ -159,6 +160,22 @@ def leftovers(project: Project, module: Module, sites: Iterable[Site], output: O
                     output.waits_for(module, node, "AMP102", "import apex", cause)
                 else:
                     output.manual(module, node, "AMP102", "import apex", still_imports(module, edits, node))
+
+
+def _left_of(module: Module, edits: Edits, node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The names that an import of Apex binds which stays as it is; of one that binds fewer now, those that nothing reads."""
+    from amp_migrate.reading.sites.apex import imports_apex
+
+    edit = edits.statements.get(node)
+    if edits.gone(node if edit is None else module.parents[node]):
+        return []
+    if edit is None:
+        return [a.asname or a.name for a in node.names]
+    written = (n for code in edit.codes if isinstance(code, str) for n in ast.walk(ast.parse(code)))
+    left = [n for n in written if isinstance(n, (ast.Import, ast.ImportFrom)) and imports_apex(n)]
+    names = [a.asname or a.name for n in left for a in n.names]
+    read = any(not edits.gone(n) for name in names for n in module.loads.get(name.split(".")[0], ()))
+    return [] if read else names
 
 
 def extensions(project: Project, module: Module, output: Output) -> None:

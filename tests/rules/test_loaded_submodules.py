@@ -73,6 +73,20 @@ def test_what_a_package_defines_itself_is_loaded_by_nobody(tmp_path: Path) -> No
     assert (tmp_path / "show.py").read_text() == OTHER
 
 
+def test_part_of_an_import_that_stays_for_another_file_is_told(tmp_path: Path) -> None:
+    names = PROGRAM.replace("amp.", "")
+    train = names.format(imports="from apex.amp import initialize, handle, scale_loss", read="args")
+    show = "import apex\nfrom apex import amp\n\nprint(apex.amp.handle.NAME)\n"
+    for name, text in {"train.py": train, "show.py": show}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".git").mkdir()
+    for _ in range(2):
+        done = CliRunner().invoke(main, ["rewrite", str(tmp_path / "train.py")])
+        assert done.exit_code == 1
+        assert "train.py:2:1 AMP102 still imports Apex, though nothing here reads it" in done.output
+        assert "from apex.amp import handle\n" in (tmp_path / "train.py").read_text()
+
+
 @pytest.mark.parametrize(("name", "lost"), [("handle", True), ("master_params", False)])
 def test_the_audit_tells_of_a_read_whose_import_went(name: str, lost: bool) -> None:
     before = PROGRAM.format(imports=PLAIN.replace("handle", name), read=f"apex.amp.{name}.NAME")
