@@ -357,8 +357,9 @@ class Forwards:
     def _names_of(self, forward: Forward) -> tuple[str | None, ...]:
         """Under which names its model is known, or what that is a part of; None: a call gives it where it runs."""
         model = forward.model
-        made: list[str | None] = [None] if isinstance(model, ast.Call) else []
         whole = model.value if isinstance(model, (ast.Attribute, ast.Subscript)) else None
+        item = isinstance(model, ast.Subscript) and not isinstance(whole, (ast.Name, ast.Attribute, ast.Subscript))
+        made: list[str | None] = [None] if isinstance(model, ast.Call) or item else []
         found = [last_name(model), last_name(whole) if whole is not None else None]
         return (*made, *(name for name in found if name is not None))
 

@@ -45,11 +45,20 @@ def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     func = call.func
     if isinstance(func, ast.Name) and func.id in ("list", "tuple") and len(call.args) == 1 and not call.keywords:
         return call.args[0], path
-    if isinstance(func, ast.Name) and func.id in ("set", "sorted", "reversed") and len(call.args) == 1:
+    if isinstance(func, ast.Name) and func.id in ("set", "sorted", "reversed", "iter") and len(call.args) == 1:
         return call.args[0], (None, *path[1:])
     if isinstance(func, ast.Attribute) and func.attr == "values" and not call.args and not call.keywords:
         return func.value, (None, *path[1:])
     return None
+
+
+def picked(call: ast.Call, path: Path) -> list[tuple[ast.expr, Path]]:
+    """What a call of Python's own picks one of: `max(nets, key=score)`, `next(iter(nets))`."""
+    if not isinstance(call.func, ast.Name) or call.func.id not in ("max", "min", "next") or not call.args:
+        return []
+    if len(call.args) == 1 or call.func.id == "next":
+        return [(call.args[0], (None, *path)), *((other, path) for other in call.args[1:])]
+    return [(each, path) for each in call.args]
 
 
 def is_partial(value: ast.AST, program: Program, scope: Scope) -> TypeGuard[ast.Call]:

@@ -15,7 +15,7 @@ from amp_migrate.audit.values.asked import Asked
 from amp_migrate.audit.values.fields import Fields
 from amp_migrate.audit.values.origins import Origin, Sources, in_order
 from amp_migrate.audit.values.passed import HANDED, Passed
-from amp_migrate.audit.values.same import gathered, initialized, is_mapping, joined_items, mapped, passed_on
+from amp_migrate.audit.values.same import gathered, initialized, is_mapping, joined_items, mapped, passed_on, picked
 from amp_migrate.audit.values.table import Answer, Part, Question, Step
 
 LONGEST = 4  # items of items
@@ -220,6 +220,8 @@ class Search:
             return Step([self.value(scope, given, path)])
         if path and name is None and (whole := self._gathered(scope, expr, path)) is not None:
             return Step([self.value(scope, *whole)])
+        if isinstance(func, ast.Name) and scope.binder(func.id) is None and (items := picked(expr, path)):
+            return Step([self.value(scope, *item) for item in items])
         if path and name in HOLDING and not expr.args:
             return Step([])  # but what is put into it
         if path and name == "torch.nn.Sequential":

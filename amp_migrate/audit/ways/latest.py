@@ -19,7 +19,7 @@ from amp_migrate.audit.ways.within import may_follow
 
 # What gives the object that it is called on:
 MOVING = frozenset("to cuda cpu eval train half float requires_grad_".split())
-READING = ("getattr", "next", "get", "pop", "setdefault")  # what gives an object that is there
+READING = ("getattr", "next", "max", "min", "get", "pop", "setdefault")  # what gives an object that is there
 
 
 def another(program: Program, setup: SetUp, ways: Iterable[Chain], chain: Chain) -> bool:

@@ -17,7 +17,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later, targets
 from amp_migrate.audit.values.names import OPTIONS
-from amp_migrate.audit.values.same import PASSING, SELF_RETURNING, initialized
+from amp_migrate.audit.values.same import PASSING, SELF_RETURNING, initialized, picked
 from amp_migrate.audit.values.search import TAKING
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.frames import NONE, Answer, Frame, Made
@@ -283,7 +283,7 @@ class Ordered:
         found = self.program.definitions(scope, func, guess=False)
         if any(isinstance(d, Function) for d in found):
             return self._returned(frame, call, found, item, depth)
-        if item or name == "apex.amp.initialize":
+        if item or name == "apex.amp.initialize" or (not found and picked(call, item)):
             raise Undecided
         return Answer(frozenset({Made(call, frame)}))
 

@@ -57,7 +57,7 @@ class Occurrences:
         for value in values:
             if isinstance(value, PLACES):
                 yield self.project.slot(self.module, value)
-        if not isinstance(call.func, PLACES):  # what that gives is called: `self.get_net()(x)`
+        if not isinstance(call.func, (ast.Name, ast.Attribute)):  # what that gives is called: `self.get_net()(x)`
             yield from self.project.sources(self.module, call.func)
 
     def calls_about(self, slots: Collection[object]) -> list[tuple[ast.Call, Scope]]:

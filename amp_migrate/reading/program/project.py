@@ -92,6 +92,9 @@ class Project(Flows):
                 yield slot
                 if position is not None:
                     yield Slot(slot, f"#{position}")
+            elif isinstance(node, ast.Subscript):  # one item of what is held nowhere: `sorted(models)[0]`
+                index = getattr(node.slice, "value", None)
+                yield from self.sources(module, node.value, index if isinstance(index, int) else None)
         elif isinstance(node, ast.Call):
             yield from self._call_sources(module, node, position)
         elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
@@ -144,6 +147,9 @@ class Project(Flows):
                     yield from self.sources(module, keyword.value)
         elif isinstance(node.func, ast.Attribute) and name in SAME_OBJECT_METHODS | {"values", "items", "get", "pop"}:
             yield from self.sources(module, node.func.value)
+        elif isinstance(node.func, ast.Name) and name in ("max", "min", "sorted"):
+            for arg in node.args:
+                yield from self.sources(module, arg)
         elif name == "getattr" and len(node.args) > 1:
             yield from named_fields(self, module, node)
 

@@ -86,6 +86,8 @@ class Calls:
             return [self.value(module, args[0], (None, *path[1:]))]
         if name == "next" and args:
             return [self.value(module, args[0], (None, *path))]
+        if name in ("max", "min") and args:
+            return [self.value(module, args[0], (None, *path))] if len(args) == 1 else self.values(module, args, path)
         if len(path) > 1 and name == "enumerate" and args and path[1] == 1:
             return [self.value(module, args[0], (None, *path[2:]))]
         if len(path) > 1 and name == "zip" and isinstance(path[1], int) and path[1] < len(args):
