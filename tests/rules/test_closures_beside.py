@@ -75,3 +75,9 @@ def test_a_closure_of_the_branch_beside_is_none_where_the_loss_is_scaled(none: d
 )
 def test_one_that_may_be_more_where_the_loss_is_scaled_is_refused(source: str) -> None:
     check_manual(source, "AMP212")
+
+
+def test_a_step_with_arguments_of_its_own_is_not_said_to_be_given_a_closure() -> None:
+    result = check_manual(program(given="index, batch"), "AMP212")
+    (told,) = [f.message for f in result.findings if f.code == "AMP212"]
+    assert told.startswith("step is given more than a closure")

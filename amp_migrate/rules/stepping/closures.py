@@ -15,6 +15,14 @@ from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.reading.values.closures import given_closures, is_handed_on, is_none_beside, refused_before
 from amp_migrate.rules.migration import Migration
 
+UNSUPPORTED = (
+    "step is given a closure, which neither Apex nor GradScaler supports; write its passes out around scaler.step"
+)
+OWN_ARGUMENTS = (
+    "step is given more than a closure, so that this is no optimizer of torch's, and what it steps is not seen here: let the "
+    "step that it comes to go through the scaler"
+)
+
 
 def closure_argument(m: Migration, step: Step, scaler: str) -> str:
     """The argument that is handed on to the optimizer's step, after what refuses a closure in it; empty without one.
@@ -27,14 +35,7 @@ def closure_argument(m: Migration, step: Step, scaler: str) -> str:
         return ""
     beside = len(closures) == 1 and is_none_beside(module, closures[0], _scaled(m, step))
     if not beside and (len(closures) > 1 or not is_handed_on(m.project, module, closures[0])):
-        raise Blocked(
-            module,
-            call,
-            "AMP212",
-            "optimizer.step",
-            "step is given a closure, which neither Apex nor GradScaler supports; write its passes "
-            "out around scaler.step",
-        )
+        raise Blocked(module, call, "AMP212", "optimizer.step", OWN_ARGUMENTS if _takes_its_own(call) else UNSUPPORTED)
     several = isinstance(closures[0], ast.Starred)
     parameter = closures[0].value if isinstance(closures[0], ast.Starred) else closures[0]
     assert isinstance(parameter, ast.Name)
@@ -64,3 +65,9 @@ def _scaled(m: Migration, step: Step) -> list[ast.stmt]:
     if any(loss.module.scope_of(loss.with_stmt) is not step.scope for loss in m.unit.losses):
         return []
     return [loss.with_stmt for loss in m.unit.losses]
+
+
+def _takes_its_own(call: ast.Call) -> bool:
+    """Whether a step is given what no optimizer of torch takes: the only argument of theirs is the closure."""
+    plain = [a for a in call.args if not isinstance(a, ast.Starred)]
+    return len(plain) > 1 or any(k.arg not in (None, "closure") for k in call.keywords)
