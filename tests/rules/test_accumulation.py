@@ -475,3 +475,31 @@ def test_losses_that_a_helper_of_another_file_scales_are_told_with_the_file_that
     (told,) = found(results["scaling.py"], "AMP207")
     first = 1 + results["train.py"].before.splitlines().index("        run_backward(criterion(model(x), y), optimizer)")
     assert f"(lines {first} and {first + 1} of train.py, and those of each micro-batch" in told.message
+
+
+LOOPS = """
+import torch
+from apex import amp
+
+
+def train(args, model, optimizer, loader):
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    for step, x in enumerate(loader):
+        loss = model(x).sum()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        for _ in range(args.parts):
+            loss = model(x).sum()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        if (step + 1) % args.accumulation == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def test_loops_of_several_lengths_before_one_step_are_told_together() -> None:
+    """N is of all of them: told of each, it would be taken for each by itself."""
+    (finding,) = found(rewrite(LOOPS), "AMP207")
+    counted = "(lines 9 and 13, and those of each micro-batch where args.accumulation or args.parts is above 1)"
+    assert finding.message.startswith(f"several backwards per step {counted}: the scale grows per step now")

@@ -67,6 +67,9 @@ def apply(m: Migration) -> None:
     """Announce it for each loss that is scaled more often than its optimizer steps."""
     if not m.scales or (m.unit.inits and all(isinstance(static_scale(i), float) for i in m.unit.inits)):
         return  # what is static grows at no pace
+    found: dict[
+        tuple[Scope, str], list[tuple[Loss, Pace]]
+    ] = {}  # by where they are scaled, and per what they are several
     for loss in m.unit.losses:
         delayed = loss.delay_unscale
         if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
@@ -87,8 +90,25 @@ def apply(m: Migration) -> None:
             continue
         each = "step" if rate is not None else "update" if _with_others(m, loss) else None
         if each is not None:
-            message, review = _told(m, loss, rate or Pace(), each)
+            found.setdefault((loss.module.scope_of(loss.call), each), []).append((loss, rate or Pace()))
+    for (_, each), told in found.items():
+        each_alone = any(_told(m, loss, rate, each)[1] == "review" for loss, rate in told)
+        for loss, rate in told if each_alone else _together(told):
+            message, review = _told(m, loss, rate, each)
             m.output.note(loss.module, loss.call, "AMP207", "amp.scale_loss", message, review)
+
+
+def _together(told: list[tuple[Loss, Pace]]) -> list[tuple[Loss, Pace]]:
+    """Losses of one step that loops of several lengths scale, `for _ in range(args.parts)` beside the micro-batches, as one: N is
+    of all of them."""
+    counts = list(dict.fromkeys(rate.count for _, rate in told))
+    if len(counts) < 2 or not all(rate.count and not rate.several for _, rate in told):
+        return told
+    loss = max((x for x, _ in told), key=lambda x: x.call.lineno)
+    rate = min((rate for _, rate in told), key=lambda rate: rate.loop is not None)
+    lines = sorted(x.call.lineno for x, _ in told)
+    text = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
+    return [(loss, replace(rate, several=text, count=" or ".join(map(str, counts))))]
 
 
 def _counts_alone(loss: Loss) -> bool:
