@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, doubts_of
 
 TEXT = """
 import torch
@@ -203,3 +203,23 @@ def test_an_operation_of_a_class_that_no_program_makes_is_not_told(made: str, to
     region = "with torch.autocast('cuda', dtype=torch.float16):"
     after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
     assert any("einsum" in d.message for d in doubts(before, after)) is told
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("getattr(nets, kind)()", True),
+        ("nets.__dict__[kind]()", True),
+        ("nets.Plain(getattr(kind, kind.name))", False),
+        ("nets.Plain((lambda nets: getattr(nets, kind.name))(kind))", False),
+    ],
+)
+def test_a_class_that_is_taken_by_a_computed_name_may_be_made(made: str, told: bool) -> None:
+    classes, _, main = IDLE.partition("def main")
+    main = f"import torch\nimport nets\nfrom apex import amp\n\ndef main{main}".replace("MADE", made)
+    setup = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')"
+    before = main.replace("SETUP", setup).replace("REGION", "if True:")
+    region = "with torch.autocast('cuda', dtype=torch.float16):"
+    after = main.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
+    files = {"nets.py": classes.replace("from apex import amp\n", ""), "train.py": before}
+    assert any("einsum" in d.message for d in doubts_of(files, {"train.py": after})) is told

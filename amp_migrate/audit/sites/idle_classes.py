@@ -56,9 +56,19 @@ def _takes_by_name(module: Module, cls: Class) -> bool:
                 continue
         else:
             continue
-        if holder is not None and syntax.last(holder) in home:
+        if holder is not None and syntax.last(holder) in home and _imported(module, holder):
             return True
     return bool(module.words & LOADING)
+
+
+def _imported(module: Module, holder: ast.expr) -> bool:
+    """Whether what classes are taken of is an import: a variable may have the name of a package."""
+    while isinstance(holder, ast.Attribute):
+        holder = holder.value
+    if not isinstance(holder, ast.Name):
+        return True
+    owner = module.scope_of(holder).binder(holder.id)
+    return owner is None or any(isinstance(b, (ast.Import, ast.ImportFrom)) for b in owner.bindings[holder.id])
 
 
 def _class_around(module: Module, node: ast.AST) -> Class | None:
