@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.findings import FileResult, Finding, Report
 from amp_migrate.leftovers import leftovers
+from amp_migrate.reports import inventory
 from amp_migrate.texts import Kind
 from tests.cli_testing import HARD, NOTE, SITE, fake_engine, run, run_json, write_tree
 
@@ -183,3 +185,10 @@ def test_the_torch_that_the_result_needs_is_told_once(pin: str, told: bool) -> N
     lines = run("rewrite", ".").stdout.splitlines()
     assert ("What is written needs torch>=2.4." in lines) is told
     assert any("requirements.txt:1" in line and "torch>=2.4" in line for line in lines) is not told
+
+
+def test_texts_are_to_do_on_the_page_as_in_the_summary() -> None:
+    told = Finding(7, 1, "AMP854", "add_argument", "note", "look", "the help says Apex")
+    page = inventory.html(Report([FileResult("a.py", "migrated", [told], "x", "y")], 1), "1 file")
+    assert "Also to do" in page
+    assert "Worth a look" not in page

@@ -12,7 +12,7 @@ from amp_migrate.findings import FileResult, Report
 from amp_migrate.reports import quoting
 from amp_migrate.reports.gathered import Found, gathered, once
 from amp_migrate.reports.style import Style
-from amp_migrate.reports.text import worth_a_look
+from amp_migrate.reports.text import TEXT, worth_a_look
 from amp_migrate.sources.outputs import MARK
 
 STATES = {
@@ -136,8 +136,10 @@ def html(report: Report, headline: str, *, migrated: bool = False, beside: Seque
         body += ["<h2>By code</h2>", _html_table(("code", done, "by hand", ""), counted)]
     each = [(path, _troubles(one)) for path, one in (report.repositories or {".": report}).items()]
     body += _section("What needs a hand", each)
-    body += _section("Also to do", _by_file((r, f) for r in beside for f in r.findings))
-    body += _section("Worth a look", _by_file(once(worth_a_look(report))))
+    looks = list(worth_a_look(report))
+    texts = [(r, f) for r, f in looks if f.code == TEXT]
+    body += _section("Also to do", _by_file([*once(texts), *((r, f) for r in beside for f in r.findings)]))
+    body += _section("Worth a look", _by_file(once(look for look in looks if look not in texts)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="generator" content="{MARK}">'

@@ -10,10 +10,9 @@ from amp_migrate.findings import FileResult, Finding, Report, Review
 from amp_migrate.reports.gathered import gathered, once, unread
 from amp_migrate.reports.quoting import plain, shell
 from amp_migrate.reports.steps import is_code, programs
-from amp_migrate.reports.text import Mode, headline
+from amp_migrate.reports.text import TEXT, Mode, headline
 from amp_migrate.sources.outputs import MARK
 
-_TEXT = "AMP854"  # what still says Apex, and does nothing
 _REVIEWS: tuple[tuple[Review, str], ...] = (("review", "review"), ("look", "quick look"), ("as-is", "merge as is"))
 
 
@@ -40,7 +39,7 @@ def render(
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
-    texts = [(r, f) for r, f in notes if f.code == _TEXT]
+    texts = [(r, f) for r, f in notes if f.code == TEXT]
     also = once([*texts, *((r, f) for r in beside for f in r.findings)])
     lines += _list("Also to do", also, checkbox=True)
     lines += _failures(report)

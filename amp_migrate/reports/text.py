@@ -14,6 +14,7 @@ from amp_migrate.reports.style import Style
 # What was done: files rewritten, files that would be, or a reading that lists every use.
 Mode = Literal["rewritten", "dry", "check"]
 
+TEXT = "AMP854"  # what still says Apex, and does nothing
 _FAILURES = ("could not be read", "could not be written", "left alone by a defect of amp-migrate")
 
 
