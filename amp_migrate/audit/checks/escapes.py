@@ -142,7 +142,7 @@ class _Found(Said):
             return  # of which it is known what it is given
         if kind not in RAISING and goes_nowhere(module, node):
             return
-        if kind in OF_APEX and in_idle_class(self.both.after.modules, module, node):
+        if kind in OF_APEX and in_idle_class(self.both, module, node):
             return
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:

@@ -94,7 +94,7 @@ def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
         elif isinstance(node, ast.Call) and syntax.text(node.func) == "isinstance" and len(node.args) == 2:
             types = [t for t in _types(node.args[1]) if _is_half_type(both, module, t)]
             weight = node.args[0] if types else None
-        if weight is None or _only_widened(module, node) or in_idle_class(both.after.modules, module, node):
+        if weight is None or _only_widened(module, node) or in_idle_class(both, module, node):
             continue
         if _is_weight(both, module, weight):
             message = (
