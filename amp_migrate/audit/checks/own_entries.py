@@ -1,16 +1,16 @@
 """An evaluation that a library's user may call without the training before it keeps the precision that it had then.
 
 `Learner.validate()` on a learner that was only loaded: `amp.initialize` stands in `Learner.fit()`, and nothing in sight says
-which of the two is called first. Told of methods that are named as evaluations are, in a region that the migration wrote
-and whose switch does not ask the scaler. Not proved: what a user calls.
+which of the two is called first. Told of methods and functions that are named as evaluations are, in a region that the
+migration wrote and whose switch does not ask the scaler, and of functions that train without one. Not proved: what a user calls.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from amp_migrate.audit.doubts import Doubt
+from amp_migrate.audit.doubts import Doubt, Verdict
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function
@@ -24,6 +24,7 @@ CODES: tuple[Code, ...] = ()  # told as AMP531: see `precision.py`
 
 def check(review: Review) -> Iterable[Doubt]:
     both = mixed(review)
+    yield from _functions(both)
     setting = _setting_up(both)
     for change in review.changes.values() if setting else ():
         module = change.after
@@ -49,6 +50,38 @@ def check(review: Review) -> Iterable[Doubt]:
                 "keep it"
             )
             yield review.doubt(module, forward.call, "AMP531", "a call of the model", message, "look", ("AMP531",))
+
+
+def _functions(both: Mixed) -> Iterator[Doubt]:
+    """The same of functions, where each set-up stands in another one that nothing in sight calls."""
+    setting = {s.module.function_around(s.call): s for s in both.removed}
+    ways = [way for s in both.removed for way in both.before.chains.to(s.module, s.call)]
+    if not ways or not all(w.open and len(w.steps) == 1 for w in ways):
+        return
+    names = {f.name for f in setting if f is not None}
+    for change in both.review.changes.values():
+        told: set[Function] = set()
+        for forward, region, function in both.in_written_regions(change.after):
+            if function is None or function.owner is not None or function in told or function.name in names:
+                continue
+            given = {p.arg for p in function.parameters}
+            asked = region.enabled
+            if (isinstance(asked, ast.Name) and asked.id in given) or "scaler" in (syntax.text(asked) if asked else ""):
+                continue
+            called = {syntax.last(c.func) for c in syntax.every(function.node, ast.Call)}
+            plain = "backward" in called and "scale" not in called
+            came = both.after.chains.to(change.after, forward.call)
+            if not (plain or evaluates(function.name)) or not all(w.open and len(w.steps) == 1 for w in came):
+                continue
+            told.add(function)
+            where = f" where {syntax.text(asked)}" if asked is not None else ""
+            message = (
+                f"{forward.text} runs under autocast now{where}, also for who calls {function.name}() without "
+                f"{' or '.join(f'{n}()' for n in sorted(names))} before, where Apex was set up: it was float32 there"
+                f"{', and its loss is not scaled' * plain}. Take the region out, or ask for that with enabled=, to keep it"
+            )
+            verdict: Verdict = "review" if plain else "look"
+            yield both.review.doubt(change.after, forward.call, "AMP531", "a call of the model", message, verdict)
 
 
 def _of_program(way: Chain) -> bool:
