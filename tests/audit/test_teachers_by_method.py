@@ -118,3 +118,23 @@ def test_o2_left_them_in_float32(made: str, called: str) -> None:
 def test_what_is_not_seen_to_run_a_network_is_not_told_of(made: str, called: str) -> None:
     assert _told(made, called, '"O1"', "") == []
     assert _told(made, called, '"O2"', REGION) == []
+
+
+def test_what_a_hook_hands_on_as_self_is_no_network_of_its_own() -> None:
+    hook = """
+    def size(self):
+        return sum(p.numel() for p in self.parameters())
+
+    def timed(self, x):
+        return self.forward(x)
+
+    def watch(net):
+        net.register_forward_hook(lambda m, i, o: print(size(m), timed(m, *i)))
+
+    def main("""
+    texts = (
+        t.replace("MADE", "build('guide').cuda()").replace("CALLED", "x").replace("LEVEL", '"O1"').replace("REGION", "")
+        for t in (BEFORE, AFTER)
+    )
+    watched = (t.replace("\n    def main(", hook, 1).replace("for _ in", "watch(net)\n        for _ in") for t in texts)
+    assert told(doubts(*watched), "AMP531") == []

@@ -69,7 +69,7 @@ def run_by_method(module: Module) -> set[str]:
     """Names of what is evaluated, or moved where it is made, in a file, as a network is: of which `predict`, `generate` and the
     like run it."""
     moved = {n for call in module.calls() if _moves(call) for n in _kept_as(module, call)}
-    return {n for n in _network_names(module, SURELY) | moved if not KEEPERS.search(n)}
+    return {n for n in _network_names(module, SURELY) | moved if n not in ("self", "cls") and not KEEPERS.search(n)}
 
 
 def _moves(call: ast.Call) -> bool:
@@ -125,8 +125,9 @@ def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
         if (names | by_method).isdisjoint(module.words) or _other_framework(module):
             continue
         for forward in both.before.forwards.of(module):
-            alone = forward.method is None and not without_gradients(module, forward.call)
-            if _named(both, forward, names if alone else names | by_method, surely if alone else surely | by_method):
+            plain, blind = forward.method is None, without_gradients(module, forward.call)
+            by_name = names | by_method if plain and blind else names if plain else by_method
+            if _named(both, forward, by_name, surely | by_method if blind or not plain else surely):
                 yield forward, both.before.forwards.identities(forward)
 
 
