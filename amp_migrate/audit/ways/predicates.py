@@ -232,7 +232,7 @@ class Predicates:
             return f".{expr.args[1].value!s}"
         if isinstance(expr.func, ast.Attribute) and expr.func.attr == "is_enabled" and depth < DEPTH:
             return self.scaler_on(expr.func.value, place, depth)
-        if name.endswith("cuda.is_available") or of_apex(name):
+        if name.endswith("cuda.is_available") or of_apex(name) or self.trails.says_installed(place.scope, expr):
             return True
         return self.trails.text(expr, place)
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
-from amp_migrate.audit.program.module import Module, Scope
+from amp_migrate.audit.program.accessors import is_getter
+from amp_migrate.audit.program.module import Function, Module, Scope
+from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain
@@ -145,7 +147,12 @@ class Trails:
 
     @kept
     def says_installed(self, scope: Scope, expr: ast.expr) -> bool:
-        """Whether an expression only says that Apex is installed (runs are compared where it was)."""
+        """Whether an expression only says that Apex is installed (runs are compared where it was), or asks a function for it."""
+        asked = _asked(self.program, scope, expr)
+        return all(map(self._answers, asked)) if asked else self._read_so(scope, expr)
+
+    def _read_so(self, scope: Scope, expr: ast.expr) -> bool:
+        """Whether a name or a field is bound where Apex is imported."""
         name = self.program.dotted(scope, expr)
         if name is not None and (name == "apex" or name.startswith("apex.")):
             return True
@@ -164,6 +171,14 @@ class Trails:
             ):
                 return len(others) < 2
         return isinstance(expr, ast.Name) and own is not None and of_apex(expr.id)
+
+    def _answers(self, function: Function) -> bool:
+        """Whether a function does nothing but say so: `return amp is not None`."""
+        stmts = [s for s in function.node.body if not isinstance(s, ast.Expr) or not isinstance(s.value, ast.Constant)]
+        value = stmts[0].value if len(stmts) == 1 and isinstance(stmts[0], ast.Return) else None
+        if isinstance(value, ast.Compare) and isinstance(value.ops[0], ast.IsNot) and len(value.ops) == 1:
+            value = value.left if syntax.text(value.comparators[0]) == "None" else None
+        return isinstance(value, (ast.Name, ast.Attribute)) and self._read_so(function.scope, value)
 
     def _says_so(self, scope: Scope, expr: ast.Attribute) -> bool:
         """Whether a field of `self` is only assigned in a `try` that imports Apex, and is true where that came."""
@@ -205,3 +220,11 @@ def _is_switch(value: ast.expr) -> bool:
     return isinstance(
         value, (ast.Constant, ast.Name, ast.Attribute, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp)
     ) or (isinstance(value, ast.Call) and syntax.text(value.func) in ("bool", "getattr"))
+
+
+def _asked(program: Program, scope: Scope, expr: ast.expr) -> list[Function]:
+    """The functions of the program that give what an expression is: called without anything, or read as an attribute."""
+    if isinstance(expr, ast.Call):
+        return [] if expr.args or expr.keywords else list(program.callees(scope.module, expr))
+    named = list(program.methods_named(expr.attr)) if isinstance(expr, ast.Attribute) else []
+    return named if all(map(is_getter, named)) else []
