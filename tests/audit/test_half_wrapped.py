@@ -80,6 +80,7 @@ def codes(
     train = TRAIN.replace("HALF", half).replace("SYNC", sync).replace("BACKWARD", backward)
     found = rewrite_files({"network.py": network, "train.py": train})["train.py"]
     assert "torch.nn.parallel" in (found.after or "")
+    assert all(f.construct == "DistributedDataParallel" for f in found.findings if f.code == "AMP654")
     return [f.code for f in found.findings]
 
 
@@ -91,6 +92,8 @@ def codes(
         ("self.conv = self.conv.float()", "model = model.half()", "pass", False),
         ("hidden = self.conv.weight.float()", "model = model.half()", "loss.backward()", False),
         ("pass", "model = model.half()", "loss.backward()", False),
+        ("self.conv = self.conv.float()", "teacher = Net().half()", "loss.backward()", False),
+        ("self.conv = self.conv.float()", "def shrink(): model.half()", "loss.backward()", False),
     ],
 )
 def test_a_part_that_changes_its_dtype_once_the_model_is_wrapped(

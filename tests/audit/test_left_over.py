@@ -164,3 +164,8 @@ optimizer.step()
     now = own.replace("torch.cuda.amp.GradScaler()", 'torch.amp.GradScaler("cuda")')
     before, after = {"own.py": own, "train.py": apex}, {"own.py": now, "train.py": native}
     assert not [d for d in doubts_of(before, after) if d.code == "AMP224"]
+
+
+def test_a_count_that_goes_down_counts() -> None:
+    before = "if args.left == 0:\n    model.zero_grad()"
+    assert not _told("pass", before, "args.left -= 1\nif args.left == args.n:\n    args.restart()\n    STEP")

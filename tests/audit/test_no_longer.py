@@ -172,3 +172,17 @@ def test_what_a_run_without_apex_switched_off_is_set_elsewhere(otherwise: str, t
     after = SET_OFF.format(guard="pass", region=region)
     found = [d.message for d in doubts(before, after) if "nothing in sight sets" in d.message]
     assert bool(found) is told
+
+
+def test_who_only_looks_at_what_is_none_now_is_not_told() -> None:
+    texts = {"none": "self.amp = None", "first": "pass", "second": "made()"}
+    before = TOLD.format(import_="from apex import amp", put="learner.amp = amp; print(learner.amp)", **texts)
+    after = TOLD.format(import_="", put="learner.amp = None; print(learner.amp)", **(texts | {"second": "None"}))
+    used = "self.amp.scale_loss(loss, self.optimizer)"
+    before, after = (text.replace(used, "self.optimizer") for text in (before, after))
+    assert not [d for d in doubts(before, after) if "to anything but None any more" in d.message]
+
+
+@pytest.mark.parametrize("outside", ["def ask(amp):\n        return amp", "value = registry.getattr('amp')"])
+def test_what_only_bears_the_name_is_no_attribute(outside: str) -> None:
+    assert not any("nothing sets" in line for line in check("cfg.other", outside=f"\n    {outside}\n"))

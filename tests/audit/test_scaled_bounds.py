@@ -67,6 +67,10 @@ def test_the_bound_carries_the_scale_as_the_gradients_do(clip: str) -> None:
         RIGHT.replace(" * ", " / "),
         RIGHT.replace("get_scale()", "get_scale() * scaler.get_scale()"),
         f"scaler.unscale_(optimizer)\n    {RIGHT}",
+        *(
+            f"bound = {bound}\n    {RIGHT.replace('1.0 * scaler.get_scale()', 'bound')}"
+            for bound in ("scaler.get_scale() * scaler.get_scale()", "1.0 / scaler.get_scale()", "1.0")
+        ),
     ],
 )
 def test_a_bound_of_another_scale_is_refused(clip: str) -> None:

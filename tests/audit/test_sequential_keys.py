@@ -22,6 +22,14 @@ def network_to_half(network):
 
 def around(network):
     return nn.Sequential(network.half(), nn.ReLU())
+
+
+def cast(network):
+    return nn.Sequential(ToFP16(), network)
+
+
+def flat(network):
+    return nn.Sequential(nn.Flatten(), network)
 """
 TRAIN = """
 import torch
@@ -70,6 +78,8 @@ TOLD = {
         [5],
     ),
     "in another Sequential": (SHOW.replace("network_to_half", "around"), [5]),
+    "by a layer of that name": (SHOW.replace("network_to_half", "cast"), [5]),
+    "in one that makes nothing half": (SHOW.replace("network_to_half", "flat"), []),
     "another file": (SHOW.replace("net.pt", "other.pt"), []),
     "in none": (SHOW.replace("network_to_half(torch.nn.Linear(4, 2).cuda())", "torch.nn.Linear(4, 2).cuda()"), []),
     "named when it runs": (SHOW.replace('"net.pt"', "input()"), []),
@@ -79,6 +89,7 @@ TOLD = {
 @pytest.mark.parametrize(("show", "lines"), TOLD.values(), ids=TOLD.keys())
 def test_who_reads_the_same_file(show: str, lines: list[int]) -> None:
     found = doubts_of({"nets.py": NETS, "train.py": TRAIN, "show.py": show}, {"train.py": AFTER})
+    assert {d.construct for d in found if d.code == "AMP720"} <= {"load_state_dict"}
     assert [(d.path, d.line) for d in found if d.code == "AMP720"] == [("show.py", line) for line in lines]
 
 

@@ -77,6 +77,7 @@ PLAIN = 'if "scaler" in state:\n            scaler.load_state_dict(state["scaler
         ("args.fp16", PLAIN.replace('"scaler" in state', '"scaler" in state and state["scaler"]'), SAVE, False),
         ("args.fp16", PLAIN.replace('if "scaler" in state', "if args.fp16"), SAVE, True),
         ("True", PLAIN, SAVE, False),
+        ("args.fp16", PLAIN, SAVE.replace("scaler.state", "args.scaler.state"), False),
     ],
 )
 def test_the_audit_sees_an_empty_state(enabled: str, asked: str, save: str, told: bool) -> None:

@@ -131,3 +131,9 @@ def test_a_program_is_told_that_a_file_it_loads_asks_for_apex_by_its_whole_name(
     }
     results = rewrite_files(files)
     assert [f.review for f in found(results["train.py"], "AMP133")] == ["review"]
+
+
+def test_the_audit_says_so_of_apex_alone() -> None:
+    before = "import apex\nimport torch\nfrom torch.cuda.amp import autocast\n\nprint(apex.amp.NAME, torch.cuda.amp)\n"
+    after = before.replace("from torch.cuda.amp import autocast\n", "")
+    assert not told(doubts(before, after), "AMP131")

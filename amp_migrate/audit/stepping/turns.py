@@ -35,9 +35,9 @@ def counts(bodies: Bodies, module: Module, test: ast.expr, depth: int = 0) -> bo
 
 @kept
 def _counted(module: Module) -> frozenset[str]:
-    """What a file counts by hand: `self.micro += 1`."""
-    added = (s for s in syntax.every(module.tree, ast.AugAssign) if isinstance(s.op, ast.Add))
-    return frozenset(syntax.text(s.target) for s in added if isinstance(s.value, ast.Constant))
+    """What a file counts by hand, up or down: `self.micro += 1`, `left -= 1`."""
+    counted = (s for s in syntax.every(module.tree, ast.AugAssign) if isinstance(s.op, (ast.Add, ast.Sub)))
+    return frozenset(syntax.text(s.target) for s in counted if isinstance(s.value, ast.Constant))
 
 
 def first_turn(loop: ast.For) -> Facts:
