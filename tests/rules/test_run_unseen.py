@@ -97,3 +97,33 @@ def test_a_program_that_trains_elsewhere_stays() -> None:
         "model = amp.initialize(model,", f"{optimizer}\n        model, optimizer = amp.initialize(model, optimizer,"
     )
     assert migrated(text, "inference", "inference(optimizer, model, [])")[0] is None
+
+
+TRAINS = """
+    import torch
+    from apex import amp
+    from engine import evaluate, load_weights
+
+
+    def fit(model, optimizer, loader):
+        SET_UP
+        load_weights(model, "weights.pt")
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+        return evaluate(model, loader)
+    """
+
+
+@pytest.mark.parametrize(
+    ("set_up", "casts"),
+    [('model, optimizer = amp.initialize(model, optimizer, opt_level="O1")', True), ("pass", False)],
+)
+def test_what_is_given_the_model_after_training_runs_in_half_or_is_told(set_up: str, casts: bool) -> None:
+    (result,) = rewrite_files({"main.py": TRAINS.replace("SET_UP", set_up)}).values()
+    assert ("float16):\n        return evaluate(" in (result.after or "")) is casts
+    told = [f.message for f in result.findings if f.code == "AMP502"]
+    assert [("runs in float32 now" in message) for message in told] == [True] * (not casts)

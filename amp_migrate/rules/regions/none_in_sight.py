@@ -7,11 +7,12 @@ import builtins
 import re
 from collections.abc import Iterator, Sequence
 
-from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.definitions import Function, dotted
 from amp_migrate.reading.program.module import LOOP_NODES, Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.regions.evaluated import run_unseen
+from amp_migrate.reading.program.unseen import evaluates_unseen
 from amp_migrate.reading.units.legacy import is_legacy
+from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.units.unit import Blocked, Init, Loss
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import forward, shared_regions
@@ -51,15 +52,31 @@ def none_in_sight(m: Migration, written: bool) -> None:
 
 
 def _tell_unseen(m: Migration) -> None:
-    """Say which regions hold the forwards of functions that only their names tell of."""
-    for scope in m.regions.scopes():
-        module = scope.module
-        held = [n for r in m.regions.read(scope).found for s in m.regions.held(scope, r) for n in walk(s)]
-        for call in (n for n in held if isinstance(n, ast.Call) and run_unseen(m.regions.forwards, module, n)):
-            message = (
-                f"{ast.unparse(call.func)} is out of sight, and taken to run the model, by its name: all of it runs under "
-                "autocast, as it ran under Apex; where it trains too, its backward belongs outside"
-            )
+    """Say of functions that only their names tell of that a region stands around them, or that they run in float32 now where
+    what is set up is out of sight: else the audit knows."""
+    forwards = m.regions.forwards
+    for module in m.unit.modules if m.casts else ():
+        for call, scope in module.calls:
+            if not evaluates_unseen(m.project, module, call):
+                continue
+            given = [*call.args, *(k.value for k in call.keywords)]
+            named = not m.unit.inits and any((dotted(v) or "").rpartition(".")[2] in MODEL_NAMES for v in given)
+            if not named and not forwards.takes_model(module, call):
+                continue
+            name, read = ast.unparse(call.func), m.regions.read(scope)
+            within = any(n is call for r in read.found for s in m.regions.held(scope, r) for n in walk(s))
+            if within and m.unit.only_inference:
+                message = (
+                    f"{name} is out of sight, and taken to run the model, by its name: all of it runs under autocast, as it ran "
+                    "under Apex; where it trains too, its backward belongs outside"
+                )
+            elif not within and not m.unit.inits and m.unit.losses:
+                message = (
+                    f"{name} is out of sight, and given the model: what it computes ran in mixed precision under Apex, and runs in "
+                    "float32 now, unless it has a region of its own; put this call under torch.autocast to keep that"
+                )
+            else:
+                continue
             m.output.note(module, call, "AMP502", "torch.autocast", message, "look")
 
 
