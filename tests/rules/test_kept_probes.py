@@ -209,3 +209,39 @@ def test_what_refuses_to_go_on_without_apex_stays_for_a_program_that_stays(refus
     (found,) = left["options.py"].findings
     assert (found.code, found.status) == ("AMP101", "note")
     assert "it asks whether Apex is installed" in found.message
+
+
+FLAGGED = """
+    import torch
+    from apex import amp
+    from options import HAS_APEX
+    from train import name
+
+
+    def main(model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if not HAS_APEX:
+            raise RuntimeError("please install apex")
+        model, optimizer = amp.initialize(model, optimizer)
+        for x, y in loader:
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+        print(name)
+    """
+
+
+def test_a_flag_that_nobody_reads_any_more_asks_nothing() -> None:
+    """Were its guard left for what stays, a second run would take it away: nothing ties it to that by then."""
+    flag = (
+        "try:\n    from apex import amp\n    HAS_APEX = True\nexcept ImportError:\n    HAS_APEX = False\n\nWIDTH = 4\n"
+    )
+    stays = textwrap.dedent(ASKED_FOR).replace("optimizer.step()", "optimizer.step(lambda: loss)")
+    train = stays.replace("from options import parse\n", "name = 'resnet'\n").replace("args = parse(args)", "pass")
+    files = {"options.py": flag, "other.py": textwrap.dedent(FLAGGED), "train.py": train}
+    went = rewrite_files(files)
+    assert went["train.py"].status == "blocked"
+    assert went["other.py"].status == "migrated"
+    assert (went["options.py"].after or "").strip() == "WIDTH = 4"

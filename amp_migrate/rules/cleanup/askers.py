@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.processes import tied
@@ -26,6 +26,19 @@ def never_read(project: Project, module: Module, node: ast.Import | ast.ImportFr
     scope = module.scope_of(node)
     handed = scope.is_module and any(True for name in bound for _ in project.handed_on.importing(module, name))
     return not handed and not any(map(scope.reads, bound))
+
+
+def hangs_on(guard: ast.Try, read: Callable[[str], bool]) -> bool:
+    """Whether anything hangs on what a guard asks: more than flags that nothing reads."""
+    blocks = (guard.body, *(h.body for h in guard.handlers), guard.orelse, guard.finalbody)
+    return any(not _asks_nothing(stmt, read) for block in blocks for stmt in block)
+
+
+def _asks_nothing(stmt: ast.stmt, read: Callable[[str], bool]) -> bool:
+    if isinstance(stmt, ast.Assign):
+        names = [t.id for t in stmt.targets if isinstance(t, ast.Name)]
+        return isinstance(stmt.value, ast.Constant) and len(names) == len(stmt.targets) and not any(map(read, names))
+    return isinstance(stmt, (ast.Pass, ast.Import, ast.ImportFrom))
 
 
 def not_given(project: Project, module: Module, flags: Collection[str]) -> list[Module]:

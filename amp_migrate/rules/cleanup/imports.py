@@ -15,7 +15,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
 from amp_migrate.rules.cleanup import handles, stand_ins, torch_imports
-from amp_migrate.rules.cleanup.askers import apex_stays, never_read, not_given
+from amp_migrate.rules.cleanup.askers import apex_stays, hangs_on, never_read, not_given
 from amp_migrate.rules.cleanup.beside import speaks_of_more
 from amp_migrate.rules.cleanup.declarations import drop_declarations
 from amp_migrate.rules.cleanup.guards import Guards, under_its_test
@@ -128,7 +128,7 @@ class Cleaner:
                 asking[guard] = asking.get(guard, True) and never_read(self.project, self.module, node)
         found: set[ast.Try | None] = set()
         for guard, all_unread in unread.items():
-            if stays and all_unread and asking[guard]:
+            if stays and all_unread and asking[guard] and hangs_on(guard, self._used):
                 found.add(guard)
             targets = (t for s in walk(guard) if isinstance(s, ast.Assign) for t in s.targets)
             flags = {t.id for t in targets if isinstance(t, ast.Name)}
