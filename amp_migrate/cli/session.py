@@ -63,7 +63,8 @@ def migrate(project: sources.Project, settings: Settings) -> list[FileResult]:
         results = with_room(lambda: _decided(targets, context, project, settings, tell))
     results = _without_unwanted_changes(targets, results, settings)
     results = [_with_unknown_codes(source, result) for source, result in zip(targets, results, strict=True)]
-    settled = _in_cells(targets, [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)])
+    settled = [_settled(s, r, settings) for s, r in zip(targets, results, strict=True)]
+    settled = _in_cells([*targets, *context], settled)
     return whole_units([replace(new, units=old.units) for new, old in zip(settled, results, strict=True)])
 
 
@@ -197,9 +198,9 @@ def _settled(source: SourceFile, result: FileResult, settings: Settings) -> File
     return replace(result, findings=findings, before=source.notebook.text, after=after)
 
 
-def _in_cells(targets: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
+def _in_cells(files: Sequence[SourceFile], results: list[FileResult]) -> list[FileResult]:
     """The lines of notebooks that findings name, in terms of the files on disk."""
-    notebooks = {s.display: s.notebook for s in targets if s.notebook is not None}
+    notebooks = {s.display: s.notebook for s in files if s.notebook is not None}
     if not notebooks:
         return results
     named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, sorted(notebooks, reverse=True)))}):(\d+)")

@@ -68,7 +68,7 @@ def mentions(data: bytes) -> bool:
 
 
 class Neighbours(Sequence[SourceFile]):
-    """The other Python files of the targets' projects, read when first asked for.
+    """The other Python files and notebooks of the targets' projects, read when first asked for.
 
     They are only read for what they say about the targets: those that cannot be decoded are left out, and those
     that do not parse are the reader's to skip.
@@ -87,7 +87,7 @@ class Neighbours(Sequence[SourceFile]):
     def _read(self) -> Iterator[SourceFile]:
         known = {os.path.realpath(target.path) for target in self._targets}
         for root, limit in self._roots().items():
-            walked = discover([root], wanted=lambda path: path.endswith(".py"))
+            walked = discover([root], wanted=lambda path: path.endswith((".py", ".ipynb")))
             found = [f for f in (*walked.files, *walked.outside) if os.path.realpath(f.path) not in known]
             if limit is not None and len(found) > limit:
                 continue
