@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from amp_migrate.reading.program.definitions import ClassInfo
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.processes import in_process
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.values.sources import Put, Sources, own_class
 from amp_migrate.reading.values.table import BESIDE, Asked, Part, Path, Question, Value, typed
@@ -37,14 +38,19 @@ class Fields:
                 given = self._made_with(owner, name, path)
                 parts += typed(owner.module, _annotation(owner, name), given) if not path else given
         for module, call in self.sources.unseen(family):
-            parts.append(Value("unknown", module, call, "attributes are set by names that are not seen"))
+            parts.append(Value("unknown", module, call, BESIDE))
         return parts or [Question("loose", (asker, name, path))]
 
     def _stored(
-        self, name: str, path: Path, family: set[ClassInfo], beside: Collection[Module] = frozenset()
+        self,
+        name: str,
+        path: Path,
+        family: set[ClassInfo],
+        beside: Collection[Module] = frozenset(),
+        apart: Collection[Module] = frozenset(),
     ) -> list[Part]:
         """What is given to attributes of a name, or put into them: of these classes (none: of no class that is known), or
-        of what may be of any. Not what the files `beside` give to attributes of their own variables."""
+        of what may be of any. Not what the files `beside` give to attributes of their own variables, or `apart` to any."""
         parts: list[Part] = []
 
         def counts(module: Module, holder: ast.expr) -> bool:
@@ -53,7 +59,8 @@ class Fields:
             return any(c in family for c in classes) or (not classes and module.qualify(holder) is None)
 
         for module, target, given in self.sources.stored(name):
-            if not (module in beside and _is_variable(module, target.value)) and counts(module, target.value):
+            own = module in apart or (module in beside and _is_variable(module, target.value))
+            if not own and counts(module, target.value):
                 if given.value is None:
                     parts.append(Value("unknown", module, target, "what it is given is not in sight"))
                 else:
@@ -86,8 +93,12 @@ class Fields:
         options = self.sources.options(module, name)
         # A file with a command line of its own sets its own options, where another has that option on its own, too.
         others = self.sources.declaring(name)
-        parts = self._stored(name, path, set(), others - {module} if module in others else ())
-        parts += [self.value(where, value, path) for where, value in self.sources.set_by_name(name)]
+        beside = others - {module} if module in others else frozenset()
+        apart = beside - in_process(self.project, (module,)) if beside else beside  # scripts that no process shares
+        parts = self._stored(name, path, set(), beside, apart)
+        parts += [
+            self.value(where, value, path) for where, value in self.sources.set_by_name(name) if where not in apart
+        ]
         if not options or path:
             fields = self.sources.fields(name) if not path else ()
             parts += [Question("field", (cls, cls.module, name, path)) for cls in fields]

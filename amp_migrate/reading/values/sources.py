@@ -29,6 +29,7 @@ LOOKING = frozenset(
 
 
 # Calls whose keywords are settings that attributes of some object are read for.
+DEPTH = 4  # calls that an object is handed over by
 SETTING_CALLS = frozenset("set_defaults Namespace SimpleNamespace EasyDict".split())
 
 
@@ -56,6 +57,9 @@ class Sources:
         self.project = project
         self._values: dict[Function | ClassInfo, bool] = {}
         self._made: dict[ClassInfo, list[tuple[Module, ast.Call]]] = {}
+        self._unseen: dict[
+            ast.expr, set[ClassInfo]
+        ] = {}  # whose attributes a statement sets under names that are not seen
 
     def stored(self, name: str) -> Iterator[tuple[Module, ast.Attribute, Given]]:
         """What is assigned to attributes of a name, on whatever object."""
@@ -85,13 +89,30 @@ class Sources:
         called = module.qualify(parent.func) or ast.unparse(parent.func)
         return not self.project.resolved.get(parent) and called.split(".")[0] not in LOOKING
 
-    def unseen(self, classes: Collection[ClassInfo]) -> Iterator[tuple[Module, ast.Call]]:
-        """Calls that set attributes of one of some classes by names that are not seen: `setattr(self, key, value)`,
-        `self.__dict__.update(settings)`."""
-        for module in dict.fromkeys(c.module for c in classes):
-            for call, holder in self.project.once(_unseen_stores, module):
-                if any(c in classes for c in self.project.classes_of(module, holder)):
-                    yield module, call
+    def unseen(self, classes: Collection[ClassInfo]) -> Iterator[tuple[Module, ast.expr]]:
+        """What sets attributes of one of some classes by names that are not seen: `setattr(self, key, value)`,
+        `self.__dict__.update(settings)`, in methods of theirs or in what their objects are handed to."""
+        for module in self.project.modules:
+            for node, holder in self.project.once(_unseen_stores, module):
+                if node not in self._unseen:
+                    self._unseen[node] = {*self._held_by(module, holder)}
+                if any(c in classes for c in self._unseen[node]):
+                    yield module, node
+
+    def _held_by(self, module: Module, holder: ast.expr, depth: int = 0) -> Iterator[ClassInfo]:
+        """The classes that an expression may be an object of, also as callers hand it over."""
+        scope = module.scope_of(holder)
+        own = own_class(self.project, scope, holder)
+        found = [own] if own is not None else self.project.classes_of(module, holder)
+        yield from found
+        function = self.project.functions.get(scope.node)
+        parameter = holder.id if isinstance(holder, ast.Name) and holder.id in scope.params else None
+        if found or function is None or parameter is None or depth > DEPTH:
+            return
+        for where, call in self.project.calls.get(function, ()):
+            given = dict(self.project.arguments(function, call)).get(parameter)
+            if given is not None:
+                yield from self._held_by(where, given, depth + 1)
 
     def options(self, module: Module, name: str) -> list[tuple[Module, ast.Call]]:
         """Where the command line of a module's program declares an option: in the file itself, else in what imports tie
@@ -280,19 +301,26 @@ def _attribute_stores(project: Project) -> dict[str, list[tuple[Module, ast.Attr
     return found
 
 
-def _unseen_stores(_: Project, module: Module) -> list[tuple[ast.Call, ast.expr]]:
-    found: list[tuple[ast.Call, ast.expr]] = []
-    if "setattr" not in module.text and "__dict__" not in module.text:
-        return found
-    for call, _scope in module.calls:
-        func = call.func
-        if isinstance(func, ast.Name) and func.id == "setattr" and len(call.args) == 3:
-            if not isinstance(call.args[1], ast.Constant):
-                found.append((call, call.args[0]))
-        elif isinstance(func, ast.Attribute) and func.attr == "update" and isinstance(func.value, ast.Attribute):
-            if func.value.attr == "__dict__":
-                found.append((call, func.value.value))
+def _unseen_stores(_: Project, module: Module) -> list[tuple[ast.expr, ast.expr]]:
+    """What may set any attribute of an object, with the object."""
+    found: list[tuple[ast.expr, ast.expr]] = []
+    for call, _scope in module.calls_naming({"setattr"}):
+        if isinstance(call.func, ast.Name) and len(call.args) == 3 and not isinstance(call.args[1], ast.Constant):
+            found.append((call, call.args[0]))
+    for call, func in module.method_calls.get("update", ()):
+        found += [(call, holder) for holder in _attributes_of(func.value)]
+    for node in module.of(ast.Subscript) if "__dict__" in module.text or "vars" in module.text else ():
+        if isinstance(node.ctx, ast.Store) and not isinstance(node.slice, ast.Constant):
+            found += [(node, holder) for holder in _attributes_of(node.value)]
     return found
+
+
+def _attributes_of(mapping: ast.expr) -> list[ast.expr]:
+    """The object of whose attributes a mapping is: of `args.__dict__`, `vars(args)`."""
+    if isinstance(mapping, ast.Attribute) and mapping.attr == "__dict__":
+        return [mapping.value]
+    of_object = isinstance(mapping, ast.Call) and isinstance(mapping.func, ast.Name) and mapping.func.id == "vars"
+    return mapping.args[:1] if isinstance(mapping, ast.Call) and of_object else []
 
 
 def _puts(project: Project) -> dict[str | int | None, list[Put]]:
