@@ -206,6 +206,7 @@ def unimported(project: Project, module: Module, output: Output) -> None:
     from amp_migrate.reading.sites.unbound import unbound
     from amp_migrate.reading.values.never_run import never_taken
 
+    _taken_for_all(module, output)
     for missing in unbound(project, module):
         never = {n: never_taken(project, module, n) for n in missing.uses}
         running = [n for n in missing.uses if never[n] is None]
@@ -237,6 +238,24 @@ def unimported(project: Project, module: Module, output: Output) -> None:
             )
         output.manual(module, first, "AMP102", missing.name, message)
         output.unbound.add(module)
+
+
+def _taken_for_all(module: Module, output: Output) -> None:
+    """Imports of one function that are read as the file's: by them a program that ended in a NameError is migrated."""
+    for name, scope in module.lifted.items():
+        reads = [n for n in module.loads.get(name, ()) if scope not in module.scope_of(n).chain()]
+        stmt = next(iter(module.root.bindings[name]))
+        if not reads or not output.wants_at(module, stmt, "AMP102"):
+            continue
+        message = (
+            f"{name} is imported into {scope.name} alone, and read elsewhere ({_lines(reads)}): with Apex installed, too, a run "
+            "that came there ended in a NameError"
+        )
+        if all(map(output.edit(module).gone, reads)):
+            message += (
+                ". It was taken for what it means in the whole file: mixed precision runs there now for the first time"
+            )
+        output.note(module, stmt, "AMP102", name, message, "review")
 
 
 def _sets_up(project: Project, module: Module, missing: Unbound) -> bool:

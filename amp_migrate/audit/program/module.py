@@ -10,6 +10,7 @@ from functools import cached_property
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.lifted import meant_for_all
 from amp_migrate.audit.program.scope import Class as Class
 from amp_migrate.audit.program.scope import Def as Def
 from amp_migrate.audit.program.scope import Function as Function
@@ -327,6 +328,10 @@ class _Reading:
                     scope_of[child] = within  # nothing else to be learned, and half of all nodes
                     continue
                 stack.append((child, within, binder))
+        if {"apex", "initialize"} <= module.words and module.words.isdisjoint(("globals", "exec")):
+            attributes = (n for n in parents if isinstance(n, ast.Attribute))
+            for scope, name in meant_for_all(self.scopes.values(), attributes, scope_of):
+                _bind_outside(scope, name)
 
 
 _BINDERS = frozenset((*ast.stmt.__subclasses__(), ast.comprehension, ast.NamedExpr))
@@ -338,10 +343,8 @@ _DEFINING = frozenset((*_NAMED, ast.Import, ast.ImportFrom, ast.Global, ast.Nonl
 def _bind_definition(scope: Scope, node: ast.stmt) -> None:
     if isinstance(node, (ast.Global, ast.Nonlocal)):
         if not isinstance(scope.node, ast.Module):  # in the file's own code it says nothing
-            scope.outer.update(node.names)
-            for name in node.names:  # an import may come before: it binds the outer name as well
-                for bound in scope.bindings.pop(name, ()):
-                    _bind(scope, name, bound)
+            for name in node.names:
+                _bind_outside(scope, name)
     elif isinstance(node, ast.Import):
         for alias in node.names:
             _bind(scope, (alias.asname or alias.name).split(".")[0], node)
@@ -351,6 +354,13 @@ def _bind_definition(scope: Scope, node: ast.stmt) -> None:
                 _bind(scope, alias.asname or alias.name, node)
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         _bind(scope, node.name, node)
+
+
+def _bind_outside(scope: Scope, name: str) -> None:
+    """Take a name of a function for one of what is around it; an import that came before binds that as well."""
+    scope.outer.add(name)
+    for bound in scope.bindings.pop(name, ()):
+        _bind(scope, name, bound)
 
 
 def _bind(scope: Scope, name: str, node: ast.AST) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amp_migrate.reading.program.lifted import lifted
 from amp_migrate.reading.program.parsed import Parsed
 from amp_migrate.reading.program.scope import FUNCTION_NODES as FUNCTION_NODES
 from amp_migrate.reading.program.scope import FunctionNode as FunctionNode
@@ -82,6 +83,10 @@ class Module(Parsed):
         self._anew: dict[tuple[Scope, str], int] = {}  # the lines below which an import of a name is no other's
         self._targets: dict[tuple[Scope, str], dict[ast.stmt, str]] = {}  # by the imports that bind a name
         self._read(self.tree, self.root)
+        self.lifted = lifted(self)  # names that one function imports, and the whole file is meant to have
+        for bound, scope in self.lifted.items():
+            for node in [*self._targets.get((scope, bound), ())]:
+                self._declare_outer(scope, node, bound)
 
     @property
     def package(self) -> str:
@@ -153,7 +158,7 @@ class Module(Parsed):
     def _owner(self, scope: Scope, name: str) -> Scope:
         return self.root if name in scope.outer else scope
 
-    def _declare_outer(self, scope: Scope, node: ast.Global | ast.Nonlocal, name: str) -> None:
+    def _declare_outer(self, scope: Scope, node: ast.stmt, name: str) -> None:
         """`global amp`, wherever it stands: imports that came before it, as Python allows, bind the name there, too."""
         scope.outer.add(name)
         before = [n for n in scope.bindings.get(name, ()) if getattr(n, "lineno", 0) <= node.lineno]
