@@ -124,17 +124,17 @@ def _implies(given: str, other: str) -> bool:
 
 
 def _excludes(given: ast.Compare, other: ast.Compare) -> bool:
-    """Whether `x == a` makes `x != b` true, for two different literals; so does `x is None`."""
-    if not isinstance(given.ops[0], (ast.Eq, ast.Is)) or not isinstance(other.ops[0], ast.NotEq):
-        return False
+    """Whether `x == a` makes `x != b` true, for two different literals; so does `x is None`, and `x > 0` makes `x != 0`."""
     mine, theirs = given.comparators[0], other.comparators[0]
-    return (
-        len(given.ops) == len(other.ops) == 1
-        and ast.dump(given.left) == ast.dump(other.left)
-        and isinstance(mine, ast.Constant)
-        and isinstance(theirs, ast.Constant)
-        and mine.value != theirs.value
-    )
+    if len(given.ops) != 1 or len(other.ops) != 1 or not isinstance(other.ops[0], ast.NotEq):
+        return False
+    if not isinstance(mine, ast.Constant) or not isinstance(theirs, ast.Constant):
+        return False
+    if ast.dump(given.left) != ast.dump(other.left):
+        return False
+    if isinstance(given.ops[0], (ast.Gt, ast.GtE)) and isinstance(mine.value, int) and isinstance(theirs.value, int):
+        return mine.value > theirs.value or (isinstance(given.ops[0], ast.Gt) and mine.value == theirs.value)
+    return isinstance(given.ops[0], (ast.Eq, ast.Is)) and mine.value != theirs.value
 
 
 def distinct(parts: Iterable[str]) -> tuple[str, ...]:

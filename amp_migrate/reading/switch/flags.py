@@ -19,6 +19,7 @@ from amp_migrate.reading.switch.apart import apart_sides
 from amp_migrate.reading.switch.elsewhere import expanded, in_call, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct
 from amp_migrate.reading.switch.given_again import stored_fields
+from amp_migrate.reading.units.numbered_levels import number_of
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 
@@ -253,6 +254,8 @@ def _level_parts(project: Project, module: Module, level: ast.expr) -> list[str]
         value = single_assignment(module, level)
         if isinstance(value, ast.IfExp) and all(isinstance(x, ast.Constant) for x in (value.body, value.orelse)):
             return _choice(project, module, value)
+    if (number := number_of(level)) is not None:
+        return [f"{module.source(number)} != 0"]
     quote = '"' if module.prefers_double else "'"
     return [f"{module.source(level)} != {quote}O0{quote}"]
 

@@ -13,6 +13,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.stand_ins import TAKEN
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.inner_clip import InnerClip
+from amp_migrate.reading.units.numbered_levels import allowed
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.listed import Listed, listed
 from amp_migrate.reading.values.unpacked import Unpacked, unpacked
@@ -141,7 +142,13 @@ class Init:
         if "opt_level" not in self.arguments:
             return LEVELS if self.spread is not None else frozenset(("O1",))
         levels = frozenset(v.upper() for v in self.constants("opt_level") or () if isinstance(v, str)) & LEVELS
-        return levels or LEVELS
+        return (levels or LEVELS) & self.allowed_levels or LEVELS
+
+    @property
+    def allowed_levels(self) -> frozenset[str]:
+        """The opt levels that what is asked above the call leaves."""
+        level = self.arguments.get("opt_level")
+        return allowed(self.module, self.call, level) if level is not None else LEVELS
 
     def literal(self, name: str) -> object:
         """The value of an argument as it is written; None where absent, Ellipsis where computed."""

@@ -32,7 +32,7 @@ SKIPPED = "left out steps whose gradients overflowed or were NaN"
 
 def told(m: Migration, init: Init) -> Iterator[tuple[str, Review]]:
     """What is said of the levels that may occur, and how closely a reader has to look."""
-    possible = init.levels | _documented(m, init)
+    possible = init.levels | (_documented(m, init) & init.allowed_levels)
     if not m.casts or BEYOND.fullmatch(str(init.only("opt_level"))):
         return
     heavy = sorted(possible & {"O2", "O3"})
