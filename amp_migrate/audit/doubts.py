@@ -71,8 +71,8 @@ def with_ways(doubt: Doubt, others: Iterable[Doubt]) -> Doubt:
 
 
 def with_lines(doubts: list[Doubt]) -> Doubt:
-    """One doubt for the calls of a function that are written alike, which names the others' lines."""
-    first = min(doubts, key=lambda d: d.line)
+    """One doubt for the calls of a function that are written alike, that of most weight, which names the others' lines."""
+    first = min(doubts, key=lambda d: (d.verdict == "look", d.line))
     first = replace(first, lost=tuple(sorted({place for d in doubts for place in d.lost})))
     lines = sorted({d.line for d in doubts} - {first.line})
     if not lines:

@@ -128,4 +128,4 @@ def test_a_model_without_buffers_may_run_on_one_rank(layer: str, written: bool) 
     train = TRAIN.replace("HALF", "").replace("SYNC", "").replace("BACKWARD", "loss.backward()")
     network = NETWORK.replace("CAST", "pass").replace("LAYER", layer)
     after = rewrite_files({"network.py": network, "train.py": train})["train.py"].after or ""
-    assert ("broadcast_buffers=False" in after) is written
+    assert (".broadcast_buffers = False" in after) is written

@@ -88,3 +88,53 @@ def test_a_network_that_nothing_mentions(imports: str, made: str, decorated: str
     }
     found = doubts_of(before, {"train.py": AFTER.format(imports=imports, made=made)})
     assert bool(told([d for d in found if "einsum" in d.message], "AMP535")) == spoken_of
+
+
+OTHERS = """
+    from nets import Answering
+
+    def registered(cls):
+        KEPT.append(cls)
+        return cls
+
+    CLASSES = {"answering": Answering}
+
+    @registered
+    class Cases:
+        kinds = [Answering]
+    """
+ASKING = """
+    import torch
+
+    class Plain(torch.nn.Module):
+        def forward(self, x):
+            return x.sum()
+
+    class Answering(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            if next(self.parameters()).dtype == torch.float16:
+                x = x.half()
+            return self.layer(x)
+    """
+
+
+@pytest.mark.parametrize(("kind", "spoken_of"), [("Plain", False), ("Answering", True)])
+def test_a_table_of_the_same_name_in_a_file_that_no_run_loads(kind: str, spoken_of: bool) -> None:
+    imports = f"from nets import {kind}\n    CLASSES = {{'it': {kind}}}"
+    made = "CLASSES[args.kind]()"
+    nets = NETS.replace("{decorated}\n", "\n").replace("{{", "{").replace("}}", "}")
+    before = {"train.py": TRAIN.format(imports=imports, made=made), "nets.py": nets, "others.py": OTHERS}
+    found = doubts_of(before, {"train.py": AFTER.format(imports=imports, made=made)})
+    assert bool(told([d for d in found if "einsum" in d.message], "AMP535")) == spoken_of
+
+
+@pytest.mark.parametrize(("kind", "spoken_of"), [("Plain", False), ("Answering", True)])
+def test_a_network_that_no_run_makes_may_ask_whether_it_is_half(kind: str, spoken_of: bool) -> None:
+    imports = f"from nets import {kind}"
+    before = {"train.py": TRAIN.format(imports=imports, made=f"{kind}()").replace('"O1"', '"O2"'), "nets.py": ASKING}
+    found = doubts_of(before, {"train.py": AFTER.format(imports=imports, made=f"{kind}()")})
+    assert bool(told(found, "AMP547")) == spoken_of

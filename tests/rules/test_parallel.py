@@ -3,11 +3,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from amp_migrate.rules.parts import parallel
 from tests.rules.helpers import (
@@ -778,11 +780,11 @@ USED, UNUSED = "self.aside(self.body(x))", "self.body(x)"
 @pytest.mark.parametrize(
     ("forward", "asked", "validated", "wanted"),
     [
-        (USED, ONE_RANK, "model", "DDP(model, broadcast_buffers=False)"),
+        (USED, ONE_RANK, "model", "DDP(model)\n    model.broadcast_buffers = False\n"),
         (USED, ONE_RANK, "model.module", "DDP(model)"),
         (USED, ALL_RANKS, "model", "DDP(model)"),
         (UNUSED, ALL_RANKS, "model", "DDP(model, find_unused_parameters=True)"),
-        (UNUSED, ONE_RANK, "model", "DDP(model, find_unused_parameters=True, broadcast_buffers=False)"),
+        (UNUSED, ONE_RANK, "model", "DDP(model, find_unused_parameters=True)\n    model.broadcast_buffers = False\n"),
     ],
 )
 def test_what_the_program_shows_torchs_class_to_need_is_given_to_it(
@@ -793,7 +795,7 @@ def test_what_the_program_shows_torchs_class_to_need_is_given_to_it(
     assert not [f for f in result.findings if f.code in ("AMP651", "AMP652")]
     told = next(f.message for f in result.findings if f.code == "AMP601")
     for option in ("find_unused_parameters=True", "broadcast_buffers=False"):
-        assert (f"with {option}" in told) == (option in wanted)
+        assert (f"with {option}" in told) == (option in wanted.replace(" = ", "="))
     assert ("static_graph=True if all steps" in told) == ("find_unused_parameters" not in wanted)
 
 
@@ -812,7 +814,21 @@ def test_a_part_without_gradients_is_only_told_where_activations_are_recomputed(
 def test_what_is_needed_is_written_wherever_the_file_lies() -> None:
     text = EVALUATED.format(forward=USED, asked=ONE_RANK, validated="model")
     results = rewrite_files({"tools/train.py": text})
-    assert "broadcast_buffers=False" in (results["tools/train.py"].after or "")
+    assert "model.broadcast_buffers = False" in (results["tools/train.py"].after or "")
+
+
+def test_buffers_are_kept_apart_without_a_warning_of_torchs(tmp_path: Path) -> None:
+    """torch 2.13 calls the argument of the constructor deprecated; the attribute is older than both of its names."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.BatchNorm1d(4))
+            assert model.will_sync_module_buffers()
+            model.broadcast_buffers = False
+            assert not model.will_sync_module_buffers()
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 TESTS = """

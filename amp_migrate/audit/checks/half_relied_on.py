@@ -2,8 +2,9 @@
 
 Proves: no weight is compared with what the program made half itself, and no test asks a weight whether it is half, where a
 set-up may have made weights half. Weights are told by how they are read (`layer.weight`, a field that is a Parameter, what
-`parameters()` gives), not by the model that they belong to: what is said holds where that was set up. What is half by hand
-and meets a weight in a product, `by_hand.py` finds for `precision.py` and `half_inputs.py`.
+`parameters()` gives), not by the model that they belong to: what is said holds where that was set up. Not looked at:
+what nothing mentions that a run with mixed precision comes to. What is half by hand and meets a weight in a product,
+`by_hand.py` finds for `precision.py` and `half_inputs.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.idle_classes import in_idle_class
+from amp_migrate.audit.sites.mentioned import in_runs
 from amp_migrate.findings import Code
 
 CODES = (
@@ -51,9 +53,17 @@ def check(review: Review) -> Iterable[Doubt]:
             yield from _asked(both, module, asked)
 
 
+def _nodes(both: Mixed, module: Module) -> Iterator[ast.AST]:
+    """What stands in a file, but for classes and functions that no run with mixed precision comes to."""
+    for stmt in module.tree.body:
+        definition = isinstance(stmt, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if not definition or in_runs(both).definition(stmt.name):  # type: ignore[attr-defined]
+            yield from syntax.walk(stmt)
+
+
 def _compared(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
     """`torch.eq(self.table.weight, self.kept)`, of which `self.kept = table.half()`."""
-    for node in syntax.walk(module.tree):
+    for node in _nodes(both, module):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             sides = [node.left, node.comparators[0]]
         elif isinstance(node, ast.Call) and syntax.last(node.func) in COMPARING:
@@ -84,7 +94,7 @@ def _compared(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
 
 def _asked(both: Mixed, module: Module, asked: str) -> Iterator[Doubt]:
     """`self.head.weight.dtype == torch.half`, `isinstance(p, torch.cuda.HalfTensor)`."""
-    for node in syntax.walk(module.tree):
+    for node in _nodes(both, module):
         weight: ast.expr | None = None
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides = [node.left, node.comparators[0]]

@@ -55,8 +55,8 @@ CODES = (
         title="A model under torch's DistributedDataParallel that runs on one rank only",
         construct="apex.parallel.DistributedDataParallel",
         apex="Broadcasts nothing in a forward: one rank may evaluate by itself.",
-        native="Broadcasts the buffers at every forward, in eval mode and without gradients too, unless "
-        "broadcast_buffers=False.",
+        native="Broadcasts the buffers before a forward, in eval mode too; of a row of forwards without gradients before the "
+        "first. Not where its attribute broadcast_buffers is False; the argument of that name is deprecated since torch 2.13.",
         why="With buffers, such as the statistics of batch normalization, the rank that evaluates waits for ever.",
         links=("https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
     ),
@@ -81,9 +81,9 @@ def check(review: Review) -> Iterable[Doubt]:
         alone = _on_one_rank(review, module, call)
         if alone is not None and not (call.args and built(review, module, call.args[0]).surely_without_buffers):
             message = (
-                f"{alone} runs the model on one rank only, and torch's DistributedDataParallel broadcasts buffers at every "
+                f"{alone} runs the model on one rank only, and torch's DistributedDataParallel broadcasts buffers before its "
                 "forward: with any (batch normalization, `register_buffer`) it waits there for the other ranks for ever, as "
-                "Apex's did not; pass broadcast_buffers=False"
+                "Apex's did not; set broadcast_buffers = False of what it gives"
             )
             yield _answered(review.doubt(module, call, "AMP652", "DistributedDataParallel", message, "review"))
         if any(k.arg in (OPTION, None) for k in call.keywords):
@@ -154,12 +154,14 @@ RANK = re.compile(
 
 def _on_one_rank(review: Review, module: Module, call: ast.Call) -> str | None:
     """Where the model that a call wraps runs on one rank only: in a branch of a test for the rank, itself or by way of
-    functions, which may ask as well. Torch broadcasts buffers at each forward, in eval mode too, and the other ranks are not
-    there to take part."""
-    if any(k.arg in ("broadcast_buffers", None) for k in call.keywords):
+    functions, which may ask as well. Torch broadcasts buffers before it, in eval mode too, and the other ranks are not there
+    to take part."""
+    if any(k.arg in ("broadcast_buffers", "forward_sync_buffers", None) for k in call.keywords):
         return None
     stmt = module.statement(call)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or stmt.value is not call:
+        return None
+    if any(syntax.text(a.value) == syntax.text(stmt.targets[0]) for a in module.stored_attributes("broadcast_buffers")):
         return None
     function = module.function_around(call)
     body = function.node.body if function is not None else module.tree.body

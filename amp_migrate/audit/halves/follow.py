@@ -40,6 +40,7 @@ from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.levels import level_names, truth
 from amp_migrate.audit.sites.lookalikes import HEADLESS
+from amp_migrate.audit.sites.mentioned import in_runs
 from amp_migrate.audit.sites.patched_forwards import is_patched
 from amp_migrate.audit.sites.tensors import Tensors
 from amp_migrate.audit.values.names import last_name
@@ -78,7 +79,7 @@ class Halves:
         self.below = False  # while what a forward runs is followed
         self._followed = 0
         self.own_tensors = Weights(self.values)
-        self.layers = Layers(self.values)
+        self.layers = Layers(self.values, in_runs(both))
         self.loaders = Loaders(self)
         self.inputs = Inputs(self.program)
         self.tensors = Tensors(self.values, self.regions, both.after.forwards)

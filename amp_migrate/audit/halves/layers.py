@@ -7,6 +7,7 @@ import ast
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Scope
+from amp_migrate.audit.sites.mentioned import Mentioned
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
@@ -17,9 +18,11 @@ EMPTY = frozenset("list dict set OrderedDict defaultdict deque".split())
 class Layers:
     """What the callables of a program are, as far as it is seen how they are made."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, runs: Mentioned) -> None:
+        """`runs`: what a run with mixed precision may come to; a library has setters that every network of it may be given to."""
         self.values = values
         self.program = values.program
+        self.runs = runs
 
     def one(self, scope: Scope, func: ast.expr) -> str | Class | None:
         """What a callable is: `Linear` of torch.nn, or a class of the program; None where it may be several."""
@@ -28,10 +31,11 @@ class Layers:
 
     def all(self, scope: Scope, func: ast.expr) -> list[str | Class]:
         """What a callable may be; empty where that is not seen."""
-        return self._seen(scope, func) or [
+        found = self._seen(scope, func) or [
             kind if isinstance(kind, Class) else kind.rpartition(".")[2]
             for kind in self.values.instances.of(scope, func)
         ]
+        return [kind for kind in found if isinstance(kind, str) or self.runs.cls(kind)] or found
 
     def _seen(self, scope: Scope, func: ast.expr) -> list[str | Class]:
         """The same where all that makes it is seen."""

@@ -13,7 +13,7 @@ from amp_migrate.audit.halves.tensors import NOT_TOLD, Value
 from amp_migrate.audit.kept import kept_meanwhile
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
-from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.mentioned import in_runs
 from amp_migrate.audit.sites.one_run import in_one_run
 from amp_migrate.audit.sites.seen_runs import seen_runs
 from amp_migrate.audit.values.names import last_name
@@ -28,15 +28,7 @@ class Unseen:
         self.halves = halves
         self.program = halves.program
         self.after = halves.both.after
-
-    @cached_property
-    def mentioned(self) -> Mentioned:
-        """The definitions that a run with mixed precision may come to."""
-        changes = self.halves.both.review.changes
-        paths = {s.module.path for s in self.halves.both.removed} | {
-            p for p, c in changes.items() if "autocast" in c.after.text
-        }
-        return Mentioned(self.program, [self.program.modules[p] for p in sorted(paths) if p in self.program.modules])
+        self.mentioned = in_runs(halves.both)
 
     def networks(self, words: Set[str] | None = None) -> None:
         """Follow what networks compute whose way from a region is not seen: registered ones, parts made by libraries, and

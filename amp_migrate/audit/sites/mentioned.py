@@ -1,8 +1,8 @@
 """Which definitions of a program a run may come to, by their names: what the files that were set up for Apex, and those that
 import them, mention, and what these definitions mention in turn. A vendored library brings many networks that nothing runs.
 
-Errs towards more: a name is one definition wherever it stands, what is decorated may be found in a registry unless the
-decorator is seen to keep nothing, and where code looks for names at run time everything may be meant.
+Errs towards more: a name that a file does not define is one definition wherever it stands, what is decorated may be found in
+a registry unless the decorator is seen to keep nothing, and where code looks for names at run time everything may be meant.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
-from amp_migrate.audit.program.near import IMPORTERS, near_in, runs_itself
+from amp_migrate.audit.program.near import BY_NAME, IMPORTERS, near_in, runs_itself
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.names import last_name
+
+if TYPE_CHECKING:
+    from amp_migrate.audit.mixed import Mixed
 
 # Decorators of these keep nothing; the functions only read what they are given.
 KEEPING_NOTHING = frozenset("torch functools dataclasses contextlib typing abc numba six".split())
@@ -29,7 +33,11 @@ class Mentioned:
 
     def __init__(self, program: Program, starts: Iterable[Module]) -> None:
         self.program = program
-        self.starts = sorted(near_in(program).leading_to(starts), key=lambda m: m.path)
+        near = near_in(program)
+        self.starts = sorted(near.leading_to(starts), key=lambda m: m.path)
+        files = near.files(self.starts)
+        by_name = any(name in m.calls_named for m in files for name in BY_NAME & m.words)
+        self.files = list(program.modules.values()) if by_name else files
 
     def cls(self, cls: Class) -> bool:
         """Whether a run may make an object of a class."""
@@ -44,7 +52,7 @@ class Mentioned:
         """The names that are mentioned; `*` where any may be."""
         held: dict[str, list[tuple[Module, ast.stmt]]] = {}
         todo: list[tuple[Module, ast.stmt]] = []
-        for module in self.program.modules.values():
+        for module in self.files:
             for stmt in module.tree.body:
                 for name in _defined(stmt):
                     held.setdefault(name, []).append((module, stmt))
@@ -57,6 +65,7 @@ class Mentioned:
         todo += [(m, s) for m in self.starts for s in m.tree.body if m not in scripts or not isinstance(s, defining)]
         loading = self.program.loaded.loading
         found: set[str] = set()
+        followed: set[tuple[str, Module | None]] = set()
         seen: set[int] = set()
         while todo:
             module, part = todo.pop()
@@ -65,12 +74,16 @@ class Mentioned:
             seen.add(id(part))
             if isinstance(part, (ast.ClassDef, ast.FunctionDef)):
                 found.add(part.name)
-            for name in _mentions(part, module in loading):
+            for name, by_itself in _mentions(part, module in loading):
                 if name == "*":
                     return frozenset("*")
-                if name not in found:
-                    found.add(name)
-                    todo += held.get(name, ())
+                found.add(name)
+                parts = held.get(name, ())
+                own = by_itself and any(m is module for m, _ in parts)  # a file's own table, not another's of that name
+                key = (name, module if own else None)
+                if key not in followed and (name, None) not in followed:
+                    followed.add(key)
+                    todo += [(m, s) for m, s in parts if m is module or not own]
         return frozenset(found)
 
     def _may_keep(self, module: Module, decorator: ast.expr) -> bool:
@@ -81,6 +94,15 @@ class Mentioned:
             return False
         found = self.program.definitions(module.scope_of(func), func, guess=False)
         return not found or not all(isinstance(f, Function) and not _keeps(f) for f in found)
+
+
+@kept
+def in_runs(both: Mixed) -> Mentioned:
+    """The definitions that a run with mixed precision may come to, before or after a migration."""
+    paths = {s.module.path for s in both.removed}
+    paths |= {path for path, change in both.review.changes.items() if "autocast" in change.after.text}
+    program = both.review.after
+    return Mentioned(program, [program.modules[path] for path in sorted(paths) if path in program.modules])
 
 
 @kept
@@ -112,15 +134,16 @@ def _defined(stmt: ast.stmt) -> Iterator[str]:
             yield target.id
 
 
-def _mentions(part: ast.AST, loads: bool) -> Iterator[str]:
-    """The names that code loads; `*` where it finds something by a name that is put together, also in files that it `loads`."""
+def _mentions(part: ast.AST, loads: bool) -> Iterator[tuple[str, bool]]:
+    """The names that code loads, with whether they stand by themselves; `*` where it finds something by a name that is
+    put together, also in files that it `loads`."""
     for node in syntax.walk(part):
         if type(node) is ast.Name:
-            yield node.id
+            yield node.id, True
         elif type(node) is ast.Attribute:
-            yield node.attr
+            yield node.attr, False
         elif type(node) is ast.Call and _looks_up(node, loads):
-            yield "*"
+            yield "*", False
 
 
 def _looks_up(call: ast.Call, loads: bool) -> bool:

@@ -148,7 +148,7 @@ class _Parts:
             return optimizers.convert(self.project, site, clipped=True)
         convert = CONVERTERS.get(site.name)
         decision = convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
-        return parallel.answered(decision, self.output.mended.get((self.module.display, site.stmt.lineno), {}))
+        return parallel.answered(decision, site, self.output.mended.get((self.module.display, site.stmt.lineno), {}))
 
     def _beside(self, node: ast.AST) -> list[ast.stmt] | None:
         """The branch that stays where a node's own goes."""
@@ -210,7 +210,7 @@ class _Parts:
             if wrapped and decision.arguments is not None:  # what it adds is for the class itself
                 given = tuple(a for a in decision.arguments if a.node is not None)
                 message = "what the program itself wraps models in without Apex, in torch's, stays for every run"
-                decision = replace(decision, arguments=given, message=message, review="look")
+                decision = replace(decision, arguments=given, message=message, review="look", then="")
             names = [self.module.source(site.node) if keeps else self._name(site, n, group) for n in decision.names]
             changed = self._write(site, decision, names)
             for module, call, arguments in decision.beside:
@@ -353,6 +353,8 @@ class _Parts:
 
     def _write(self, site: Site, decision: Native, names: list[str]) -> bool:
         """Put what becomes of a site in its place; whether that is anything else than what stands there."""
+        if decision.then:
+            self.edits.insert_after(site.stmt, decision.then)
         if decision.whole is not None and site.call is not None:
             self.edits.replace(site.call, decision.whole)
             return True
@@ -367,9 +369,9 @@ class _Parts:
             merge_types(site, decision.names[0], self.edits)
             drop_repeated(site, decision.names[0], self.edits)
             return function != self.module.source(site.node)
-        arguments = decision.arguments
-        if arguments is None:
-            arguments = tuple(Argument(a) for a in arguments_of(site.call))
+        arguments = (
+            tuple(Argument(a) for a in arguments_of(site.call)) if decision.arguments is None else decision.arguments
+        )
         unchanged = not any(a.label for a in arguments) and [a.node for a in arguments] == arguments_of(site.call)
         if unchanged and not decision.suffix and function == self.module.source(site.node):
             self.edits.replace(site.node, function)
@@ -383,7 +385,7 @@ class _Parts:
         if name is None:
             name = "partial" if not self._bound("partial") else PARTIAL
             imports = [
-                s for s in self.module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom)) and not from_apex(s)
+                s for s in self.module.tree.body if isinstance(s, ast.Import | ast.ImportFrom) and not from_apex(s)
             ]
             first = next((s for s in imports if getattr(s, "module", "") != "__future__"), site.stmt)
             line = "import functools" if name == PARTIAL else "from functools import partial"

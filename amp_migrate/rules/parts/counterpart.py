@@ -22,7 +22,7 @@ class Native:
     `arguments` None keeps those of the call. With two names, `choose` is the test that tells the first from the second.
     `suffix` follows the call; `whole` is written in place of all of it. `define` puts a class of that name into the
     file, and the name in the place of Apex's. `beside`: calls elsewhere that are given these arguments. `binding`: what a
-    `functools.partial` of the class, kept as a value, gives it for a default.
+    `functools.partial` of the class, kept as a value, gives it for a default. `then`: a statement below the one it stands in.
     """
 
     code: str
@@ -36,6 +36,7 @@ class Native:
     define: Callable[[Site, Edits], None] | None = None
     beside: tuple[tuple[Module, ast.Call, tuple[Argument, ...]], ...] = ()
     binding: str = ""
+    then: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from amp_migrate.findings import STILL_SHIPPED, Code, Example, Review
 from amp_migrate.reading.program.definitions import literal
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
+from amp_migrate.rules.parts.asked_class import with_class_asked
 from amp_migrate.rules.parts.counterpart import (
     Manual,
     Native,
@@ -143,8 +144,8 @@ OPTIMIZERS = {
             ),
             "bias_correction": (
                 (True, 1),
-                "torch's Adam always corrects the bias: without bias_correction=False, which a learning rate that warms up "
-                "hardly tells, torch.optim.AdamW takes its place",
+                "to be rid of Apex, torch.optim.AdamW, which always corrects the bias: bias_correction=False has no counterpart "
+                "there, and where the learning rate warms up the difference is small",
             ),
             "eps_inside_sqrt": ((False, 0), "torch adds eps outside the square root"),
             "max_grad_norm": (
@@ -220,7 +221,7 @@ def convert(project: Project, site: Site, clipped: bool = False) -> Native | Man
     known = knows_layout(project, site.module) if site.name == FUSED_ADAM and isinstance(decided, Native) else None
     if known is not None:
         return Manual("AMP621", f"{KEPT}; {known}", works=True)
-    return decided
+    return with_class_asked(project, site, decided) if isinstance(decided, Native) else decided
 
 
 def _convert(project: Project, site: Site, fused: Fused, clipped: bool) -> Native | Manual:

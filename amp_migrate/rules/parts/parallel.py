@@ -59,7 +59,7 @@ CODES = (
         "call the wrapped model once, with all the batches. Nothing of this is said of a model that only runs without "
         "gradients, of torchvision's classifiers, and where the program wraps the same model in torch's class itself, without "
         "Apex. Of buffers nothing is said where no file has a network with any that are written to. "
-        "broadcast_buffers=False keeps the statistics of batch normalization apart, as Apex did; it is written where one "
+        "broadcast_buffers = False keeps the statistics of batch normalization apart, as Apex did; it is set where one "
         "rank runs the model by itself, and would wait for the others.",
         links=(APEX, NATIVE),
         examples=(
@@ -263,27 +263,42 @@ ASKED_FOR = {
     ),
     "AMP652": ("broadcast_buffers", "False", "one rank runs the model by itself", ""),
 }
+ATTRIBUTES = frozenset({"broadcast_buffers"})  # torch 2.13 warns of the argument, and torch before it has no other
 
 
-def answered(decision: Native | Manual | None, codes: Mapping[str, str]) -> Native | Manual | None:
-    """A call of torch's class with the arguments that answer the doubts about it, by their codes, with what is seen; what is
-    said of this model beside it, without the argument, is not said of models in general."""
+def answered(decision: Native | Manual | None, site: Site, codes: Mapping[str, str]) -> Native | Manual | None:
+    """A call of torch's class with what answers the doubts about it, by their codes, with what is seen: an argument, or an
+    attribute that is set of what it gives; what is said of this model beside it is not said of models in general."""
     if not isinstance(decision, Native) or decision.code != "AMP601" or decision.arguments is None:
         return decision
     for code in sorted(ASKED_FOR.keys() & set(codes)):
         name, value, why, costs = ASKED_FOR[code]
         told, *differences = [d for d in decision.message.split("; ") if f"{name}={value}" not in d]
-        arguments = decision.arguments
+        arguments, then = decision.arguments, decision.then
         if not only_said(code, codes):
-            arguments = (*arguments, Argument(None, f"{name}={value}"))
+            kept = _kept_as(site) if name in ATTRIBUTES else None
+            if kept is not None:
+                then = f"{kept}.{name} = {value}"
+            else:
+                arguments = (*arguments, Argument(None, f"{name}={value}"))
             told += f", with {name}={value}, since {codes[code] or why}{costs}"
         decision = replace(
             decision,
             arguments=arguments,
+            then=then,
             message="; ".join([told, *differences]),
             review=decision.review if decision.review == "review" else "look",
         )
     return decision
+
+
+def _kept_as(site: Site) -> str | None:
+    """What the wrapped model is kept as, where its statement does no more: `model`, `self.model`."""
+    stmt = site.stmt
+    if not isinstance(stmt, ast.Assign) or stmt.value is not site.call or len(stmt.targets) != 1:
+        return None
+    target = stmt.targets[0]
+    return site.module.source(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
 
 
 def only_said(code: str, codes: Mapping[str, str]) -> bool:

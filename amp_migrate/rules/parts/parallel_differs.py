@@ -34,6 +34,7 @@ NATIVE_PARAMETERS = frozenset(
         "static_graph",
         "mixed_precision",
         "device_mesh",
+        "forward_sync_buffers",
     }
 )
 UNUSED = "find_unused_parameters"
@@ -48,9 +49,9 @@ def differs(project: Project, module: Module, given: Collection[str]) -> str:
             "has any and the last forward before each backward uses all that the others do, static_graph=True if all steps "
             "are alike)"
         )
-    if "broadcast_buffers" not in given and may_have_buffers(project, module):
+    if not {"broadcast_buffers", "forward_sync_buffers"} & set(given) and may_have_buffers(project, module):
         parts.append(
-            "it broadcasts buffers at every forward, which Apex's did not (broadcast_buffers=False keeps them)"
+            "it broadcasts buffers before forwards, which Apex's did not (its attribute broadcast_buffers=False keeps them)"
         )
     return "".join(f"; {part}" for part in parts)
 
