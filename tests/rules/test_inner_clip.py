@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from amp_migrate.findings import FileResult
 from tests.rules.helpers import check_files, check_rewrite, rewrite, rewrite_files
 from tests.rules.programs import apex, found, native
 
@@ -286,3 +287,60 @@ def test_what_waits_for_a_refused_unit_says_so() -> None:
     results = rewrite_files({"one.py": program, "two.py": program, "trainer.py": trainer})
     assert not any("no rule" in f.message for r in results.values() for f in r.findings)
     assert all(r.after is None for r in results.values())
+
+
+FACTORY = """
+import argparse
+import torch
+from torch import nn
+from apex.contrib.optimizers import FP16_Optimizer, FusedAdam
+
+def wrapped(groups, limit=1.0):
+    optimizer = FusedAdam(groups, lr=0.1, max_grad_norm=limit)
+    return FP16_Optimizer(optimizer, dynamic_loss_scale=True)
+
+THROUGH
+def main(loader):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--norm", type=float, default=1.0)
+    args = parser.parse_args()
+    model = nn.Linear(8, 2)
+    model.half().cuda()
+    optimizer = MADE
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x.half()), y)
+        optimizer.backward(loss)
+        optimizer.step()
+        model.zero_grad()
+
+main([])
+"""
+THROUGH = "def through(groups, norm):\n    return wrapped(groups, limit=norm)\n"
+
+
+def made_by_factory(made: str) -> FileResult:
+    return rewrite(FACTORY.replace("THROUGH", THROUGH if "through" in made else "").replace("MADE", made))
+
+
+@pytest.mark.parametrize(
+    ("made", "clip"),
+    [
+        ("wrapped(model.parameters(), 2.0)", 'clip_grad_norm_(group["params"], 2.0)'),
+        ("wrapped(model.parameters(), limit=args.norm)", 'clip_grad_norm_(group["params"], args.norm)'),
+        ("wrapped(model.parameters())", 'clip_grad_norm_(group["params"], 1.0)'),
+        ("through(model.parameters(), args.norm)", 'clip_grad_norm_(group["params"], args.norm)'),
+        ("through(model.parameters(), 0.5)", 'clip_grad_norm_(group["params"], 0.5)'),
+    ],
+)
+def test_the_limit_of_a_factory_is_what_its_callers_give(made: str, clip: str) -> None:
+    result = made_by_factory(made)
+    assert clip in (result.after or "")
+    assert ("if args.norm > 0:" in (result.after or "")) == ("args.norm" in clip)
+    assert not [f for f in result.findings if f.status == "manual"]
+
+
+def test_two_limits_for_one_step_are_refused() -> None:
+    made = "wrapped(model.parameters(), 2.0) if args.norm else wrapped(model.parameters(), 1.0)"
+    result = made_by_factory(made)
+    assert result.after is None
+    assert found(result, "AMP704")

@@ -248,7 +248,7 @@ class TorchCalls:
                 for keyword in (*call.keywords, *given):
                     if keyword.arg not in meaning or (keyword.arg, syntax.text(keyword.value)) in still:
                         continue
-                    if keyword.arg != "max_grad_norm" or not self._clipped(syntax.text(keyword.value)):
+                    if keyword.arg != "max_grad_norm" or not self._clipped(self._limits(change.before, keyword.value)):
                         yield from self._lost(change, call, last[2], keyword, meaning[keyword.arg])
 
     def _still_given(self, change: Change, call: ast.Call) -> set[tuple[str, str]]:
@@ -263,13 +263,26 @@ class TorchCalls:
                     found |= {(names[i], syntax.text(value)) for i, value in enumerate(node.args) if i in names}
         return found
 
-    def _clipped(self, limit: str) -> bool:
-        """Whether gradients are clipped to a limit where they were not before: what a step did inside stands beside it."""
+    def _limits(self, module: Module, limit: ast.expr, depth: int = 3) -> set[str]:
+        """How a limit reads where it is given, and of a parameter where the calls of its function give it."""
+        found = {syntax.text(limit)}
+        function = module.function_around(limit)
+        if function is not None and isinstance(limit, ast.Name) and depth:
+            program = self.review.before
+            for where, call in program.callers(function):
+                given = program.arguments(function, call)
+                value = (given or {}).get(limit.id) or function.defaults.get(limit.id)
+                found |= self._limits(where, value, depth - 1) if value is not None else set()
+        return found
+
+    def _clipped(self, limits: set[str]) -> bool:
+        """Whether gradients are clipped to a limit, however that reads, where they were not before: what a step did inside stands
+        beside it."""
         return any(
             syntax.last(call.func) == "clip_grad_norm_" and change.changed(change.after.statement(call))
             for change in self.review.changes.values()
             for call in change.after.calls()
-            if any(syntax.text(a) == limit for a in call.args[1:2])
+            if any(syntax.text(a) in limits for a in call.args[1:2])
         )
 
     def _lost(

@@ -29,12 +29,6 @@ class InnerClip:
     limit: ast.expr | None
     calls: frozenset[ast.Call]
 
-    @property
-    def certain(self) -> bool:
-        """Whether the limit is a number above zero: zero meant that nothing is clipped."""
-        found = self.limit.value if isinstance(self.limit, ast.Constant) else None
-        return isinstance(found, (int, float)) and found > 0
-
 
 def inner_clip(project: Project, module: Module, wrapped: ast.expr) -> InnerClip | None:
     """What the optimizer that an FP16_Optimizer wraps clips to; None where it does not."""

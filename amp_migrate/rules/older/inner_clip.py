@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.switch.elsewhere import through_field
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.naming import unbound
@@ -18,6 +19,7 @@ from amp_migrate.rules.older.fp16_optimizer import clip_name
 
 CLIPPING = "https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping"
 CONSTRUCT = "optimizers.FusedAdam"
+FACTORIES = 3  # functions that hand a limit on
 
 CODES = (
     Code(
@@ -64,8 +66,9 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
             "the step limited the gradients of each group to a max_grad_norm of its own, with norms that FP16_Optimizer "
             "handed it: clip each group by hand after unscaling, and drop max_grad_norm",
         )
-    home, limit = clip.module.scope_of(clip.limit), clip.module.source(clip.limit)
-    text = m.scaler.as_seen(limit, home, scope) or through_field(m.project, limit, home, scope)
+    limit = clip.module.source(clip.limit)
+    seen = _at_step(m, step, clip.module, clip.limit)
+    text = seen.pop() if len(seen) == 1 else None
     if text is None or step.each or not isinstance(step.stmt, (ast.Expr, ast.Assign, ast.Return)):
         raise Blocked(
             module,
@@ -80,7 +83,7 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
     clipper = clip_name(m, module, scope)
     lines = [f"for {group} in {step.name}.param_groups:", f"{indent}{clipper}({group}[{quote}params{quote}], {text})"]
     switch = m.switch.at(module, step.stmt)
-    asked = ([] if switch is None else [_tested(switch)]) + ([] if clip.certain else [f"{text} > 0"])
+    asked = ([] if switch is None else [_tested(switch)]) + ([] if _is_above_zero(text) else [f"{text} > 0"])
     if condition := " and ".join(asked):
         lines = [*_unscaling(m, step), *lines]  # which serves the clipping alone: scaler.step does so by itself
         lines = [f"if {condition}:", *(indent + line for line in lines)]
@@ -92,6 +95,35 @@ def _write(m: Migration, step: Step, clip: InnerClip) -> None:
         CONSTRUCT,
         "each parameter group is clipped before the step, as Apex did inside of it",
     )
+
+
+def _at_step(m: Migration, step: Step, module: Module, limit: ast.expr, depth: int = FACTORIES) -> set[str | None]:
+    """How a limit reads before a step. Of a parameter it is what the calls of its function give, those in the file of the step
+    if there are any; None where that is not to be read there."""
+    home = module.scope_of(limit)
+    text = module.source(limit)
+    text = text if isinstance(limit, ast.Constant) else m.scaler.as_seen(text, home, step.scope)
+    if text := text or through_field(m.project, module.source(limit), home, step.scope):
+        return {text}
+    function = m.project.function_of(module, limit)
+    if function is None or not isinstance(limit, ast.Name) or not depth:
+        return {None}
+    if not all(isinstance(node, ast.arg) for node in function.scope.bindings.get(limit.id, [None])):
+        return {None}
+    calls = m.project.calls.get(function, ())
+    found: set[str | None] = set()
+    for where, call in [c for c in calls if c[0] is step.module] or calls:
+        given = dict(m.project.arguments(function, call)).get(limit.id)
+        there, value = (where, given) if given is not None else (module, function.defaults.get(limit.id))
+        found |= _at_step(m, step, there, value, depth - 1) if value is not None else {None}
+    return found
+
+
+def _is_above_zero(limit: str) -> bool:
+    """Whether a limit is a number above zero: zero meant that nothing is clipped."""
+    value = ast.parse(limit, mode="eval").body
+    number = value.value if isinstance(value, ast.Constant) else None
+    return isinstance(number, (int, float)) and number > 0
 
 
 def _unscaling(m: Migration, step: Step) -> list[str]:

@@ -53,7 +53,6 @@ CLASSES = {
     **{name: native for name, (_, native) in normalization.LAYERS.items()},
     **{name: fused.native for name, fused in optimizers.OPTIMIZERS.items()},
 }
-
 OF_ALL_RUNS = frozenset({parallel.DDP, *syncbn.NAMES})
 
 
@@ -369,9 +368,8 @@ class _Parts:
             merge_types(site, decision.names[0], self.edits)
             drop_repeated(site, decision.names[0], self.edits)
             return function != self.module.source(site.node)
-        arguments = (
-            tuple(Argument(a) for a in arguments_of(site.call)) if decision.arguments is None else decision.arguments
-        )
+        kept = tuple(map(Argument, arguments_of(site.call)))
+        arguments = kept if decision.arguments is None else decision.arguments
         unchanged = not any(a.label for a in arguments) and [a.node for a in arguments] == arguments_of(site.call)
         if unchanged and not decision.suffix and function == self.module.source(site.node):
             self.edits.replace(site.node, function)
@@ -384,9 +382,8 @@ class _Parts:
         name = exact_name(self.module, PARTIAL, site.scope, site.node.lineno)
         if name is None:
             name = "partial" if not self._bound("partial") else PARTIAL
-            imports = [
-                s for s in self.module.tree.body if isinstance(s, ast.Import | ast.ImportFrom) and not from_apex(s)
-            ]
+            body = self.module.tree.body
+            imports = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom) and not from_apex(s)]
             first = next((s for s in imports if getattr(s, "module", "") != "__future__"), site.stmt)
             line = "import functools" if name == PARTIAL else "from functools import partial"
             codes = self.edits.before.setdefault(first, [])
@@ -394,8 +391,7 @@ class _Parts:
         return name
 
     def _reexported(self, binding: Binding, native: str) -> bool:
-        """Whether another file of the project imports the name from here, or `__all__` offers it and it is torch's already
-        where Apex is missing."""
+        """Whether another file imports the name from here, or `__all__` offers what is torch's already without Apex."""
         offered = binding.name in (self.module.listed or ()) and self._fallback(binding, native) is not None
         return offered or (binding.scope.is_module and self.project.hands_on(self.module, binding.name))
 
