@@ -102,9 +102,10 @@ def _at_step(m: Migration, step: Step, module: Module, limit: ast.expr, depth: i
     if there are any; None where that is not to be read there."""
     home = module.scope_of(limit)
     text = module.source(limit)
-    text = text if isinstance(limit, ast.Constant) else m.scaler.as_seen(text, home, step.scope)
-    if text := text or through_field(m.project, module.source(limit), home, step.scope):
+    if isinstance(limit, ast.Constant):
         return {text}
+    if seen := m.scaler.as_seen(text, home, step.scope) or through_field(m.project, text, home, step.scope):
+        return {seen}
     function = m.project.function_of(module, limit)
     if function is None or not isinstance(limit, ast.Name) or not depth:
         return {None}
