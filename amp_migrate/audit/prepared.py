@@ -264,6 +264,10 @@ class Prepared:
         open_ = any(not s.known or s.levels & {"O2", "O3"} for s in found)
         return open_ and self.patches(module) and not self.floats(module)
 
+    def other_level(self, module: Module) -> str:
+        """The level that a run may ask for beside the usual one, of those that compute otherwise; empty where there is one."""
+        return "O1" if self.floats(module) and self.patches(module) else "O2" if self.asks(module) else ""
+
     @kept
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch (O1) in the programs of a file."""

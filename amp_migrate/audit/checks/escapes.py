@@ -80,14 +80,17 @@ def check(review: Review) -> Iterable[Doubt]:
         unseen.networks(WRITES.keys())
     if modules:
         unseen.products_in_place()
-    asking = [m for m in modules if both.asks(m)]
-    if asking:
-        found.asked = True
-        weighed = Halves(both, found, weights=True)
-        _run(weighed, asking)
-        if weighed.missed():
-            _run(weighed, asking)
-        Unseen(weighed).networks(WRITES.keys())
+    for level in ("O2", "O1"):
+        asking = [m for m in modules if both.other_level(m) == level]
+        if asking:
+            found.asked = level
+            other = Halves(both, found, level)
+            _run(other, asking)
+            if other.missed():
+                _run(other, asking)
+            Unseen(other).networks(WRITES.keys() if level == "O2" else None)
+            if level == "O1":
+                Unseen(other).hooks()
     return [doubt for doubt in found.doubts if doubt not in found.perhaps or (doubt.path, doubt.line) not in found.sure]
 
 
@@ -117,7 +120,7 @@ COMING = frozenset(
     {*"operation numpy file unseen dtype".split(), "unseen beside"}
 )  # where a value that came half is used
 RAISING = frozenset({"inplace", "write", "module", "scaled", "half loss", "integer"})  # each place
-# What is told where only some opt level of those that may be asked for computed otherwise.
+# What is told where only O2 and O3 computed otherwise, which may be asked for.
 ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write", "apart"})
 
 
@@ -134,7 +137,7 @@ class _Found(Said):
     def __call__(
         self, kind: str, module: Module, node: ast.AST, value: Value, detail: str, at: Place | None = None
     ) -> None:
-        if (self.asked and kind not in ASKED) or (kind == "module" and self.off(module, node)):
+        if (self.asked == "O2" and kind not in ASKED) or (kind == "module" and self.off(module, node)):
             return
         if kind == "module" and value.narrowed and self._raised_before(module, node):
             return
@@ -146,9 +149,11 @@ class _Found(Said):
             return
         message, verdict = self.said(kind, module, node, value, detail)
         if self.asked:
-            message = f"where the opt level asked for is O2 or O3: {message}"
-            usual = any(s.half_weights for s in self.both.around_of(module))
-            raises = kind in ("write", "apart") and verdict == "refuse"
+            message = (
+                f"where the opt level asked for is {self.asked.replace('O2', 'O2 or O3')}: {message}" if message else ""
+            )
+            usual = self.asked == "O2" and any(s.half_weights for s in self.both.around_of(module))
+            raises = verdict == "refuse"
             verdict = "refuse" if raises and usual else "review" if raises else "look"
         if kind not in RAISING and verdict != "refuse" and never_mixed(self.both, module, node):
             return
@@ -187,7 +192,7 @@ class _Found(Said):
                 if isinstance(value.origin, Came):
                     given = value.origin.place[0].path, review.line(*value.origin.place)
             alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
-            alike += " at O2 or O3" * self.asked
+            alike += f" at {self.asked}" if self.asked else ""
             what = "a value of an autocast region"
             doubt = Doubt(module.path, line, code, what, message, verdict, told, near, remedy, alike, given, by, lost)
             self.doubts.append(doubt)

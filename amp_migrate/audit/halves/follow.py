@@ -52,10 +52,10 @@ MOST = 2000  # functions followed for one migration, from whichever call
 class Halves:
     """Follows values through the program after a migration; tells `report` of what is computed otherwise now."""
 
-    def __init__(self, both: Mixed, report: Report, weights: bool = False) -> None:
-        """`weights`: as what the program does at O2 and O3, where the opt level is asked for at run time."""
+    def __init__(self, both: Mixed, report: Report, other: str = "") -> None:
+        """`other`: as what the program does at that level, O1 or O2, which a run may ask for beside the usual one."""
         self.both = both
-        self.weights = weights
+        self.other = other
         self.report = report
         self.program = both.review.after
         self.values = both.after.values
@@ -109,15 +109,19 @@ class Halves:
 
     def patches(self, module: Module) -> bool:
         """Whether Apex may have patched torch in the programs of a file."""
-        return self.both.patches(module) and not (self.weights and self.both.asks(module))
+        usual = self.both.patches(module) and self.both.other_level(module) != "O1"
+        return usual if self._as_usual(module) else self.other == "O1"
 
     def floats(self, module: Module) -> bool:
         """Whether models had half weights in the programs of a file."""
-        return self.both.floats(module) or (self.weights and self.both.asks(module))
+        return self.both.floats(module) if self._as_usual(module) else self.other == "O2"
 
     def gave_floats(self, module: Module) -> bool:
         """Whether models gave float32 all the same."""
-        return self.both.gave_floats(module) or (self.weights and self.both.asks(module))
+        return self.both.gave_floats(module) if self._as_usual(module) else self.other == "O2"
+
+    def _as_usual(self, module: Module) -> bool:
+        return not self.other or self.both.other_level(module) != self.other
 
     @kept
     def at_level(self, test: ast.expr) -> bool | None:
@@ -126,8 +130,7 @@ class Halves:
 
     @cached_property
     def _level(self) -> str:
-        heavy = self.weights or all(s.half_weights for s in self.both.removed if s.models)
-        return "O2" if heavy else "O1"
+        return self.other or ("O2" if all(s.half_weights for s in self.both.removed if s.models) else "O1")
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,11 @@ class Said:
 
     def __init__(self, both: Mixed) -> None:
         self.both = both
-        self.asked = False  # while the program is followed as at O2 and O3, which it may be asked for
+        self.asked = ""  # the level that the program is followed as at, where that is not the usual one
+
+    def floats(self, module: Module) -> bool:
+        """Whether models had half weights at the level that the program is followed as at."""
+        return self.both.floats(module) and self.asked != "O1"
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
         text = quoted(node)
@@ -35,7 +39,7 @@ class Said:
                 "gets a float16 array; O1's .cpu() made it float32. Write .float() first"
             ), "look"
         if kind == "island":
-            if not self.both.floats(module) or self.both.patches(module):
+            if not self.floats(module):
                 return "", "look"
             return (
                 f"{text}: the program made its arguments float32, and O2 and O3 computed {detail} in that; in the autocast "
@@ -52,7 +56,7 @@ class Said:
                 "float64. Write .float() where it is given"
             ), "look"
         if kind == "like":
-            which = "O2" if self.both.floats(module) else "Apex"
+            which = "O2" if self.floats(module) else "Apex"
             given = f"what {value.origin} gives" if value.origin else "its argument"
             return (
                 f"{text}: takes the dtype of {given}, which is float16 in the autocast region, and what is put into it is rounded "
@@ -90,7 +94,7 @@ class Said:
             ), "review"
         comes = self.comes(value, self._inside(module, node))
         if kind == "inside":
-            which = "O2" if self.both.floats(module) else "Apex"
+            which = "O2" if self.floats(module) else "Apex"
             return (
                 f"{text}: {self.comes(value, inside=True)}, and {detail} is computed in it; {which} gave it in float32. Write "
                 ".float() first"
@@ -118,7 +122,7 @@ class Said:
                 "review",
             )
         if kind == "returned":
-            was = "O2 gave it in float32" if self.both.floats(module) else "O1 ran its sums and losses in float32"
+            was = "O2 gave it in float32" if self.floats(module) else "O1 ran its sums and losses in float32"
             return f"{comes}, and goes to {detail}, which is out of sight: {was}. Return .float()", "review"
         if kind == "extension":
             return (
@@ -129,7 +133,7 @@ class Said:
         if kind in ("unseen", "unseen beside"):
             host = value.was == "float" or self._takes_arrays(module, node)  # what is on the CPU came there as float32
             was = "Apex had it in float32" if host else "O1 ran its softmax, sums and losses in float32"
-            was = "O2 gave it in float32" if self.both.floats(module) else was
+            was = "O2 gave it in float32" if self.floats(module) else was
             called = node.func if isinstance(node, ast.Call) and len(node.args) == 1 else None
             if called is not None and not value.host and self._may_have_weights(module, called):
                 was = f"a network with float32 weights raises on it there, which Apex cast; {was}. Write .float() first"
@@ -207,7 +211,7 @@ class Said:
 
     def weights_were_half(self, module: Module, node: ast.AST) -> bool:
         """Whether the model had half weights under Apex (O2, O3, `.half()`), and has float32 ones now."""
-        return isinstance(node, ast.Call) and node in self.both.running and self.both.floats(module)
+        return isinstance(node, ast.Call) and node in self.both.running and self.floats(module)
 
     def added(self, module: Module, node: ast.AST) -> bool:
         """Whether the migration wrote this call."""
