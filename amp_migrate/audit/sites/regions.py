@@ -81,9 +81,9 @@ class Regions:
                 return Region(module, expr, argument(expr, "enabled", AUTOCAST[name]))
             if not isinstance(expr.func, (ast.Name, ast.Attribute)):
                 return None
-            if not self.program.definitions(scope, expr.func, guess=False):
-                if "autocast" in syntax.text(expr.func) or self._may_open(module, expr.func):
-                    return Region(module, expr, None, unseen=True)
+            seen = self.program.definitions(scope, expr.func, guess=False)  # which may be all, or one of several
+            if (not seen and "autocast" in syntax.text(expr.func)) or self._may_open(module, expr.func):
+                return Region(module, expr, None, unseen=True)
         elif not isinstance(expr, (ast.Name, ast.Attribute, ast.IfExp)):
             return None
         for origin in in_order(self.values.origins(scope, expr)):  # `ctx = torch.autocast(...)`, `with ctx:`

@@ -22,18 +22,20 @@ BRACKETS: dict[type[Listed], str] = {ast.List: "[]", ast.Tuple: "()", ast.Set: "
 
 def accept_no_more(m: Migration, twin: NativeTwin) -> str | None:
     """Take the value that chose Apex out of what the program accepts; the first place of that, None where it checks nothing."""
-    found: list[tuple[Module, Listed]] = []
-    for branch in twin.branches:
-        chosen = _chosen(branch.test)
-        if chosen is not None:
-            found += _checks(m, twin, *chosen)
-    for module, values in dict.fromkeys(found):
+    found = checks(m, twin)
+    for module, values in found:
         kept = [v for v in values.elts if not _is(v, {_value(b.test) for b in twin.branches})]
         comma = "," if isinstance(values, ast.Tuple) and len(kept) == 1 else ""
         m.edit(module).replace(
             values, (BRACKETS[type(values)][0], *joined(kept, ", "), comma + BRACKETS[type(values)][1])
         )
     return f"{found[0][0].display}:{found[0][1].lineno}" if found else None
+
+
+def checks(m: Migration, twin: NativeTwin) -> list[tuple[Module, Listed]]:
+    """The lists that what chose Apex must be in, beside other values."""
+    chosen = (_chosen(branch.test) for branch in twin.branches)
+    return list(dict.fromkeys(found for c in chosen if c is not None for found in _checks(m, twin, *c)))
 
 
 def _chosen(test: ast.expr) -> tuple[ast.expr, str] | None:
@@ -54,7 +56,6 @@ def _value(test: ast.expr) -> str | None:
 
 
 def _checks(m: Migration, twin: NativeTwin, holder: ast.expr, value: str) -> Iterator[tuple[Module, Listed]]:
-    """The lists that a choice must be in, beside other values."""
     for module in twin.modules:
         asserted = [(n.test, ast.In) for n in module.of(ast.Assert)]
         raised = [(n.test, ast.NotIn) for n in module.of(ast.If) if isinstance(n.body[-1], ast.Raise)]

@@ -21,7 +21,8 @@ from amp_migrate.rules.cleanup.import_texts import keep_only
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.scale.clamp import unbounded
 from amp_migrate.rules.twin.accepted import accept_no_more
-from amp_migrate.rules.twin.choice import answer_options, fold_native_flags, join_choices, join_flags
+from amp_migrate.rules.twin.answers import answer_choices, answer_options
+from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
 from amp_migrate.rules.twin.old_checkpoints import keys_of_native_runs, old_checkpoints
 from amp_migrate.rules.twin.remains import (
     divided_losses,
@@ -79,6 +80,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them. Raises Blocked where the
     native one would not do the same."""
     answer_options(m, twin)
+    answer_choices(m, twin)
     for module in twin.modules:
         join_choices(m, module, twin)
         join_flags(m, module, twin)

@@ -23,7 +23,6 @@ from amp_migrate.reading.twin.branches import residue
 from amp_migrate.reading.twin.flags import native_flags
 from amp_migrate.reading.twin.sides import NativeTwin, flat
 from amp_migrate.reading.values.bools import as_bool
-from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.migration import Migration
 from amp_migrate.writing.edits import Edits, joined
 
@@ -53,34 +52,6 @@ def join_flags(m: Migration, module: Module, twin: NativeTwin) -> None:
                 m.edit(module).replace(theirs.value, either[0])
                 twin.taken_over.add(mine)
                 _ask_the_same(m, module, mine, native, either[1])
-
-
-def answer_options(m: Migration, twin: NativeTwin) -> None:
-    """Ask for both options where the native one was asked for, of two that the program only reads: `args.native` becomes
-    `args.apex or args.native`, for a run that asks for Apex finds nobody else who answers."""
-    project, sources = m.project, m.project.once(Sources)
-    for name, native in twin.flags.items():
-        (mine, _, apex), (theirs, _, own) = name.rpartition("."), ast.unparse(native).rpartition(".")
-        if not mine or mine != theirs or twin.given(name) or twin.given(ast.unparse(native)):
-            continue
-        declared = sources.declaring(own)
-        if (
-            not declared
-            or not declared <= sources.declaring(apex)
-            or sources.set_by_name(own)
-            or sources.set_by_name(apex)
-        ):
-            continue
-        reads = [(module, n) for module in project.modules if own in module.text for n in module.of(ast.Attribute)]
-        reads = [(module, n) for module, n in reads if n.attr == own and isinstance(n.ctx, ast.Load)]
-        whole = all(isinstance(n.value, ast.Name) and module in twin.modules for module, n in reads)
-        if not whole or any(init_flag(project, init).parts != () for init in m.unit.inits):
-            continue
-        for module, node in reads:
-            text = f"{ast.unparse(node.value)}.{apex} or {ast.unparse(node)}"
-            alone = isinstance(module.parents.get(node), (ast.If, ast.keyword, ast.Call, ast.Assign, ast.IfExp))
-            m.edit(module).replace(node, text if alone else f"({text})")
-        twin.answered.add(name)
 
 
 def _ask_the_same(m: Migration, module: Module, mine: ast.Assign, native: ast.expr, either: str) -> None:

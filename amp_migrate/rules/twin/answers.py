@@ -1,0 +1,80 @@
+"""A run that asks for Apex by an option that the program only reads gets the native side: its tests ask for both."""
+
+from __future__ import annotations
+
+import ast
+
+from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.switch.flags import init_flag
+from amp_migrate.reading.twin.branches import choice_of, value_chosen
+from amp_migrate.reading.twin.sides import NativeTwin
+from amp_migrate.reading.values.sources import Sources
+from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.twin.accepted import checks
+
+
+def answer_options(m: Migration, twin: NativeTwin) -> None:
+    """Ask for both options where the native one was asked for, of two that the program only reads: `args.native` becomes
+    `args.apex or args.native`, for a run that asks for Apex finds nobody else who answers."""
+    project, sources = m.project, m.project.once(Sources)
+    for name, native in twin.flags.items():
+        (mine, _, apex), (theirs, _, own) = name.rpartition("."), ast.unparse(native).rpartition(".")
+        if not mine or mine != theirs or twin.given(name) or twin.given(ast.unparse(native)):
+            continue
+        declared = sources.declaring(own)
+        if (
+            not declared
+            or not declared <= sources.declaring(apex)
+            or sources.set_by_name(own)
+            or sources.set_by_name(apex)
+        ):
+            continue
+        reads = [(module, n) for module in project.modules if own in module.text for n in module.of(ast.Attribute)]
+        reads = [(module, n) for module, n in reads if n.attr == own and isinstance(n.ctx, ast.Load)]
+        whole = all(isinstance(n.value, ast.Name) and module in twin.modules for module, n in reads)
+        if not whole or any(init_flag(project, init).parts != () for init in m.unit.inits):
+            continue
+        for module, node in reads:
+            text = f"{ast.unparse(node.value)}.{apex} or {ast.unparse(node)}"
+            alone = isinstance(module.parents.get(node), (ast.If, ast.keyword, ast.Call, ast.Assign, ast.IfExp))
+            m.edit(module).replace(node, text if alone else f"({text})")
+        twin.answered.add(name)
+
+
+def answer_choices(m: Migration, twin: NativeTwin) -> None:
+    """The same of one option with two values: `cfg.backend == "native"` becomes `cfg.backend in ("apex", "native")`. Where the
+    program checks what it accepts, the value is refused there instead."""
+    if checks(m, twin):
+        return
+    for (holder, value), native in twin.choices.items():
+        chosen = value_chosen(ast.Name(holder), native) if native is not None else None
+        if "." not in holder or "." in value or chosen is None or twin.gives(holder):
+            continue
+        if any(init_flag(m.project, init).parts != () for init in m.unit.inits):
+            continue
+        reads = _reads(m, holder)
+        if not all(_asks(node, parent, holder) for _, node, parent in reads):
+            continue
+        for module, _, test in reads:
+            if isinstance(test, ast.Compare) and choice_of(test) == chosen:
+                within = "in" if isinstance(test.ops[0], (ast.Eq, ast.Is)) else "not in"
+                text = f"{holder} {within} ({value}, {chosen[1]})"
+                m.edit(module).replace(test, text.replace("'", m.style(module).quote))
+        twin.answered.add(holder)
+
+
+def _reads(m: Migration, holder: str) -> list[tuple[Module, ast.Attribute, ast.AST | None]]:
+    """Where the program reads an option, also through another name for the settings, and what it stands in."""
+    parts = holder.split(".")
+    tail = parts[-1:] if len(parts) == 2 else parts[-2:]
+    modules = [module for module in m.project.modules if tail[-1] in module.text]
+    found = [(module, n) for module in modules for n in module.of(ast.Attribute) if n.attr == tail[-1]]
+    return [
+        (module, n, module.parents.get(n)) for module, n in found if ast.unparse(n).split(".")[-len(tail) :] == tail
+    ]
+
+
+def _asks(node: ast.Attribute, parent: ast.AST | None, holder: str) -> bool:
+    """Whether a read only compares, under the one name, with a text; or says what was asked for."""
+    compares = isinstance(parent, ast.Compare) and choice_of(parent) is not None and parent.left is node
+    return ast.unparse(node) == holder and (compares or isinstance(parent, ast.FormattedValue))
