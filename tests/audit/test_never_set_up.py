@@ -104,3 +104,12 @@ def test_what_some_run_comes_by_or_would(check: str) -> None:
 
 def test_the_evaluation_of_a_run_that_sets_up_is_told_of() -> None:
     assert [line for line, _ in _told("pass", "AMP531")] == [EVALUATED]
+
+
+def test_a_check_above_a_choice_is_no_part_of_what_is_told() -> None:
+    rank = "rank = int(args.level[1:])\n        assert rank >= 0\n        chosen = None\n"
+    check = f"{rank}        if args.fp16:\n            chosen = 'apex'"
+    asked = "if chosen == 'apex':\n            net,"
+    texts = (t.replace("CHECK", check).replace("if args.fp16:\n            net,", asked) for t in (BEFORE, AFTER))
+    (told_of,) = [d for d in doubts(*texts) if d.code == "AMP531"]
+    assert "rank" not in told_of.message

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.trails import Place
+from amp_migrate.audit.ways.within import raises_else
 
 if TYPE_CHECKING:
     from amp_migrate.audit.ways.predicates import Predicates
@@ -30,7 +31,8 @@ def chosen_to_be(predicates: Predicates, asked: ast.expr, value: ast.expr, place
     found: Formula = False
     for stmt in sorted(given, key=lambda s: s.lineno):
         assert isinstance(stmt.value, ast.Constant)
-        under = predicates.under(predicates.chains.tests(scope.module, stmt), inside, depth + 1)
+        tests = [t for t in predicates.chains.tests(scope.module, stmt) if not raises_else(scope.module, *t)]
+        under = predicates.under(tests, inside, depth + 1)
         same = stmt.value.value == value.value
         found = disjunction([found, under]) if same else conjunction([found, negation(under)])
     return found
