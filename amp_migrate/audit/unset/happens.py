@@ -118,7 +118,7 @@ class Happens:
         of none of them."""
         receivers = self.unset.receivers
         classes = fault.classes or receivers.having(callee)
-        if event.kind != "call" or classes is None or root(inner) != callee.parameters[0].arg:
+        if event.kind != "call" or classes is None or not callee.parameters or root(inner) != callee.parameters[0].arg:
             return replace(fault, classes=None)
         classes = receivers.of(self.body.module, event.node, callee, classes).classes
         return replace(fault, classes=classes) if classes else None
