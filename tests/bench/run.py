@@ -46,7 +46,15 @@ def main() -> int:
 
 
 def machine() -> str:
-    return f"({os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()} {platform.machine()})"
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    # A benchmark is one process at a time: what waits beyond that is somebody else's work.
+    busy = (
+        f"; busy with other work, {load:.0f} processes at once: of the times only the ratios hold"
+        if load > cores + 1
+        else ""
+    )
+    return f"({cores} cores, Python {platform.python_version()}, {platform.system()} {platform.machine()}{busy})"
 
 
 def keep(key: str, text: str) -> None:
