@@ -40,6 +40,7 @@ class Runs(Actions):
         self._ways: dict[Owner, Ways] = {}
         self._methods: dict[Function, int] = {}
         self._paths: dict[tuple[Owner, int, frozenset[Ident]], Paths[State]] = {}
+        self._arms: dict[tuple[ast.expr, int], tuple[bool, bool, bool]] = {}  # what the two arms of a test do
         # The optimizers that a body acts on, and the bodies that it leads to.
         self._learned: dict[tuple[Owner, Entries], tuple[set[Ident], list[tuple[Owner, Entries]]]] = {}
 
@@ -232,15 +233,19 @@ class Runs(Actions):
         self, module: Module, test: ast.expr, taken: list[ast.stmt], other: list[ast.stmt], state: State
     ) -> State:
         """What a test means for gradients that nothing clears: it counts the backwards to a step, or passes by what clears."""
-        clears = [any(self.bodies.does(s, *CLEARING) for s in arm) for arm in (taken, other)]
-        if clears == [False, True]:
+        if (test, id(taken)) not in self._arms:  # whatever the state
+            clears = [any(self.bodies.does(s, *CLEARING) for s in arm) for arm in (taken, other)]
+            acts = (
+                self.bodies.does(s, "step") or any(isinstance(n, JUMPS) for n in syntax.walk(s))
+                for s in (*taken, *other)
+            )
+            self._arms[test, id(taken)] = clears == [False, True], any(acts), counts(self.bodies, module, test)
+        passes_by, decides, counted = self._arms[test, id(taken)]
+        if passes_by:
             if asks_for(test, other):
                 return self.machine.elsewhere(state)
-            return self.machine.keeps(state, f"`{text(test)}`", counts(self.bodies, module, test))
-        decides = any(
-            self.bodies.does(s, "step") or isinstance(n, JUMPS) for s in (*taken, *other) for n in syntax.walk(s)
-        )
-        return self.machine.counts(state) if decides and counts(self.bodies, module, test) else state
+            return self.machine.keeps(state, f"`{text(test)}`", counted)
+        return self.machine.counts(state) if decides and counted else state
 
     def _begun(self, loop: ast.For, state: State) -> Facts:
         """What is known of a loop as a turn of it begins."""
