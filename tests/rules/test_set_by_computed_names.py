@@ -84,7 +84,8 @@ def test_one_that_nothing_sets_is_its_literal(setting: str) -> None:
     assert 'GradScaler("cuda", enabled=args.half)' in found.after
 
 
-def test_what_a_script_beside_gives_its_own_option_says_nothing_of_this_one() -> None:
+@pytest.mark.parametrize("declared", ["half", "other"])
+def test_what_a_script_beside_gives_its_own_option_says_nothing_of_this_one(declared: str) -> None:
     """No process loads both: `args.half` of the other file is another thing, also where functions are given it."""
     options = """
         import argparse
@@ -99,7 +100,7 @@ def test_what_a_script_beside_gives_its_own_option_says_nothing_of_this_one() ->
     )
     train = train.replace("args = Settings()\n        fill(args)", "args = read()").replace("args.level", '"O1"')
     other = (
-        options
+        options.replace("half", declared)
         + """
         import torch
 

@@ -21,6 +21,7 @@ class Fields:
         self.sources = project.once(Sources)
         self.value = value
         self.put = put
+        self._apart: dict[Module, frozenset[Module]] = {}
 
     def field(self, cls: ClassInfo, asker: Module, name: str, path: Path) -> Sequence[Part]:
         """What an attribute is of objects of a class or of one derived from it, and of the class itself."""
@@ -87,6 +88,13 @@ class Fields:
                 parts += [self.value(module, k.value, (name, *path)) for k in call.keywords if k.arg is None]
         return parts
 
+    def _apart_from(self, module: Module) -> frozenset[Module]:
+        """The files that are run by themselves, and that no process loads together with one."""
+        if module not in self._apart:
+            run = frozenset(m for m in self.project.modules if "__main__" in m.text)
+            self._apart[module] = run - in_process(self.project, (module,))
+        return self._apart[module]
+
     def loose(self, module: Module, name: str, path: Path) -> Sequence[Part]:
         """What an attribute is of an object of no class in sight: what the command line says, and what is assigned to
         attributes so called."""
@@ -94,7 +102,7 @@ class Fields:
         # A file with a command line of its own sets its own options, where another has that option on its own, too.
         others = self.sources.declaring(name)
         beside = others - {module} if module in others else frozenset()
-        apart = beside - in_process(self.project, (module,)) if beside else beside  # scripts that no process shares
+        apart = self._apart_from(module) if module in others else frozenset[Module]()
         parts = self._stored(name, path, set(), beside, apart)
         parts += [
             self.value(where, value, path) for where, value in self.sources.set_by_name(name) if where not in apart
