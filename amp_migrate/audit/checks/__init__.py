@@ -64,6 +64,7 @@ from amp_migrate.audit.checks import (
     sequential_keys,
     set_up,
     shared_layers,
+    some_networks,
     sometimes,
     state,
     static_scales,
@@ -133,7 +134,17 @@ TELLING: tuple[Check, ...] = (
         products,
         ranks,
     ),
-    *(renewed, scaled_at_o0, sequential_keys, shared_layers, turned_off, unloaded, unscaled, weight_cache),
+    *(
+        renewed,
+        scaled_at_o0,
+        sequential_keys,
+        shared_layers,
+        some_networks,
+        turned_off,
+        unloaded,
+        unscaled,
+        weight_cache,
+    ),
 )
 
 CHECKS: tuple[Check, ...] = (
