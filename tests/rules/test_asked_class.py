@@ -28,6 +28,7 @@ ENGINE = "engine, optimizer, _, _ = deepspeed.initialize({})\n    return engine"
         (ENGINE.format("args=args, model=model, optimizer=optimizer"), True),
         (ENGINE.format("args, model, optimizer"), True),
         ("if args.fp16:\n        " + ENGINE.format("model=model, optimizer=optimizer"), True),
+        (ENGINE.format("args, model, optimizer").replace("deepspeed.", "held.deepspeed."), True),
         (ENGINE.format("args=args, model=model"), False),
         ("return optimizer", False),
     ],

@@ -37,7 +37,8 @@ def _handed(project: Project) -> Iterator[tuple[Module, ast.expr]]:
     """The optimizers that `deepspeed.initialize(args, model, optimizer, ...)` is given."""
     for module in project.modules:
         for call, _ in module.calls if "deepspeed" in module.text else ():
-            if module.qualify(call.func) == "deepspeed.initialize":
+            name = module.qualify(call.func) or module.source(call.func)  # `wrap.deepspeed.initialize`, too
+            if f".{name}".endswith(".deepspeed.initialize"):
                 given = {k.arg: k.value for k in call.keywords}
                 optimizer = given.get("optimizer", call.args[2] if len(call.args) > 2 else None)
                 if optimizer is not None:
