@@ -183,7 +183,8 @@ def ways(values: Iterable[Value]) -> list[Value]:
     if not keyed or all(v.keys or v == NOTHING for v in found):
         return found
     whole = join(v.entry() if v.keys else v for v in found)
-    return [whole._replace(dictionary=join(keyed))]
+    others = join(v for v in found if not v.keys)  # what is taken apart in order is one of these
+    return [whole._replace(items=others.items, dictionary=join(keyed))]
 
 
 def _join(one: Dtype, other: Dtype) -> Dtype:
