@@ -18,7 +18,7 @@ from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
-from amp_migrate.reading.switch.flags import asked_around, flag_around, guard_parts, init_flag
+from amp_migrate.reading.switch.flags import asked_around, flag_around, guard_parts, init_flag, where_half
 from amp_migrate.reading.switch.given_again import given_again, stored_fields
 from amp_migrate.reading.switch.handed_amp import given_sometimes
 from amp_migrate.reading.switch.on_ways import on_ways
@@ -126,7 +126,7 @@ class Switch:
     def _with_call(self, home: Home) -> Flag:
         """The switch of a scaler that is created beside a call of what sets up, with what that stands under."""
         if home.scope is home.init.site.scope or home.init.halving:  # what is made half by hand is so before
-            return home.flag
+            return where_half(self.project, home.init, home.flag)
         around = asked_around(self.project, home.scope.module, home.anchor)
         asked = [part for part in around if "__name__" not in part]
         return home.flag.joined(asked) if asked else home.flag
@@ -205,8 +205,8 @@ class Switch:
         return all(count < 2 for count in bound) and not any(stored_fields(self.project, scope.module, tree))
 
     def off_at(self, module: Module, node: ast.AST) -> bool:
-        """Whether what is asked around a node excludes every switch, one at least of which is on in some runs."""
-        flags = [f for f in self.flags(module.scope_of(node)) if not f.never]
+        """Whether what is asked around a node excludes every switch, or none is ever on: O0, which is written down."""
+        flags = self.flags(module.scope_of(node))
         return bool(flags) and all(self._asked_around(f, module, node).never for f in flags)
 
     def _told_at(self, module: Module, node: ast.AST) -> str | None:

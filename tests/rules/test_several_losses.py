@@ -60,6 +60,18 @@ def test_delay_unscale_false_is_the_default_and_nothing_is_said() -> None:
     assert not found(check_rewrite(source, native()), "AMP204")
 
 
+def test_one_loss_is_scaled_by_itself_however_many_apex_was_told_of() -> None:
+    scaled = """
+        loss = criterion(model(x), y)
+        with amp.scale_loss(loss, optimizer, loss_id=0) as scaled:
+            scaled.backward()
+        optimizer.step()
+        """
+    result = rewrite(apex(scaled, initialize('opt_level="O1", num_losses=2')))
+    assert "GradScaler" in (result.after or "")
+    assert not found(result, "AMP205")
+
+
 def test_losses_into_the_same_optimizer_share_one_scaler_and_it_is_said() -> None:
     before = apex(
         """

@@ -88,7 +88,11 @@ def _halved(
     """
     for call, model in made_half(module):
         receiver = syntax.text(model)
-        if not _is_module(module, call, receiver) or not any(_together(both, module, call, s) for s in scalers):
+        if (
+            _own_method(both, module, call)
+            or not _is_module(module, call, receiver)
+            or not any(_together(both, module, call, s) for s in scalers)
+        ):
             continue
         if copied(model) or made_float_again(module, call, model) or not _trained(both, module, model):
             continue
@@ -104,6 +108,14 @@ def _halved(
         yield call, both.review.doubt(module, call, "AMP534", "model.half()", message, verdict, ("AMP118",))
 
 
+def _own_method(both: Mixed, module: Module, call: ast.Call) -> bool:
+    """Whether `.half()` runs a method of the program's own: what that makes half is asked of what stands in it."""
+    values = both.after.values
+    on = call.func.value if isinstance(call.func, ast.Attribute) else None
+    origins = values.origins(module.scope_of(on), on) if on is not None else ()
+    return any("half" in cls.methods for origin in origins for cls in values.made(origin))
+
+
 def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
     """`model.half()` in whichever file, on a way that goes on to a scaled step of an optimizer that has its weights.
 
@@ -113,7 +125,7 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         (module, call, model)
         for module in both.after.modules
         for call, model in made_half(module)
-        if call not in told and (not copied(model) or made_there(model))
+        if call not in told and not _own_method(both, module, call) and (not copied(model) or made_there(model))
     ]
     if not halved:
         return

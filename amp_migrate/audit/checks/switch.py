@@ -209,6 +209,10 @@ def _alone(both: Mixed) -> Iterator[Doubt]:
             continue
         if not with_region.isdisjoint(near_in(review.after).files([module])):
             continue
+        program = near_in(review.before).files([change.before])
+        setups = [s for s in both.all_setups if s.module in program]
+        if setups and all(s.off for s in setups):
+            continue  # O0, at which all ran in float32
         for call, name in calls_in(review.after, module, GRAD_SCALER):
             if not change.changed(call) or syntax.is_false(argument(call, "enabled", GRAD_SCALER[name])):
                 continue

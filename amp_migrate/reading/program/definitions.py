@@ -14,7 +14,7 @@ COMMON_METHODS = frozenset(
     "__init__ forward backward step train eval update zero_grad state_dict load_state_dict save load "
     "run fit get set add from_pretrained from_config "
     "append items keys values close open read write log reset init start stop process call apply "
-    "parameters to cuda cpu "
+    "parameters to cuda cpu half float double bfloat16 type detach clone "
     "next size mean item copy pop format join split strip index count sort extend clear insert remove".split()
 )
 

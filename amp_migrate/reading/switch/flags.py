@@ -153,7 +153,25 @@ def _halving_parts(project: Project, init: Init) -> list[str]:
 def flag_around(project: Project, init: Init) -> Flag:
     """When an `initialize` call switches mixed precision on, with the tests that it stands under; not whether its file is the
     one that is run, which says another thing in each file, and is so wherever the call is come by."""
-    return _around(project, init, init_flag(project, init))
+    return where_half(project, init, _around(project, init, init_flag(project, init)))
+
+
+def where_half(project: Project, init: Init, flag: Flag) -> Flag:
+    """The same as it casts where the model of an FP16_Optimizer is made half in more runs than it is trained."""
+    half = _asked_to_halve(project, init)
+    if flag.parts is None or not half or not half < {*flag.parts}:
+        return flag
+    own = init_flag(project, init).parts or ()
+    wider = tuple(p for p in flag.parts if p in half or p in own)
+    return Flag(flag.scope, wider).with_scaling(flag.of_scaler)
+
+
+def _asked_to_halve(project: Project, init: Init) -> set[str]:
+    """What a program asks for before it makes half, in more runs than it trains, the model that an FP16_Optimizer trains: whoever
+    only predicts has half weights, too."""
+    asked = [{*asked_around(project, module, call)} for module, call in init.halving]
+    here = all(module.scope_of(call) is init.site.scope for module, call in init.halving)
+    return asked[0] if asked and here and all(parts == asked[0] for parts in asked) else set()
 
 
 def _around(project: Project, init: Init, flag: Flag) -> Flag:

@@ -141,7 +141,7 @@ def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> 
             if m.scales and run_apart(m.project, module, func.value):
                 message = f"{module.source(func.value)} is made here and only run, by itself: its weights stay float16"
                 m.output.note(module, call, "AMP720", "half", message, "as-is")
-            elif m.scales:
+            elif m.scales and not m.project.callees(module, call):  # what a method of the program's does is asked there
                 raise Blocked(
                     module,
                     call,

@@ -146,8 +146,7 @@ def apply(m: Migration) -> None:
                 edits.insert("after", last.optional_vars or last.context_expr, f", {header}")
             else:
                 edits.wrap(region.first, region.last, header)
-            off = header.endswith(" enabled=False)")
-            runs = "the region is off, as O0 asks: all runs in float32" if off else _runs(m, scope, region)
+            runs = _runs(m, scope, region)
             if uncached:
                 runs += ", which keeps no half copies of weights here: they would be stale or without history in a later run"
             m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "look" if uncached else "as-is")
