@@ -78,3 +78,37 @@ def test_nothing_of_o1_is_told_where_no_run_can_ask_for_it(option: str) -> None:
 def test_a_literal_level_is_the_only_one() -> None:
     assert told("default='O2'", "'O1'")
     assert not told("default='O1'", "'O2'")
+
+
+def test_a_line_that_runs_in_a_region_and_outside_is_told_of_once() -> None:
+    text = """
+import torch
+{imports}
+
+def hinge(out):
+    return torch.relu(1 - out).mean()
+
+def main(loader):
+    model = torch.nn.Linear(4, 3).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {setup}
+    for x, y in loader:
+        {region}
+            out = model(x)
+            loss = hinge(out)
+        {backward}
+        print(hinge(out))
+"""
+    before = text.format(
+        imports="from apex import amp",
+        setup="model, optimizer = amp.initialize(model, optimizer, opt_level='O2')",
+        region="if True:",
+        backward="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
+    )
+    after = text.format(
+        imports="",
+        setup="scaler = torch.amp.GradScaler('cuda')",
+        region="with torch.autocast('cuda', dtype=torch.float16):",
+        backward="scaler.scale(loss).backward()",
+    )
+    assert len([d for d in doubts(before, after) if d.code == "AMP535" and "mean is computed" in d.message]) == 1

@@ -165,7 +165,10 @@ class _Found(Said):
         inside = module.name_around(node) if kind not in ONCE else ""
         apart = kind in RAISING or verdict == "refuse"  # else one .float() serves all that come there
         origin = value.origin if apart else ""
-        key = (module.path, inside, kind, origin, where)
+        once = (
+            "operation" if kind == "inside" else kind
+        )  # a line may run in a region for one caller and outside for another
+        key = (module.path, inside, once, origin, where)
         if message and key not in self.places:
             self.places.add(key)
             line = review.line(module, node)

@@ -49,6 +49,14 @@ class SetUp:
         return self.module.scope_of(self.call)
 
     @property
+    def prepared(self) -> set[str]:
+        """What the models that it gives are called: `net` of `net, optimizer = amp.initialize(model, optimizer)`."""
+        stmt = self.module.statement(self.call)
+        found = stmt.targets if isinstance(stmt, ast.Assign) and stmt.value is self.call else []
+        firsts = (t.elts[0] if isinstance(t, (ast.Tuple, ast.List)) and t.elts else t for t in found)
+        return {syntax.text(n) for f in firsts for n in (f.elts if isinstance(f, (ast.Tuple, ast.List)) else [f])}
+
+    @property
     def patches(self) -> bool:
         """Whether it may make all that runs later mixed, not only the models it is given."""
         return "O1" in self.levels or not self.known

@@ -100,6 +100,7 @@ def _same(module: Module, value: ast.Call, setup: SetUp) -> bool:
     stmt = module.statement(value)
     names = {syntax.text(t) for t in stmt.targets} if isinstance(stmt, ast.Assign) else set()
     names |= {"self", *(syntax.text(m) for m in setup.models)}  # `DataParallel(self)` in a method of the model
+    names |= setup.prepared if setup.module is module else set()
     if not any(syntax.text(_unmoved(a)) in names for a in syntax.given(value)):
         return False
     copied = syntax.text(value.func).rpartition(".")[2] == "deepcopy"
