@@ -81,6 +81,11 @@ def other_eps(program: Program, old: ast.stmt, native: str) -> str:
     if native != "torch.nn.LayerNorm" or not isinstance(init, ast.FunctionDef):
         return ""
     names = [a.arg for a in init.args.args]
+    own = f"{names[0]}.eps" if names else ""
+    stored = (s.value for s in syntax.every(init, ast.Assign) if own in map(syntax.text, s.targets))
+    kept = next((v.value for v in stored if isinstance(v, ast.Constant)), None)
+    if kept is not None and kept != 1e-5:
+        return f", whose eps is 1e-05 where none is given, not {kept!r}"
     eps = dict(zip(reversed(names), reversed(init.args.defaults), strict=False)).get("eps")
     if not isinstance(eps, ast.Constant) or eps.value == 1e-5:
         return ""

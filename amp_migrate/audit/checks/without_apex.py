@@ -287,8 +287,10 @@ def _given_now(change: Change, stmt: ast.Try, target: str) -> ast.expr | None:
 def _compare(review: Review, change: Change, old: ast.stmt, before: ast.expr, after: ast.expr) -> Iterator[Doubt]:
     one = _what(review.before, change.before, old, before)
     other = _what(review.after, change.after, change.after.statement(after), after)
-    if one is None or other is None or _alike(one[0], other[0]):
+    if one is None or other is None or one[0] == other[0]:
         return
+    if _alike(one[0], other[0]) and one[0].startswith("torch.") == other[0].startswith("torch."):
+        return  # a class of the program's own that is called as torch's is another
     needs, same = other[1], bool(other[2]) and all(_alike(one[0], base) for base in other[2])
     torchs = other[0].startswith("torch.") and not one[0].startswith("torch.")
     yield Doubt(
