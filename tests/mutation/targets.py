@@ -20,6 +20,7 @@ OWN = (
     *("apex_copies", "cast_without_apex", "chosen_sides", "class_tests", "clipped_beyond", "done_at_o0", "escapes"),
     *("exports", "first_gpu", "float_copies", "given_again", "half_averages", "half_copies", "half_inputs"),
     *("half_relied_on", "half_steps", "held_steps", "instances", "left_behind", "level_tests", "made_float"),
+    *("made_losses",),
     *("native_side", "needs_apex", "never_updated", "none_given", "none_met", "own_entries", "pickled", "precision"),
     *("products", "scaled_at_o0", "settings_gone", "shared_layers", "sometimes", "static_scales", "unbound"),
     *("weight_cache", "without_apex", "wrapper_states"),
