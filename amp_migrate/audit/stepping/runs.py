@@ -11,11 +11,12 @@ from amp_migrate.audit.paths.flow import Edge, Node, TooManyPaths
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.syntax import text
-from amp_migrate.audit.stepping.actions import Actions, Reached
-from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
+from amp_migrate.audit.stepping.actions import Reached
+from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.fixed import fixed
 from amp_migrate.audit.stepping.gradients import asks_for
 from amp_migrate.audit.stepping.handed import Handed
+from amp_migrate.audit.stepping.learned import Learned
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
 from amp_migrate.audit.stepping.objects import Env, Ident
 from amp_migrate.audit.stepping.paths import Paths, Ways
@@ -24,14 +25,13 @@ from amp_migrate.audit.stepping.statements import JUMPS, yields
 from amp_migrate.audit.stepping.turns import counts, first_turn
 
 DEPTH = 10
-BUDGET = 4000  # bodies that one entry leads to
 VISITS = 100_000  # places come by from one entry, each time with something else known or done before
 WAITS = -1  # among the loops of a state: nothing happens until the `yield`; below it, which method an object has
 WHOLE = ("backward", "step", "update")
 CLEARING = ("zero_grad", "none", "clears")
 
 
-class Runs(Actions):
+class Runs(Learned):
     """Follows one program. `walk` gives the entries that could not be followed."""
 
     def __init__(self, bodies: Bodies, machine: Machine) -> None:
@@ -41,8 +41,6 @@ class Runs(Actions):
         self._methods: dict[Function, int] = {}
         self._paths: dict[tuple[Owner, int, frozenset[Ident]], Paths[State]] = {}
         self._arms: dict[tuple[ast.expr, int], tuple[bool, bool, bool]] = {}  # what the two arms of a test do
-        # The optimizers that a body acts on, and the bodies that it leads to.
-        self._learned: dict[tuple[Owner, Entries], tuple[set[Ident], list[tuple[Owner, Entries]]]] = {}
 
     @property
     def entries(self) -> list[Owner]:
@@ -50,73 +48,13 @@ class Runs(Actions):
         found = [o for o in owners if isinstance(o, Module) or not set(self.bodies.callers.get(o, ())) - {o}]
         return sorted(found, key=lambda o: (o.path, 0) if isinstance(o, Module) else (o.module.path, o.node.lineno))
 
-    def learn(self, entries: Iterable[Owner]) -> None:
-        """Which optimizers and scalers there are, and which scaler is whose, on whatever path."""
-        todo: list[tuple[Owner, Entries]] = [(e, ()) for e in entries]
-        seen = set(todo)
-        while todo and len(seen) < BUDGET:
-            owner, entries_ = todo.pop()
-            env = self.env(entries_)
-            met, further = self._learned.setdefault((owner, entries_), (set(), []))
-            for action in (*self.bodies.own.get(owner, ()), *self.bodies.calls.get(owner, ())):
-                scope = action.module.scope_of(action.node)
-                callees = list(action.callees)
-                if action.kind == "method" and action.on is not None:
-                    callees += self._learn(scope, env, action, action.on, met)
-                elif action.kind == "scale" and isinstance(action.node, ast.Call):
-                    assert isinstance(action.node.func, ast.Attribute)
-                    self.machine.know(self.ref(scope, action.node.func.value, env).ident)
-                for callee in callees:
-                    for function in (callee, *self._of_context(callee)):
-                        if function in self.bodies and isinstance(action.node, ast.Call):
-                            _, inner, _ = self.given(scope, env, action.node, function)
-                            further.append((function, inner))
-                            if (function, inner) not in seen:
-                                seen.add((function, inner))
-                                todo.append((function, inner))
-
-    def _met_from(self, entry: Owner) -> set[Ident]:
-        """The optimizers that runs from an entry come by."""
-        found: set[Ident] = set()
-        todo: list[tuple[Owner, Entries]] = [(entry, ())]
-        seen = set(todo)
-        while todo:
-            met, further = self._learned.get(todo.pop(), (set(), []))
-            found |= met
-            todo += [f for f in dict.fromkeys(further) if f not in seen]
-            seen.update(further)
-        return found
-
-    def _learn(self, scope: Scope, env: Env, action: Action, on: ast.expr, met: set[Ident]) -> list[Function]:
-        ref = self.ref(scope, on, env)
-        call = action.node
-        if ref.role == "scaler" and action.name == "update":
-            self.machine.know(ref.ident)
-        elif ref.role == "scaler" and isinstance(call, ast.Call):
-            handed = [*call.args, *(k.value for k in call.keywords if k.arg == "optimizer")]
-            if handed:
-                met.add(self.ref(scope, handed[0], env).ident)
-                self.machine.meet(self.ref(scope, handed[0], env).ident, ref.ident)
-        elif ref.role == "optimizer":
-            met.add(ref.ident)
-            self.machine.meet(ref.ident)
-        elif action.name == "step":
-            return self.objects.methods(scope, on, action.name)
-        return []
-
-    def _of_context(self, function: Function) -> list[Function]:
-        if function.name != "__init__" or function.owner is None:
-            return []
-        found = self.objects.values.program._method
-        return [m for name in ("__enter__", "__exit__") for m in found(function.owner, name)]
-
     def walk(self, entries: Iterable[Owner]) -> list[Owner]:
         """The entries that could not be followed. Those that come by the same optimizers share what is found out: what others
         learned is freed, as a library has an entry for each of its tests."""
         lost: list[Owner] = []
         alike: dict[frozenset[Ident], list[Owner]] = {}
         for entry in entries:
-            alike.setdefault(frozenset(self._met_from(entry)), []).append(entry)
+            alike.setdefault(frozenset(self.met_from(entry)), []).append(entry)
         for met, several in alike.items():
             self._paths.clear()
             self._known: dict[object, tuple[Reached, ...]] = {}
