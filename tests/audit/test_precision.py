@@ -1048,20 +1048,3 @@ def test_a_forward_that_was_taken_out_of_its_statement_in_front_of_the_region_is
     inside = f"{after}{region}            output = model(x)\n{loss}{step}"
     assert [d for d in doubts(before, outside) if d.code == "AMP531"]
     assert not [d for d in doubts(before, inside) if d.code == "AMP531"]
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("model(loader[0])\n        return [model(x).argmax(1) for x in loader]", (1, "review")),
-        ("return [model(x).argmax(1) for x in loader]", (0, "review")),
-        ("model(loader[0])\n        return loader", (0, "look")),
-    ],
-)
-def test_a_forward_whose_result_is_dropped_weighs_less(body: str, said: tuple[int, str]) -> None:
-    """A warm-up before the batches: the doubt stands at the run whose result is read."""
-    evaluate = EVALUATE.replace("return [model(x).argmax(1) for x in loader]", body)
-    before = HEAD + TRAIN + evaluate + MAIN
-    first = next(n for n, line in enumerate(before.strip().splitlines(), 1) if body.splitlines()[0] in line)
-    found = told(doubts(before, AFTER_HEAD + AFTER_TRAIN + evaluate + AFTER_MAIN), "AMP531")
-    assert found == [(first + said[0], said[1])]

@@ -57,7 +57,7 @@ def test_a_model_of_several_modes_trains(tmp_path: Path) -> None:
 
 # -- what is said --------------------------------------------------------------------------------------------------------
 
-GRADIENTS, BUFFERS = "raises where a parameter gets no gradient", "broadcasts buffers at every forward"
+GRADIENTS, BUFFERS = "raises where a parameter gets no gradient", "broadcasts buffers before forwards"
 
 TRAINED = """
     import torch

@@ -81,10 +81,7 @@ def check(review: Review) -> Iterable[Doubt]:
                     anew.append(doubt)
                 else:
                     more = (d for k, d in found if k == kind == "gained" and isinstance(d, Doubt))
-                    doubt = with_ways(doubt, more)
-                    if isinstance(forward.module.parents.get(forward.call), ast.Expr):  # a warm-up, or what hooks read
-                        doubt = replace(doubt, verdict="look")
-                    told.setdefault(_told(kind, forward), []).append(doubt)
+                    told.setdefault(_told(kind, forward), []).append(with_ways(doubt, more))
             break
     yield from map(with_lines, told.values())
     yield from made_anew(both, anew)

@@ -73,7 +73,7 @@ def read_untested(review: Review) -> Iterator[Doubt]:
                             f"{syntax.text(node)} was read only where Apex was installed, and is read in every run now: one "
                             "whose settings have no such entry stops here"
                         )
-                        yield review.doubt(change.after, node, "AMP131", syntax.text(node), message, "look")
+                        yield review.doubt(change.after, node, "AMP131", syntax.text(node), message, "review")
                     continue
                 if _asks(review, change, node, asked[1]) or _has(review, change.after, node, name):
                     continue

@@ -43,9 +43,9 @@ def _left_to(project: Project, output: Output, function: Function, name: str) ->
     apex = {place for place in without if _set_up_stays(project, output, place[0])}
     said = []
     passing = {(module, call.lineno) for module, call in calls if call in output.passing} & without - apex
-    if plain := _named(without - apex - passing):
-        said.append(f"as in {plain}, what it runs is float32; {HAND}")
-    if passing:
+    if without - apex - passing:  # what another program's calls are is not known of each
+        said.append(f"as in {_named(without - apex)}, what it runs is float32; {HAND}")
+    elif passing:
         said.append(f"as in {_named(passing)}, where no run comes that sets Apex up, {AS_IT_WAS}")
     if apex:
         said.append(f"as in {_named(apex)}, what is left with Apex there runs as it did")
