@@ -14,10 +14,27 @@ from amp_migrate.audit.values.values import Values
 def chosen_class(values: Values, module: Module, called: ast.expr) -> bool:
     """Whether all that a variable may have been given last, before it is called, are classes of the program or of torch; where
     that is not seen, all that it ever holds: what every caller gives a parameter."""
+    if not isinstance(called, (ast.Name, ast.Attribute)):
+        return False
     given = _before(module, module.statement(called), called.id) if isinstance(called, ast.Name) else []
+    if not given and _may_be_object(values, module, called):
+        return False
     scope = module.scope_of(called)
     held = [o for value in given or [called] for o in values.origins(scope, value)]
     return bool(held) and all(not o.path and (o.kind == "class" or _of_torch(values, o)) for o in held)
+
+
+def _may_be_object(values: Values, module: Module, called: ast.expr) -> bool:
+    """Whether a caller hands over its `self`, which is of a class and is none: `score(self, batches)`."""
+    program = values.program
+    function = module.function_around(called)
+    if not isinstance(called, ast.Name) or function is None:
+        return False
+    if program.is_self(module.scope_of(called), called) is not None:
+        return True
+    filled = ((m, program.arguments(function, c) or {}) for m, c in program.callers(function))
+    handed = ((m, given[called.id]) for m, given in filled if called.id in given)
+    return any(program.is_self(m.scope_of(value), value) is not None for m, value in handed)
 
 
 def _of_torch(values: Values, origin: Origin) -> bool:
