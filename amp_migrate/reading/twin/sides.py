@@ -219,7 +219,10 @@ def find_twin(unit: Unit) -> NativeTwin | None:
         if branch is None:
             return None
         branches.append(branch)
-    return NativeTwin(unit, branches, classes) if branches else None
+    twin = NativeTwin(unit, branches, classes) if branches else None
+    if twin is not None and any(b.asked is not None and twin.value(b.asked) is False for b in branches):
+        return None  # the native side asks for the same flag, and for more: it would go with Apex's
+    return twin
 
 
 def _beside(unit: Unit, module: Module, node: ast.stmt) -> Branch | None:

@@ -43,6 +43,8 @@ def write_float(half: HalfValues, value: ast.expr, *, written: bool = False) -> 
         half.float_stmts.add(stmt)
     elif written:
         return False
+    elif isinstance(value, ast.BinOp):
+        value = side(half, value)
     if value not in half.m.edit(half.module).insertions:
         make_float(half.m, half.module, value)
     return True

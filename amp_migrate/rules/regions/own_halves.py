@@ -30,7 +30,10 @@ OF_TENSORS = (
 
 def make_float(m: Migration, module: Module, value: ast.expr) -> None:
     """Make a value float32 where Apex computed so: where the program has half weights without Apex, in runs with it alone."""
-    m.edit(module).insert("after", value, _as_float(m, module, value))
+    whole = isinstance(value, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Compare, ast.Constant))
+    if whole:  # what follows an operation belongs to its last operand
+        m.edit(module).insert("before", value, "(")
+    m.edit(module).insert("after", value, ")" * whole + _as_float(m, module, value))
 
 
 def _as_float(m: Migration, module: Module, value: ast.expr) -> str:
