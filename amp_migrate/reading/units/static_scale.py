@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from amp_migrate.reading.program.logic import bracketed
+from amp_migrate.reading.program.logic import bracketed, truth
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
@@ -16,7 +16,7 @@ DYNAMIC = frozenset((None, "dynamic"))
 
 def static_scale(init: Init) -> float | ast.expr | None:
     """The loss scale of a unit: a number that never changes, None for dynamic, or the expression that decides."""
-    node = init.arguments.get("loss_scale")
+    node = asked_scale(init)
     values = init.project.once(Values)
     found = values.fixed(init.module, node) if node is not None else (None,)
     if found is None and isinstance(node, ast.Name) and (passed := values.constants(init.module, node)) is not None:
@@ -26,6 +26,24 @@ def static_scale(init: Init) -> float | ast.expr | None:
     except (TypeError, ValueError):
         scales = set()
     return scales.pop() if len(scales) == 1 else node
+
+
+def asked_scale(init: Init, *, o0: bool = False) -> ast.expr | None:
+    """The loss scale that is asked for at any level but O0, or at that: of `1 if level == "O0" else "dynamic"`, "dynamic"."""
+    node, enabled, level = (init.arguments.get(name) for name in ("loss_scale", "enabled", "opt_level"))
+
+    def told(test: ast.expr) -> bool | None:
+        if enabled is not None and ast.dump(test) == ast.dump(enabled):
+            return True
+        if level is None or not isinstance(test, ast.Compare) or ast.dump(test.left) != ast.dump(level):
+            return None
+        op, other = test.ops[0], test.comparators[0]
+        at_o0 = len(test.ops) == 1 and isinstance(other, ast.Constant) and other.value == "O0"
+        return isinstance(op, ast.Eq) is o0 if at_o0 and isinstance(op, (ast.Eq, ast.NotEq)) else None
+
+    while isinstance(node, ast.IfExp) and (on := truth(node.test, told)) is not None:
+        node = node.body if on else node.orelse
+    return node
 
 
 def _scale(init: Init, value: Any) -> float | None:

@@ -15,7 +15,7 @@ from amp_migrate.reading.program.processes import tied, when_run
 from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.reading.switch.flags import init_flag, plain_at_o0
 from amp_migrate.reading.units.calls import LEVELS
-from amp_migrate.reading.units.static_scale import static_scale
+from amp_migrate.reading.units.static_scale import asked_scale, static_scale
 from amp_migrate.reading.units.unit import Init
 from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.dtypes import Dtypes
@@ -79,7 +79,9 @@ def _heavy(m: Migration, init: Init, heavy: list[str], alone: bool) -> list[str]
 def _switched_off(m: Migration, init: Init) -> list[str]:
     """What O0 means now: Apex cast nothing there, and scaled all the same where a loss scale was asked for beside it; only a
     dynamic one left out steps, which the scaler does where that is seen."""
-    given, asked = init.arguments.get("loss_scale"), init.constants("loss_scale") or frozenset((...,))
+    given = asked_scale(init, o0=True)
+    found = m.project.once(Values).constants(init.module, given) if given is not None else frozenset[object]((None,))
+    asked = found or frozenset((...,))
     numbers = asked - {None, "dynamic", 1, "1", "1.0"}
     dynamic = asked & {"dynamic", ...}
     if not m.scales or not trains(init) or not (numbers or dynamic) or plain_at_o0(m.project, init):
