@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 
 from amp_migrate.audit import Doubt, audit
@@ -13,6 +14,15 @@ def program(text: str) -> str:
     text = textwrap.dedent(text).lstrip("\n")
     ast.parse(text)
     return text
+
+
+def sides(text: str) -> tuple[str, str]:
+    """A program before and after, written as one diff: `-` and `+`, in a margin of four columns, mark a line of one alone."""
+    before, after = (
+        re.sub(rf"^  [{own}] ", "    ", re.sub(rf"^  [{other}] .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)
+        for own, other in ("-+", "+-")
+    )
+    return before, after
 
 
 def doubts(before: str, after: str, **wish: str) -> list[Doubt]:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     class Flips:
         def __init__(self, net):
             self.net = net
 
         def __call__(self, x):
-            return (self.net(x) + self.net(-x)) / 2
+  -         return (self.net(x) + self.net(-x)) / 2
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             return (self.net(x) + self.net(-x)) / 2
 
     class Counts:
         def __init__(self, net):
             self.net = net
 
         def __call__(self, x):
-            return self.net(x).argmax(1)
+  -         return self.net(x).argmax(1)
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             return self.net(x).argmax(1)
 
     class Held:
         def __init__(self, net):
@@ -31,59 +35,25 @@ BEFORE = """
     def main():
         net = torch.nn.Linear(4, 2).cuda()
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        net, opt = amp.initialize(net, opt, opt_level="O1")
+  -     net, opt = amp.initialize(net, opt, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         for _ in range(3):
             x = torch.randn(2, 4).cuda()
-            loss = net(x).mean()
+  -         loss = net(x).mean()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = net(x).mean()
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
         MADE
         print(CALLED.cpu().numpy())
 
     main()
-    """
-AFTER = """
-    import torch
-
-    class Flips:
-        def __init__(self, net):
-            self.net = net
-
-        def __call__(self, x):
-            with torch.autocast("cuda", dtype=torch.float16):
-                return (self.net(x) + self.net(-x)) / 2
-
-    class Counts:
-        def __init__(self, net):
-            self.net = net
-
-        def __call__(self, x):
-            with torch.autocast("cuda", dtype=torch.float16):
-                return self.net(x).argmax(1)
-
-    class Held:
-        def __init__(self, net):
-            self.flips = Flips(net)
-
-    def main():
-        net = torch.nn.Linear(4, 2).cuda()
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for _ in range(3):
-            x = torch.randn(2, 4).cuda()
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = net(x).mean()
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-        MADE
-        print(CALLED.cpu().numpy())
-
-    main()
-    """
+    """)
 PRINTED = 34
 
 

@@ -4,51 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, doubts_of
+from tests.audit.helpers import doubts, doubts_of, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     def main(args, model, optimizer, data):
         {choice}
         scaler = None
-        if {apex}:
-            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
-        elif {native}:
-            scaler = torch.cuda.amp.GradScaler()
+  -     if {apex}:
+  -         model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  -     elif {native}:
+  -         scaler = torch.cuda.amp.GradScaler()
+  +     if {native}:
+  +         scaler = torch.amp.GradScaler("cuda")
         for x in data:
             loss = model(x).mean()
-            if {apex}:
-                with amp.scale_loss(loss, optimizer) as scaled:
-                    scaled.backward()
-                optimizer.step()
-            elif scaler is not None:
+  -         if {apex}:
+  -             with amp.scale_loss(loss, optimizer) as scaled:
+  -                 scaled.backward()
+  -             optimizer.step()
+  -         elif scaler is not None:
+  +         if scaler is not None:
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
                 scaler.update()
             else:
                 loss.backward()
                 optimizer.step()
-"""
-AFTER = """
-    import torch
-
-    def main(args, model, optimizer, data):
-        {choice}
-        scaler = None
-        if {native}:
-            scaler = torch.amp.GradScaler("cuda")
-        for x in data:
-            loss = model(x).mean()
-            if scaler is not None:
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-            else:
-                loss.backward()
-                optimizer.step()
-"""
+""")
 KIND = {"apex": 'kind == "apex"', "native": 'kind == "native"'}
 KEPT = {"apex": "with_apex", "native": "native"}
 ALONE = 'kind = None\n        if args.native:\n            kind = "native"'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex.fp16_utils import FP16_Optimizer
+  - from apex.fp16_utils import FP16_Optimizer
     from away import Wrapper, count
 
     class Trainer:
@@ -22,49 +22,27 @@ BEFORE = """
 
         def make(self):
             self.opt = torch.optim.SGD(STEPPED.parameters(), lr=0.1)
-            if self.fp16:
-                self.opt = FP16_Optimizer(self.opt, dynamic_loss_scale=True)
+  -         if self.fp16:
+  -             self.opt = FP16_Optimizer(self.opt, dynamic_loss_scale=True)
+  +         self.scaler = torch.amp.GradScaler("cuda", enabled=self.fp16)
 
         def step(self, x):
-            loss = self.run(x).float().mean()
+  -         loss = self.run(x).float().mean()
+  +         with torch.autocast("cuda", dtype=torch.float16, enabled=self.fp16):
+  +             loss = self.run(x).float().mean()
             self.opt.zero_grad()
-            if self.fp16:
-                self.opt.backward(loss)
-            else:
-                loss.backward()
-            self.opt.step()
+  -         if self.fp16:
+  -             self.opt.backward(loss)
+  -         else:
+  -             loss.backward()
+  -         self.opt.step()
+  +         self.scaler.scale(loss).backward()
+  +         self.scaler.step(self.opt)
+  +         self.scaler.update()
 
     trainer = Trainer(True)
     trainer.step(torch.randn(2, 4).cuda().half())
-    """
-AFTER = """
-    import torch
-    from away import Wrapper, count
-
-    class Trainer:
-        def __init__(self, fp16):
-            self.fp16 = fp16
-            self.core = torch.nn.Linear(4, 2).cuda()
-            if fp16:
-                HALF
-            self.run = Wrapper(self.core)
-            self.make()
-
-        def make(self):
-            self.opt = torch.optim.SGD(STEPPED.parameters(), lr=0.1)
-            self.scaler = torch.amp.GradScaler("cuda", enabled=self.fp16)
-
-        def step(self, x):
-            with torch.autocast("cuda", dtype=torch.float16, enabled=self.fp16):
-                loss = self.run(x).float().mean()
-            self.opt.zero_grad()
-            self.scaler.scale(loss).backward()
-            self.scaler.step(self.opt)
-            self.scaler.update()
-
-    trainer = Trainer(True)
-    trainer.step(torch.randn(2, 4).cuda().half())
-    """
+    """)
 OTHER = "self.other = torch.nn.Linear(4, 2).cuda().half()"
 
 

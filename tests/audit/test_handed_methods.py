@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import Doubt, doubts
+from tests.audit.helpers import Doubt, doubts, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import operator
     import torch
-    from apex import amp
+  - from apex import amp
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -28,52 +28,24 @@ BEFORE = """
     def main(pool, xs):
         net = Net().cuda()
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        net, opt = amp.initialize(net, opt, opt_level="O1")
+  -     net, opt = amp.initialize(net, opt, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         for x in xs:
-            loss = net(x).mean()
+  -         loss = net(x).mean()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = net(x).mean()
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
         OPENED
             print(RUN)
 
     main(None, [torch.randn(2, 4).cuda()])
-    """
-AFTER = """
-    import operator
-    import torch
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = torch.nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.a(x)
-
-        def generate(self, x):
-            return self.forward(x).argmax(1)
-
-        def name(self, x):
-            return str(x)
-
-    def main(pool, xs):
-        net = Net().cuda()
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for x in xs:
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = net(x).mean()
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-        OPENED
-            print(RUN)
-
-    main(None, [torch.randn(2, 4).cuda()])
-    """
+    """)
 OPEN, REGION = "with torch.no_grad():", 'with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):'
 LATER = "it runs later, or in another thread"
 

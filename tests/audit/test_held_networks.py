@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import Doubt, doubts
+from tests.audit.helpers import Doubt, doubts, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
     from torch.optim.swa_utils import AveragedModel
-    from apex import amp
+  - from apex import amp
 
     class Guided(torch.nn.Module):
         def __init__(self, net, guide):
@@ -37,63 +37,25 @@ BEFORE = """
         features = Features().cuda()
         GIVEN
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        MODEL, opt = amp.initialize(MODEL, opt, opt_level=LEVEL)
+  -     MODEL, opt = amp.initialize(MODEL, opt, opt_level=LEVEL)
+  +     scaler = torch.amp.GradScaler("cuda")
         MADE
         for _ in range(3):
             x = torch.randn(2, 4).cuda()
-            loss = RUN
+  -         loss = RUN
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = RUN
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
         LAST
 
     main()
-    """
-AFTER = """
-    import torch
-    from torch.optim.swa_utils import AveragedModel
-
-    class Guided(torch.nn.Module):
-        def __init__(self, net, guide):
-            super().__init__()
-            self.net = net
-            self.guide = guide
-            self.own = torch.nn.Linear(4, 4)
-
-        def forward(self, x):
-            with torch.no_grad():
-                target = self.guide(x)
-            return (self.own(self.net(x)) - target).abs().mean()
-
-    class Features(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = torch.nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.a(x)
-
-    def main():
-        net = torch.nn.Linear(4, 4).cuda()
-        guide = torch.nn.Linear(4, 4).cuda()
-        features = Features().cuda()
-        GIVEN
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        MADE
-        for _ in range(3):
-            x = torch.randn(2, 4).cuda()
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = RUN
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-        LAST
-
-    main()
-    """
+    """)
 GUIDE, STEP, LAST = 14, 35, 40
 WRAPPED = "whole = Guided(net, guide)"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import argparse
     import torch
-    from apex import amp
+  - from apex import amp
 
     def evaluate(net, loader):
         net.eval()
@@ -23,49 +23,27 @@ BEFORE = """
         CHECK
         net = torch.nn.Linear(4, 2).cuda()
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        if args.fp16:
-            net, opt = amp.initialize(net, opt, opt_level=args.level)
+  -     if args.fp16:
+  -         net, opt = amp.initialize(net, opt, opt_level=args.level)
+  +     scaler = torch.amp.GradScaler("cuda", enabled=args.fp16 and args.level != "O0")
         for _ in range(3):
-            loss = net(torch.randn(2, 4).cuda()).mean()
+  -         loss = net(torch.randn(2, 4).cuda()).mean()
+  +         with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
+  +             loss = net(torch.randn(2, 4).cuda()).mean()
             opt.zero_grad()
-            if args.fp16:
-                with amp.scale_loss(loss, opt) as scaled:
-                    scaled.backward()
-            else:
-                loss.backward()
-            opt.step()
+  -         if args.fp16:
+  -             with amp.scale_loss(loss, opt) as scaled:
+  -                 scaled.backward()
+  -         else:
+  -             loss.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
         evaluate(net, [torch.randn(2, 4).cuda()])
 
     main()
-    """
-AFTER = """
-    import argparse
-    import torch
-
-    def evaluate(net, loader):
-        net.eval()
-        return [net(x) for x in loader]
-
-    def main():
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--fp16", action="store_true")
-        parser.add_argument("--level", default="O1")
-        args = parser.parse_args()
-        CHECK
-        net = torch.nn.Linear(4, 2).cuda()
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda", enabled=args.fp16 and args.level != "O0")
-        for _ in range(3):
-            with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
-                loss = net(torch.randn(2, 4).cuda()).mean()
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-        evaluate(net, [torch.randn(2, 4).cuda()])
-
-    main()
-    """
+    """)
 SET_UP, EVALUATED = 18, 7
 
 

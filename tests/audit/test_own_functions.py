@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     def fit(net, loader):
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        net, opt = amp.initialize(net, opt, opt_level="O1")
+  -     net, opt = amp.initialize(net, opt, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         for x in loader:
-            loss = net(x).mean()
+  -         loss = net(x).mean()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = net(x).mean()
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
         return net
 
     def NAME(net, loader, opt=None, use_amp=False):
@@ -27,29 +33,7 @@ BEFORE = """
             REGION:
                 out = net(x)
             REST
-    """
-AFTER = """
-    import torch
-
-    def fit(net, loader):
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for x in loader:
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = net(x).mean()
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-        return net
-
-    def NAME(net, loader, opt=None, use_amp=False):
-        net.eval()
-        for x in loader:
-            REGION:
-                out = net(x)
-            REST
-    """
+    """)
 RUN = 19
 CAST = 'with torch.enable_grad(), torch.autocast("cuda", dtype=torch.float16ENABLED)'
 TRAINS = "out.mean().backward()\n            opt.step()"

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tests.audit.helpers import doubts, doubts_of, told
+from tests.audit.helpers import doubts, doubts_of, sides, told
 
 HEAD = """
 import argparse
@@ -212,65 +212,47 @@ def test_names_that_a_star_import_brought() -> None:
     assert "called from train.py:" in doubt.message
 
 
-SCRIPT = """
+SCRIPT, NATIVE = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
     from nets import Net
 
-    def train(args, model, optimizer, batches):
-        if args.fp16:
-            model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  - def train(args, model, optimizer, batches):
+  -     if args.fp16:
+  -         model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  + def train(args, model, optimizer, batches, scaler):
         for x in batches:
-            loss = model(x).float().mean()
-            if args.fp16:
-                with amp.scale_loss(loss, optimizer) as scaled_loss:
-                    scaled_loss.backward()
-            else:
-                loss.backward()
-            optimizer.step()
+  -         loss = model(x).float().mean()
+  -         if args.fp16:
+  -             with amp.scale_loss(loss, optimizer) as scaled_loss:
+  -                 scaled_loss.backward()
+  -         else:
+  -             loss.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+  +             loss = model(x).float().mean()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
 
     def evaluate(args, model, batches):
-        return [model(x) for x in batches]
+  -     return [model(x) for x in batches]
+  +     with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+  +         return [model(x) for x in batches]
 
     def main(args, batches):
+  +     scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
         model = Net.load(args.path)
         if args.do_train:
-            train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), batches)
+  -         train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), batches)
+  +         train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), batches, scaler)
         if args.do_eval:
             model = Net.load(args.path)
             evaluate(args, model, batches)
 
     if __name__ == "__main__":
         main(parse(), load())
-    """
-NATIVE = """
-    import torch
-    from nets import Net
-
-    def train(args, model, optimizer, batches, scaler):
-        for x in batches:
-            with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
-                loss = model(x).float().mean()
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-
-    def evaluate(args, model, batches):
-        with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
-            return [model(x) for x in batches]
-
-    def main(args, batches):
-        scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
-        model = Net.load(args.path)
-        if args.do_train:
-            train(args, model, torch.optim.SGD(model.parameters(), lr=0.1), batches, scaler)
-        if args.do_eval:
-            model = Net.load(args.path)
-            evaluate(args, model, batches)
-
-    if __name__ == "__main__":
-        main(parse(), load())
-    """
+    """)
 NETS = """
     import torch
 

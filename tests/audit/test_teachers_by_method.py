@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
     from zoo import Backbone, build
 
     class Guide(Backbone):
@@ -27,52 +27,26 @@ BEFORE = """
         net = build("net").cuda()
         guide = MADE
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        net, opt = amp.initialize(net, opt, opt_level=LEVEL)
+  -     net, opt = amp.initialize(net, opt, opt_level=LEVEL)
+  +     scaler = torch.amp.GradScaler("cuda")
         for _ in range(3):
             x = torch.randn(2, 4).cuda()
-            with torch.no_grad():
+  -         with torch.no_grad():
+  +         with torch.no_grad()REGION:
                 target = CALLED
-            loss = (net(x) - target).pow(2).mean()
+  -         loss = (net(x) - target).pow(2).mean()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = (net(x) - target).pow(2).mean()
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
 
     main("O1")
-    """
-AFTER = """
-    import torch
-    from zoo import Backbone, build
-
-    class Guide(Backbone):
-        def __init__(self):
-            super().__init__()
-            self.top = torch.nn.Linear(4, 4)
-
-        def predict(self, x):
-            return self.top(self.backbone(x))
-
-        def size(self, x):
-            return self.width
-
-    def main(level):
-        net = build("net").cuda()
-        guide = MADE
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for _ in range(3):
-            x = torch.randn(2, 4).cuda()
-            with torch.no_grad()REGION:
-                target = CALLED
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = (net(x) - target).pow(2).mean()
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-
-    main("O1")
-    """
+    """)
 REGION = ', torch.autocast("cuda", dtype=torch.float16)'
 AT = 24
 NETWORKS = [
@@ -86,12 +60,15 @@ NETWORKS = [
 ]
 
 
-def _told(made: str, called: str, level: str, region: str) -> list[tuple[int, str]]:
-    texts = (
+def _texts(made: str, called: str, level: str, region: str) -> list[str]:
+    return [
         t.replace("MADE", made).replace("CALLED", called).replace("LEVEL", level).replace("REGION", region)
         for t in (BEFORE, AFTER)
-    )
-    return told(doubts(*texts), "AMP531")
+    ]
+
+
+def _told(made: str, called: str, level: str, region: str) -> list[tuple[int, str]]:
+    return told(doubts(*_texts(made, called, level, region)), "AMP531")
 
 
 @pytest.mark.parametrize(("made", "called"), NETWORKS)
@@ -132,9 +109,6 @@ def test_what_a_hook_hands_on_as_self_is_no_network_of_its_own() -> None:
         net.register_forward_hook(lambda m, i, o: print(size(m), timed(m, *i)))
 
     def main("""
-    texts = (
-        t.replace("MADE", "build('guide').cuda()").replace("CALLED", "x").replace("LEVEL", '"O1"').replace("REGION", "")
-        for t in (BEFORE, AFTER)
-    )
+    texts = _texts("build('guide').cuda()", "x", '"O1"', "")
     watched = (t.replace("\n    def main(", hook, 1).replace("for _ in", "watch(net)\n        for _ in") for t in texts)
     assert told(doubts(*watched), "AMP531") == []

@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
     from tools import build
 
     class Trainer:
         def __init__(self, args):
             self.net = build(args).cuda()
             self.opt = build(args, self.net)
-            self.net, self.opt = amp.initialize(self.net, self.opt, opt_level="O1")
+  -         self.net, self.opt = amp.initialize(self.net, self.opt, opt_level="O1")
+  +         self.scaler = torch.amp.GradScaler("cuda")
 
         def NAME(self, loss, opt):
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  +         self.scaler.scale(loss).backward()
 
         def fit(self, loader):
             for x in loader:
-                self.NAME(self.net(x).mean(), self.opt)
-                self.opt.step()
+  -             self.NAME(self.net(x).mean(), self.opt)
+  -             self.opt.step()
+  +             with torch.autocast("cuda", dtype=torch.float16):
+  +                 loss = self.net(x).mean()
+  +             self.NAME(loss, self.opt)
+  +             self.scaler.step(self.opt)
+  +             self.scaler.update()
 
     OTHER
-    """
-AFTER = """
-    import torch
-    from tools import build
-
-    class Trainer:
-        def __init__(self, args):
-            self.net = build(args).cuda()
-            self.opt = build(args, self.net)
-            self.scaler = torch.amp.GradScaler("cuda")
-
-        def NAME(self, loss, opt):
-            opt.zero_grad()
-            self.scaler.scale(loss).backward()
-
-        def fit(self, loader):
-            for x in loader:
-                with torch.autocast("cuda", dtype=torch.float16):
-                    loss = self.net(x).mean()
-                self.NAME(loss, self.opt)
-                self.scaler.step(self.opt)
-                self.scaler.update()
-
-    OTHER
-    """
+    """)
 TUNE = """def tune(trainer, args, loader):
         opt = build(args)
         for x in loader:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import Doubt, doubts, told
+from tests.audit.helpers import Doubt, doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -34,72 +34,39 @@ BEFORE = """
         net = Net().cuda()
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
         OTHERS
-        net, opt = amp.initialize(net, opt, opt_level="O1")
+  -     net, opt = amp.initialize(net, opt, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         AGAIN
         for _ in range(3):
             x = torch.randn(2, 4).cuda()
-            out = net(x)
-            target = CALLED
-            loss = (out - target).pow(2).mean()
+  -         out = net(x)
+  -         target = CALLED
+  -         loss = (out - target).pow(2).mean()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             out = net(x)
+  +             target = CALLED
+  +             loss = (out - target).pow(2).mean()
             opt.zero_grad()
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
 
     main("net.pt")
-    """
-AFTER = """
-    import torch
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = torch.nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.a(x)
-
-    class Distance(torch.nn.Module):
-        def __init__(self, other):
-            super().__init__()
-            self.other = other
-
-        def forward(self, x, y):
-            return (self.other(x) - self.other(y)).abs().mean()
-
-    class Held:
-        def __init__(self, path):
-            self.guide = torch.jit.load(path).cuda().eval()
-
-    def main(path):
-        net = Net().cuda()
-        opt = torch.optim.SGD(net.parameters(), lr=0.1)
-        OTHERS
-        scaler = torch.amp.GradScaler("cuda")
-        AGAIN
-        for _ in range(3):
-            x = torch.randn(2, 4).cuda()
-            with torch.autocast("cuda", dtype=torch.float16):
-                out = net(x)
-                target = CALLED
-                loss = (out - target).pow(2).mean()
-            opt.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-
-    main("net.pt")
-    """
+    """)
 CALLED = 33  # the line, before
 IN_A_LOSS = 18
 WHY = "it is TorchScript, which calls none of the functions of Python that O1 patched"
 
 
-def _found(others: str, called: str, again: str = "") -> list[Doubt]:
-    texts = (
-        t.replace("OTHERS", others).replace("CALLED", called).replace("AGAIN", again or "pass") for t in (BEFORE, AFTER)
-    )
-    return [d for d in doubts(*texts) if WHY in d.message]
+def _texts(called: str = "x", others: str = "pass", again: str = "pass") -> list[str]:
+    return [t.replace("OTHERS", others).replace("CALLED", called).replace("AGAIN", again) for t in (BEFORE, AFTER)]
+
+
+def _found(others: str, called: str, again: str = "pass") -> list[Doubt]:
+    return [d for d in doubts(*_texts(called, others, again)) if WHY in d.message]
 
 
 @pytest.mark.parametrize(
@@ -126,46 +93,31 @@ def test_o1_did_not_reach_it(others: str, called: str, line: int) -> None:
 @pytest.mark.parametrize(
     ("others", "called", "again"),
     [
-        ("guide = Net().cuda()", "guide(x)", ""),
-        ("scripted = torch.jit.script(net)", "net(x)", ""),  # is not what runs
-        ("", "guide(x)", "guide = torch.jit.trace(net, torch.zeros(2, 4))"),  # writes down the casts that stand there
+        ("guide = Net().cuda()", "guide(x)", "pass"),
+        ("scripted = torch.jit.script(net)", "net(x)", "pass"),  # is not what runs
+        ("pass", "guide(x)", "guide = torch.jit.trace(net, torch.zeros(2, 4))"),  # writes down the casts there
     ],
 )
 def test_of_what_o1_ran_in_half_nothing_is_said(others: str, called: str, again: str) -> None:
-    assert _found(others or "pass", called, again) == []
+    assert _found(others, called, again) == []
 
 
 def test_it_is_told_of_the_way_that_it_comes() -> None:
-    texts = (
-        t.replace("OTHERS", "pass")
-        .replace("AGAIN", "pass")
-        .replace("CALLED", "run(net, x) + run(torch.jit.load(path), x)")
-        for t in (BEFORE, AFTER)
-    )
+    texts = _texts("run(net, x) + run(torch.jit.load(path), x)")
     run = "\n    def run(one, x):\n        return one(x)\n\n    class Net("
     found = doubts(*(t.replace("\n    class Net(", run, 1) for t in texts))
     assert told(found, "AMP531") == [(5, "review")]
     assert "called from train.py:36" in found[0].message
 
 
+SCRIPTED = "net = Net().cuda()", "net = torch.jit.script(Net()).cuda()"
+
+
 def test_what_the_set_up_was_given_is_told_of_too() -> None:
-    texts = (
-        t.replace("net = Net().cuda()", "net = torch.jit.script(Net()).cuda()")
-        .replace("OTHERS", "pass")
-        .replace("AGAIN", "pass")
-        .replace("CALLED", "x")
-        for t in (BEFORE, AFTER)
-    )
+    texts = (t.replace(*SCRIPTED) for t in _texts())
     assert told(doubts(*texts), "AMP531") == [(32, "review")]
 
 
 def test_half_weights_are_half_in_it_as_well() -> None:
-    texts = (
-        t.replace("net = Net().cuda()", "net = torch.jit.script(Net()).cuda()")
-        .replace("OTHERS", "pass")
-        .replace("AGAIN", "pass")
-        .replace("CALLED", "x")
-        .replace('"O1"', '"O2"')
-        for t in (BEFORE, AFTER)
-    )
+    texts = (t.replace(*SCRIPTED).replace('"O1"', '"O2"') for t in _texts())
     assert told(doubts(*texts), "AMP531") == []
