@@ -4,53 +4,44 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-TEXT = """
-import argparse
-import torch
-{imports}
+BEFORE, AFTER = sides("""
+    import argparse
+    import torch
+  - from apex import amp
 
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(4)
-        self.out = torch.nn.Linear(4, 4)
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(4)
+            self.out = torch.nn.Linear(4, 4)
 
-    def forward(self, x):
-        x = self.norm(x)
-        return self.out(torch.einsum("ij,kj->ik", x, x))
+        def forward(self, x):
+            x = self.norm(x)
+            return self.out(torch.einsum("ij,kj->ik", x, x))
 
-def main(loader):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--level", {option})
-    args = parser.parse_args()
-    model = Net().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    {setup}
-    for x, y in loader:
-        {region}
-            loss = model(x).sum()
-        {backward}
-"""
+    def main(loader):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--level", {option})
+        args = parser.parse_args()
+        model = Net().cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level={level})
+  +     scaler = torch.amp.GradScaler("cuda")
+        for x, y in loader:
+  -         loss = model(x).sum()
+  -         with amp.scale_loss(loss, optimizer) as scaled:
+  -             scaled.backward()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = model(x).sum()
+  +         scaler.scale(loss).backward()
+    """)
 
 
 def told(option: str, level: str = "args.level") -> list[tuple[str, str]]:
-    before = TEXT.format(
-        imports="from apex import amp",
-        option=option,
-        setup=f"model, optimizer = amp.initialize(model, optimizer, opt_level={level})",
-        region="if True:",
-        backward="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
-    )
-    after = TEXT.format(
-        imports="",
-        option=option,
-        setup="scaler = torch.amp.GradScaler('cuda')",
-        region="with torch.autocast('cuda', dtype=torch.float16):",
-        backward="scaler.scale(loss).backward()",
-    )
-    return [(d.verdict, d.message) for d in doubts(before, after) if d.code == "AMP535" and "einsum" in d.message]
+    found = doubts(BEFORE.format(option=option, level=level), AFTER.format(option=option))
+    return [(d.verdict, d.message) for d in found if d.code == "AMP535" and "einsum" in d.message]
 
 
 CHOICES = "choices=['O1', 'O2']"
@@ -81,34 +72,27 @@ def test_a_literal_level_is_the_only_one() -> None:
 
 
 def test_a_line_that_runs_in_a_region_and_outside_is_told_of_once() -> None:
-    text = """
-import torch
-{imports}
+    before, after = sides("""
+    import torch
+  - from apex import amp
 
-def hinge(out):
-    return torch.relu(1 - out).mean()
+    def hinge(out):
+        return torch.relu(1 - out).mean()
 
-def main(loader):
-    model = torch.nn.Linear(4, 3).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    {setup}
-    for x, y in loader:
-        {region}
-            out = model(x)
-            loss = hinge(out)
-        {backward}
-        print(hinge(out))
-"""
-    before = text.format(
-        imports="from apex import amp",
-        setup="model, optimizer = amp.initialize(model, optimizer, opt_level='O2')",
-        region="if True:",
-        backward="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
-    )
-    after = text.format(
-        imports="",
-        setup="scaler = torch.amp.GradScaler('cuda')",
-        region="with torch.autocast('cuda', dtype=torch.float16):",
-        backward="scaler.scale(loss).backward()",
-    )
+    def main(loader):
+        model = torch.nn.Linear(4, 3).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+  +     scaler = torch.amp.GradScaler("cuda")
+        for x, y in loader:
+  -         out = model(x)
+  -         loss = hinge(out)
+  -         with amp.scale_loss(loss, optimizer) as scaled:
+  -             scaled.backward()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             out = model(x)
+  +             loss = hinge(out)
+  +         scaler.scale(loss).backward()
+            print(hinge(out))
+    """)
     assert len([d for d in doubts(before, after) if d.code == "AMP535" and "mean is computed" in d.message]) == 1

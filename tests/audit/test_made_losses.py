@@ -5,24 +5,31 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-TEXT = """
-import torch
-{imports}
+BEFORE, AFTER = sides("""
+    import torch
+  - from apex import amp
 
-def main(args, loader, device):
-    model = torch.nn.Linear(4, 3).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    {setup}
-    for x, y in loader:
-        optimizer.zero_grad()
-        {region}
-            out = model(x)
-            loss = {loss}
-        {backward}
-        {step}
-"""
+    def main(args, loader, device):
+        model = torch.nn.Linear(4, 3).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
+        for x, y in loader:
+            optimizer.zero_grad()
+  -         out = model(x)
+  -         loss = {loss}
+  -         with amp.scale_loss(loss, optimizer) as scaled:
+  -             scaled.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             out = model(x)
+  +             loss = {loss}
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
+    """)
 
 
 @pytest.mark.parametrize(
@@ -36,23 +43,8 @@ def main(args, loader, device):
     ],
 )
 def test_a_placeholder_of_a_loss_is_told(loss: str, expected: bool) -> None:
-    before = TEXT.format(
-        imports="from apex import amp",
-        setup="model, optimizer = amp.initialize(model, optimizer, opt_level='O1')",
-        region="if True:",
-        backward="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
-        step="optimizer.step()",
-        loss=loss,
-    )
-    after = TEXT.format(
-        imports="",
-        setup="scaler = torch.amp.GradScaler('cuda')",
-        region="with torch.autocast('cuda', dtype=torch.float16):",
-        backward="scaler.scale(loss).backward()",
-        step="scaler.step(optimizer)\n        scaler.update()",
-        loss=loss,
-    )
-    found = [d for d in doubts(before, after) if "No inf checks" in d.message]
+    texts = (t.format(loss=loss) for t in (BEFORE, AFTER))
+    found = [d for d in doubts(*texts) if "No inf checks" in d.message]
     assert [verdict for _, verdict in told(found, "AMP232")] == ["review"] * expected
 
 

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
-import torch
-from apex import amp
+BEFORE, AFTER = sides("""
+    import torch
+  - from apex import amp
 
-def main(data, other):
-    model = torch.nn.Linear(4, 4).cuda()
-    plain = torch.nn.Linear(4, 4).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
-    for x in data:
-        loss = model(x).mean()
-        with amp.scale_loss(loss, optimizer) as scaled_loss:
-            scaled_loss.backward()
-        optimizer.step()
-    for x in other:
-        print({run})
+    def main(data, other):
+        model = torch.nn.Linear(4, 4).cuda()
+        plain = torch.nn.Linear(4, 4).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+  +     scaler = torch.amp.GradScaler("cuda")
+        for x in data:
+  -         loss = model(x).mean()
+  -         with amp.scale_loss(loss, optimizer) as scaled_loss:
+  -             scaled_loss.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = model(x).mean()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
+        for x in other:
+            print({run})
 
-main([], [])
-"""
-AFTER = (
-    BEFORE.replace("from apex import amp\n", "")
-    .replace(
-        'model, optimizer = amp.initialize(model, optimizer, opt_level="O2")', 'scaler = torch.amp.GradScaler("cuda")'
-    )
-    .replace(
-        "        loss = model(x).mean()\n        with amp.scale_loss(loss, optimizer) as scaled_loss:\n"
-        "            scaled_loss.backward()\n        optimizer.step()",
-        '        with torch.autocast("cuda", dtype=torch.float16):\n            loss = model(x).mean()\n'
-        "        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
-    )
-)
+    main([], [])
+    """)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +57,6 @@ def test_another_network_ran_in_float32(picked: str) -> None:
 
 
 def test_a_function_of_the_programs_own_picks_what_it_will() -> None:
-    own = "def max(nets, key):\n    return torch.nn.Linear(4, 4).cuda()\n\ndef main("
+    own = "def max(nets, key):\n        return torch.nn.Linear(4, 4).cuda()\n\n    def main("
     texts = (text.replace("def main(", own).replace("{run}", "max([model], key=id)(x)") for text in (BEFORE, AFTER))
     assert told(doubts(*texts), "AMP531") == []

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-TEXT = """
-import argparse
-import torch
-from torch.nn.parallel import DistributedDataParallel
-{imports}
+BEFORE, AFTER = sides("""
+    import argparse
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+  - from apex import amp
 
-def main(batches):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--level", default="O2")
-    parser.add_argument("--fp16", action="store_true")
-    parser.add_argument("--many", action="store_true")
-    args = parser.parse_args()
-    net = torch.nn.Linear(4, 1).cuda()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    {setup}
-    if args.many:
-        whole = {wrapped}
-    else:
-        whole = prepared
-    for x in batches:
-        {region}
-            loss = whole(x).sum()
-        {backward}
-"""
-SETUP = """if args.fp16:
-        prepared, optimizer = amp.initialize(net, optimizer, opt_level=args.level)
-    else:
-        prepared = net"""
+    def main(batches):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--level", default="O2")
+        parser.add_argument("--fp16", action="store_true")
+        parser.add_argument("--many", action="store_true")
+        args = parser.parse_args()
+        net = torch.nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+  -     if args.fp16:
+  -         prepared, optimizer = amp.initialize(net, optimizer, opt_level=args.level)
+  -     else:
+  -         prepared = net
+  +     prepared = net
+  +     scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
+        if args.many:
+            whole = {wrapped}
+        else:
+            whole = prepared
+        for x in batches:
+  -         loss = whole(x).sum()
+  -         with amp.scale_loss(loss, optimizer) as scaled:
+  -             scaled.backward()
+  +         with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+  +             loss = whole(x).sum()
+  +         scaler.scale(loss).backward()
+    """)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +49,6 @@ SETUP = """if args.fp16:
     ],
 )
 def test_a_wrapper_of_what_was_initialized_is_not_made_anew(wrapped: str, told: bool) -> None:
-    before = TEXT.format(
-        imports="from apex import amp",
-        setup=SETUP,
-        wrapped=wrapped,
-        region="if True:",
-        backward="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()",
-    )
-    after = TEXT.format(
-        imports="",
-        setup="prepared = net\n    scaler = torch.amp.GradScaler('cuda', enabled=args.fp16)",
-        wrapped=wrapped,
-        region="with torch.autocast('cuda', dtype=torch.float16, enabled=args.fp16):",
-        backward="scaler.scale(loss).backward()",
-    )
-    found = [d.message for d in doubts(before, after) if d.code == "AMP531" and "made anew" in d.message]
+    texts = (t.format(wrapped=wrapped) for t in (BEFORE, AFTER))
+    found = [d.message for d in doubts(*texts) if d.code == "AMP531" and "made anew" in d.message]
     assert bool(found) is told
