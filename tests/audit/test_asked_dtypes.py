@@ -4,54 +4,44 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, doubts_of
+from tests.audit.helpers import doubts, doubts_of, sides
 
-TEXT = """
-import torch
-import torch.nn.functional as F
-{imports}
+BEFORE, AFTER = sides("""
+    import torch
+    import torch.nn.functional as F
+  - from apex import amp
 
-def probabilities(x):
-    {body}
+    def probabilities(x):
+        {body}
 
-def main(loader):
-    model = torch.nn.Linear(4, 3).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    {setup}
-    for x, y in loader:
-        {region}
-            out = model(x)
-        print(probabilities(out))
-"""
+    def main(loader):
+        model = torch.nn.Linear(4, 3).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
+        for x, y in loader:
+  -         out = model(x)
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             out = model(x)
+            print(probabilities(out))
+    """)
 
 
 def told(body: str) -> list[str]:
-    body = body.replace("\n", "\n    ")
-    before = TEXT.format(
-        imports="from apex import amp",
-        setup="model, optimizer = amp.initialize(model, optimizer, opt_level='O1')",
-        region="if True:",
-        body=body,
-    )
-    after = TEXT.format(
-        imports="",
-        setup="scaler = torch.amp.GradScaler('cuda')",
-        region="with torch.autocast('cuda', dtype=torch.float16):",
-        body=body,
-    )
-    return [d.message for d in doubts(before, after) if d.code == "AMP535"]
+    body = body.replace("\n", "\n        ")
+    return [d.message for d in doubts(BEFORE.format(body=body), AFTER.format(body=body)) if d.code == "AMP535"]
 
 
 ELSE = """if {test}:
     return F.softmax(x.float(), 1)
 else:
     return F.softmax(x, 1)"""
-AFTER = """if {test}:
+BEHIND = """if {test}:
     return F.softmax(x.float(), 1)
 return F.softmax(x, 1)"""
 
 
-@pytest.mark.parametrize("text", [ELSE, AFTER], ids=["else", "after"])
+@pytest.mark.parametrize("text", [ELSE, BEHIND], ids=["else", "after"])
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
@@ -86,123 +76,116 @@ def test_a_method_of_a_text_computes_nothing(text: str) -> None:
     assert bool(told(f"return {text}.join(x)")) is (text == "unseen")
 
 
-LOSS = """
-import torch
-from apex import amp
-from library import read_model
+LOSS = sides("""
+    import torch
+  - from apex import amp
+    from library import read_model
 
-def divided(GIVEN, args):
-    if args.devices > 1:
-        GIVEN = GIVEN.mean()
-    return GIVEN
+    def divided(GIVEN, args):
+        if args.devices > 1:
+            GIVEN = GIVEN.mean()
+        return GIVEN
 
-def train(args, batches, optimizer):
-    model = read_model()
-    SETUP
-    for batch in batches:
-        REGION
-            outputs = model(**batch)
-            loss = divided(outputs[0], args)
-        loss.backward()
-        optimizer.step()
-"""
+    def train(args, batches, optimizer):
+        model = read_model()
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+        for batch in batches:
+  -         outputs = model(**batch)
+  -         loss = divided(outputs[0], args)
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             outputs = model(**batch)
+  +             loss = divided(outputs[0], args)
+            loss.backward()
+            optimizer.step()
+    """)
 
 
 @pytest.mark.parametrize(("given", "told"), [("loss", False), ("value", True), ("task_loss", False)])
 def test_what_a_parameter_calls_a_loss_was_computed_in_float32_and_else_it_is_told_as_a_may(
     given: str, told: bool
 ) -> None:
-    text = LOSS.replace("GIVEN", given)
-    before = text.replace("SETUP", "model, optimizer = amp.initialize(model, optimizer, opt_level='O2')").replace(
-        "REGION", "if True:"
-    )
-    region = "with torch.autocast('cuda', dtype=torch.float16):"
-    after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
-    said = [d.message for d in doubts(before, after) if "mean" in d.message]
+    said = [d.message for d in doubts(*(t.replace("GIVEN", given) for t in LOSS)) if "mean" in d.message]
     assert bool(said) is told
     assert all("is float16 in the autocast region where the model ends in a linear" in message for message in said)
 
 
-EINSUM = """
-import torch
-from apex import amp
-from elsewhere import values
+EINSUM = sides("""
+    import torch
+  - from apex import amp
+    from elsewhere import values
 
-class Head(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(4)
+    class Head(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(4)
 
-    def forward(self, x, y):
-        return self.scores(GIVEN) + self.scores(values(x), values(y))
+        def forward(self, x, y):
+            return self.scores(GIVEN) + self.scores(values(x), values(y))
 
-    def scores(self, x, y):
-        return torch.einsum("if,vf->iv", x, y)
+        def scores(self, x, y):
+            return torch.einsum("if,vf->iv", x, y)
 
-def main(batches, model, optimizer):
-    head = Head()
-    SETUP
-    for x in batches:
-        REGION
-            print(head(x, x))
-"""
+    def main(batches, model, optimizer):
+        head = Head()
+  -     head, optimizer = amp.initialize(head, optimizer, opt_level="O1")
+        for x in batches:
+  -         print(head(x, x))
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             print(head(x, x))
+    """)
 
 
 @pytest.mark.parametrize(("given", "sure"), [("self.norm(x), self.norm(y)", True), ("values(y), values(x)", False)])
 def test_an_operation_that_was_float32_for_certain_is_not_told_as_a_may_as_well(given: str, sure: bool) -> None:
-    text = EINSUM.replace("GIVEN", given)
-    setup = "head, optimizer = amp.initialize(head, optimizer, opt_level='O1')"
-    before = text.replace("SETUP", setup).replace("REGION", "if True:")
-    region = "with torch.autocast('cuda', dtype=torch.float16):"
-    after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
-    said = [d.message for d in doubts(before, after) if "einsum" in d.message]
+    said = [d.message for d in doubts(*(t.replace("GIVEN", given) for t in EINSUM)) if "einsum" in d.message]
     assert ["See all of this file" in message for message in said] == [not sure]
 
 
-IDLE = """
-import torch
-from apex import amp
+CLASSES = """
+    import torch
 
-class Scores(torch.nn.Module):
-    def forward(self, x):
-        return torch.einsum("if,vf->iv", x, x)
+    class Scores(torch.nn.Module):
+        def forward(self, x):
+            return torch.einsum("if,vf->iv", x, x)
 
-class Whole(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scores = Scores()
-        self.line = torch.nn.Linear(4, 4)
+    class Whole(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = Scores()
+            self.line = torch.nn.Linear(4, 4)
 
-    def forward(self, x):
-        return self.scores(self.line(x))
+        def forward(self, x):
+            return self.scores(self.line(x))
 
-class Plain(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.line = torch.nn.Linear(4, 4)
+    class Plain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(4, 4)
 
-    def forward(self, x):
-        return self.line(x)
-
-def main(batches, optimizer, kind):
-    model = MADE
-    SETUP
-    for x in batches:
-        REGION
-            print(model(x))
+        def forward(self, x):
+            return self.line(x)
 """
+MAIN = sides("""
+    import torch
+  - from apex import amp
+    import nets
+
+    def main(batches, optimizer, kind):
+        model = MADE
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+        for x in batches:
+  -         print(model(x))
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             print(model(x))
+    """)
 
 
 @pytest.mark.parametrize(
     ("made", "told"), [("Plain()", False), ("Whole()", True), ("{'a': Whole, 'b': Plain}[kind]()", True)]
 )
 def test_an_operation_of_a_class_that_no_program_makes_is_not_told(made: str, told: bool) -> None:
-    text = IDLE.replace("MADE", made)
-    setup = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')"
-    before = text.replace("SETUP", setup).replace("REGION", "if True:")
-    region = "with torch.autocast('cuda', dtype=torch.float16):"
-    after = text.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
-    assert any("einsum" in d.message for d in doubts(before, after)) is told
+    texts = (CLASSES + t.replace("import nets\n", "").replace("MADE", made) for t in MAIN)
+    assert any("einsum" in d.message for d in doubts(*texts)) is told
 
 
 @pytest.mark.parametrize(
@@ -215,11 +198,6 @@ def test_an_operation_of_a_class_that_no_program_makes_is_not_told(made: str, to
     ],
 )
 def test_a_class_that_is_taken_by_a_computed_name_may_be_made(made: str, told: bool) -> None:
-    classes, _, main = IDLE.partition("def main")
-    main = f"import torch\nimport nets\nfrom apex import amp\n\ndef main{main}".replace("MADE", made)
-    setup = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1')"
-    before = main.replace("SETUP", setup).replace("REGION", "if True:")
-    region = "with torch.autocast('cuda', dtype=torch.float16):"
-    after = main.replace("from apex import amp\n", "").replace("SETUP", "pass").replace("REGION", region)
-    files = {"nets.py": classes.replace("from apex import amp\n", ""), "train.py": before}
-    assert any("einsum" in d.message for d in doubts_of(files, {"train.py": after})) is told
+    before, after = (t.replace("MADE", made) for t in MAIN)
+    found = doubts_of({"nets.py": CLASSES, "train.py": before}, {"train.py": after})
+    assert any("einsum" in d.message for d in found) is told

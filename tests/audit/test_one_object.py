@@ -4,47 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-BEFORE = """
-import torch
-from data import args, batches
-{imports}
+BEFORE, AFTER = sides("""
+    import torch
+    from data import args, batches
+  - from apex import amp
 
-class Base:
-    def set_up(self):
-        {set_up}
+    class Base:
+        def set_up(self):
+  -         self.model = amp.initialize(self.model, opt_level="O1")
+  +         pass
 
-class Train(Base):
-    def make(self):
-        self.model = torch.nn.Linear(2, 1).cuda()
-        self.set_up()
+    class Train(Base):
+        def make(self):
+            self.model = torch.nn.Linear(2, 1).cuda()
+            self.set_up()
 
-    def run(self):
-        {region}
-            self.model(batches[0]).sum().backward()
+        def run(self):
+  -         self.model(batches[0]).sum().backward()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             self.model(batches[0]).sum().backward()
 
-class Other(Base):
-    def make(self):
-        self.model = torch.nn.Linear(2, 1).cuda()
-        {other}
+    class Other(Base):
+        def make(self):
+            self.model = torch.nn.Linear(2, 1).cuda()
+            {other}
 
-    def run(self):
-        return [self.model(x) for x in batches]
+        def run(self):
+            return [self.model(x) for x in batches]
 
-{main}
-"""
+    {main}
+    """)
 ONE = "kind = Other if args.test else Train\nsolver = kind()\nsolver.make()\nsolver.run()\n"
 BOTH = "solver = Train()\nsolver.make()\nsolver = Other()\nsolver.make()\nsolver.run()\n"
 TURNS = "for kind in (Train, Other):\n    solver = kind()\n    solver.make()\n    solver.run()\n"
 
 
 def _told(main: str, other: str = "pass") -> list[str]:
-    set_up = 'self.model = amp.initialize(self.model, opt_level="O1")'
-    before = BEFORE.format(imports="from apex import amp", set_up=set_up, region="if True:", main=main, other=other)
-    region = 'with torch.autocast("cuda", dtype=torch.float16):'
-    after = BEFORE.format(imports="", set_up="pass", region=region, main=main, other=other)
-    return [d.message for d in doubts(before, after) if d.code == "AMP531" and "ran in half precision" in d.message]
+    texts = (t.format(main=main.replace("\n", "\n    "), other=other) for t in (BEFORE, AFTER))
+    return [d.message for d in doubts(*texts) if d.code == "AMP531" and "ran in half precision" in d.message]
 
 
 @pytest.mark.parametrize(("main", "told"), [(ONE, False), (BOTH, True), (TURNS, True)])
