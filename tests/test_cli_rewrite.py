@@ -319,20 +319,24 @@ class TestExitCode2:
         assert lines[1].startswith("bad.py:1:7 AMP003 does not parse with Python 3.")
 
 
+def refuse_to_write(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_file = os.replace
+
+    def refuse(source: str, target: str) -> None:
+        if str(target).endswith(name):
+            raise PermissionError(13, "Permission denied")
+        replace_file(source, target)
+
+    monkeypatch.setattr("os.replace", refuse)
+
+
 class TestWriting:
     def test_a_unit_that_cannot_be_written_stays_whole_and_others_are_written(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         unit = "UNIT = 'apex'\n" + SITE
         write_tree(Path(), {"a.py": unit, "b.py": unit, "c.py": SITE})
-        replace_file = os.replace
-
-        def refuse(source: str, target: str) -> None:
-            if str(target).endswith("b.py"):
-                raise PermissionError(13, "Permission denied")
-            replace_file(source, target)
-
-        monkeypatch.setattr("os.replace", refuse)
+        refuse_to_write("b.py", monkeypatch)
         code, report = run_json("rewrite", ".")
         assert code == 2
         assert Path("a.py").read_text() == unit
@@ -347,14 +351,7 @@ class TestWriting:
 
     def test_files_that_import_one_another_are_written_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write_tree(Path(), {"a.py": "import b\n" + SITE, "b.py": SITE, "c.py": SITE})
-        replace_file = os.replace
-
-        def refuse(source: str, target: str) -> None:
-            if str(target).endswith("b.py"):
-                raise PermissionError(13, "Permission denied")
-            replace_file(source, target)
-
-        monkeypatch.setattr("os.replace", refuse)
+        refuse_to_write("b.py", monkeypatch)
         assert run("rewrite", ".").exit_code == 2
         assert ["NEW" in Path(f"{name}.py").read_text() for name in "abc"] == [False, False, True]
 
