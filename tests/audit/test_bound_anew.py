@@ -4,48 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
-    def epoch(config, *, model, optimizer, loader, **_):
+  - def epoch(config, *, model, optimizer, loader, **_):
+  + def epoch(config, scaler, *, model, optimizer, loader, **_):
         for x in loader:
-            loss = model(x).mean()
-            with amp.scale_loss(loss, optimizer) as scaled:
-                scaled.backward()
-            optimizer.step()
+  -         loss = model(x).mean()
+  -         with amp.scale_loss(loss, optimizer) as scaled:
+  -             scaled.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16, enabled={asked}):
+  +             loss = model(x).mean()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
 
     def main(parser, model, optimizer, loader):
         config = parser.parse_args()
         level = config.level
         {anew}
-        model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+  +     scaler = torch.amp.GradScaler("cuda", enabled=level != "O0")
         epoch({given})
 
     main(parser, model, optimizer, loader)
-"""
-AFTER = """
-    import torch
-
-    def epoch(config, scaler, *, model, optimizer, loader, **_):
-        for x in loader:
-            with torch.autocast("cuda", dtype=torch.float16, enabled={asked}):
-                loss = model(x).mean()
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-
-    def main(parser, model, optimizer, loader):
-        config = parser.parse_args()
-        level = config.level
-        {anew}
-        scaler = torch.amp.GradScaler("cuda", enabled=level != "O0")
-        epoch({given})
-
-    main(parser, model, optimizer, loader)
-"""
+""")
 SPREAD = "config, **config"
 PLAIN = "config, model=model, optimizer=optimizer, loader=loader"
 

@@ -6,40 +6,27 @@ import textwrap
 
 import pytest
 
-from tests.audit.helpers import doubts, doubts_of, told
+from tests.audit.helpers import doubts, doubts_of, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
     import torch.nn.functional as F
-    from apex import amp
+  - from apex import amp
 
     def main(args, data):
         model = torch.nn.Conv2d(3, 4, 3).cuda()
-        if args.apex:
-            model = amp.initialize(model, opt_level="O1")
+  -     if args.apex:
+  -         model = amp.initialize(model, opt_level="O1")
         {halves}
         with torch.no_grad():
             for x in data:
                 if args.fp16:
                     x = x.half()
                 {line}
-                print(model(x))
-"""
-AFTER = """
-    import torch
-    import torch.nn.functional as F
-
-    def main(args, data):
-        model = torch.nn.Conv2d(3, 4, 3).cuda()
-        {halves}
-        with torch.no_grad():
-            for x in data:
-                if args.fp16:
-                    x = x.half()
-                {line}
-                with torch.autocast("cuda", dtype=torch.float16, enabled=args.apex):
-                    print(model(x))
-"""
+  -             print(model(x))
+  +             with torch.autocast("cuda", dtype=torch.float16, enabled=args.apex):
+  +                 print(model(x))
+""")
 
 
 def found(line: str, halves: str) -> list[tuple[int, str]]:

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     def main(args, model, optimizer, data):
         model = torch.nn.Linear(4, 4).cuda()
         mode = 0
-        if args.apex:
-            mode = {apex}
+  -     if args.apex:
+  -         mode = {apex}
+  +     {apex}
         if args.native:
             mode = 2
-        if mode == {apex}:
-            model = amp.initialize(model, opt_level="O1")
+  -     if mode == {apex}:
+  -         model = amp.initialize(model, opt_level="O1")
         for x in data:
-            with torch.cuda.amp.autocast(enabled=mode == 2):
+  -         with torch.cuda.amp.autocast(enabled=mode == 2):
+  +         with torch.autocast("cuda", enabled=mode == 2):
                 print(model(x))
 
     main(parse(), None, None, [])
-"""
-AFTER = """
-    import torch
-
-    def main(args, model, optimizer, data):
-        model = torch.nn.Linear(4, 4).cuda()
-        mode = 0
-        {apex}
-        if args.native:
-            mode = 2
-        for x in data:
-            with torch.autocast("cuda", enabled=mode == 2):
-                print(model(x))
-
-    main(parse(), None, None, [])
-"""
+""")
 
 
 @pytest.mark.parametrize("apex", ["1", "'apex'"])

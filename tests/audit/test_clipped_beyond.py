@@ -5,43 +5,32 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     def main(args, loader):
         model = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2)})
         model.head = torch.nn.Linear(2, 1)
         MADE
         optimizer = torch.optim.SGD(groups, lr=0.1)
-        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         for x in loader:
-            loss = model.head(model["body"](x)).sum()
-            with amp.scale_loss(loss, optimizer) as scaled:
-                scaled.backward()
+  -         loss = model.head(model["body"](x)).sum()
+  -         with amp.scale_loss(loss, optimizer) as scaled:
+  -             scaled.backward()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = model.head(model["body"](x)).sum()
+  +         scaler.scale(loss).backward()
+  +         scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(CLIPPED, 1.0)
-            optimizer.step()
-"""
-AFTER = """
-    import torch
-
-    def main(args, loader):
-        model = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2)})
-        model.head = torch.nn.Linear(2, 1)
-        MADE
-        optimizer = torch.optim.SGD(groups, lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for x in loader:
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = model.head(model["body"](x)).sum()
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(CLIPPED, 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-"""
+  -         optimizer.step()
+  +         scaler.step(optimizer)
+  +         scaler.update()
+""")
 ARMS = """if args.all:
             named = list(model.named_parameters())
             groups = [p for n, p in named]

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts
+from tests.audit.helpers import doubts, sides
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     NATIVE = False
 
     def train(args, model, optimizer, loader, scaler):
-        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  +     grad_scaler = torch.amp.GradScaler("cuda")
         for x in loader:
-            loss = model(x).sum()
+  -         loss = model(x).sum()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = model(x).sum()
             if args.fp16 and NATIVE:
                 scaler.scale(loss).backward()
             else:
-                with amp.scale_loss(loss, optimizer) as scaled:
-                    scaled.backward()
+  -             with amp.scale_loss(loss, optimizer) as scaled:
+  -                 scaled.backward()
+  +             grad_scaler.scale(loss).backward()
+  +         grad_scaler.unscale_(optimizer)
             if args.fp16 and NATIVE:
                 scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -28,35 +33,11 @@ BEFORE = """
                 scaler.step(optimizer)
                 scaler.update()
             else:
-                optimizer.step()
+  -             optimizer.step()
+  +             grad_scaler.step(optimizer)
+  +         grad_scaler.update()
             optimizer.zero_grad()
-    """
-AFTER = """
-    import torch
-
-    NATIVE = False
-
-    def train(args, model, optimizer, loader, scaler):
-        grad_scaler = torch.amp.GradScaler("cuda")
-        for x in loader:
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = model(x).sum()
-            if args.fp16 and NATIVE:
-                scaler.scale(loss).backward()
-            else:
-                grad_scaler.scale(loss).backward()
-            grad_scaler.unscale_(optimizer)
-            if args.fp16 and NATIVE:
-                scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            if args.fp16 and NATIVE:
-                scaler.step(optimizer)
-                scaler.update()
-            else:
-                grad_scaler.step(optimizer)
-            grad_scaler.update()
-            optimizer.zero_grad()
-    """
+    """)
 SWITCHED = "    def switch():\n        global NATIVE\n        NATIVE = True\n\n    def train"
 
 

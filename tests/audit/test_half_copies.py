@@ -6,44 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import copy
 
     import thop
     import torch
-    from apex import amp
+  - from apex import amp
 
     model = torch.nn.Conv2d(3, 3, 3).cuda()
     saved = copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  - model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  + scaler = torch.amp.GradScaler("cuda")
     for x, y in []:
-        loss = model(x).sum()
-        with amp.scale_loss(loss, optimizer) as scaled_loss:
-            scaled_loss.backward()
-        optimizer.step()
+  -     loss = model(x).sum()
+  -     with amp.scale_loss(loss, optimizer) as scaled_loss:
+  -         scaled_loss.backward()
+  -     optimizer.step()
+  +     with torch.autocast("cuda", dtype=torch.float16):
+  +         loss = model(x).sum()
+  +     scaler.scale(loss).backward()
+  +     scaler.step(optimizer)
+  +     scaler.update()
     {lines}
-    """
-AFTER = """
-    import copy
-
-    import thop
-    import torch
-
-    model = torch.nn.Conv2d(3, 3, 3).cuda()
-    saved = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cuda")
-    for x, y in []:
-        with torch.autocast("cuda", dtype=torch.float16):
-            loss = model(x).sum()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-    {lines}
-    """
+    """)
 FLOAT = "x = torch.randn(1, 3, 8, 8).cuda()\n"
 HALF = "saved = saved.half()\n"
 

@@ -2,64 +2,46 @@
 
 from __future__ import annotations
 
-from tests.audit.helpers import doubts, doubts_of, told
+from tests.audit.helpers import doubts, doubts_of, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     class Learner:
         def __init__(self, data):
             self.data = data
             self.model = torch.nn.Linear(3, 2)
+  +         self.scaler = torch.amp.GradScaler("cuda", enabled=False)
 
         def fit(self, mixed=False):
             optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-            if mixed:
-                self.model, optimizer = amp.initialize(self.model, optimizer)
+  -         if mixed:
+  -             self.model, optimizer = amp.initialize(self.model, optimizer)
+  +         self.scaler = torch.amp.GradScaler("cuda", enabled=mixed)
             self.epoch(self.model, self.data, optimizer, mixed)
 
         @staticmethod
         def epoch(model, data, optimizer, mixed):
             for x in data:
-                loss = model(x).sum()
-                if mixed:
-                    with amp.scale_loss(loss, optimizer) as scaled:
-                        scaled.backward()
-                else:
-                    loss.backward()
-                optimizer.step()
+  -             loss = model(x).sum()
+  -             if mixed:
+  -                 with amp.scale_loss(loss, optimizer) as scaled:
+  -                     scaled.backward()
+  -             else:
+  -                 loss.backward()
+  -             optimizer.step()
+  +             with torch.autocast("cuda", enabled=mixed):
+  +                 loss = model(x).sum()
+  +             model.scaler.scale(loss).backward()
+  +             model.scaler.step(optimizer)
+  +             model.scaler.update()
 
         def predict(self, x):
-            return self.model(x)
-"""
-AFTER = """
-    import torch
-
-    class Learner:
-        def __init__(self, data):
-            self.data = data
-            self.model = torch.nn.Linear(3, 2)
-            self.scaler = torch.amp.GradScaler("cuda", enabled=False)
-
-        def fit(self, mixed=False):
-            optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-            self.scaler = torch.amp.GradScaler("cuda", enabled=mixed)
-            self.epoch(self.model, self.data, optimizer, mixed)
-
-        @staticmethod
-        def epoch(model, data, optimizer, mixed):
-            for x in data:
-                with torch.autocast("cuda", enabled=mixed):
-                    loss = model(x).sum()
-                model.scaler.scale(loss).backward()
-                model.scaler.step(optimizer)
-                model.scaler.update()
-
-        def predict(self, x):
-            with torch.autocast("cuda", enabled=self.scaler.is_enabled()):
-                return self.model(x)
-"""
+  -         return self.model(x)
+  +         with torch.autocast("cuda", enabled=self.scaler.is_enabled()):
+  +             return self.model(x)
+""")
 HANDED = AFTER.replace("self.model, self.data, optimizer, mixed)", "self, self.data, optimizer, mixed)")
 HANDED = HANDED.replace("model(x).sum()", "model.model(x).sum()")
 

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts_of, told
+from tests.audit.helpers import doubts_of, sides, told
 
-TRAIN = """
+TRAIN, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
     {imports}
 
     def train(args, loader):
         model = {made}
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         for x in loader:
-            with amp.scale_loss(model(x), optimizer) as scaled_loss:
-                scaled_loss.backward()
-            optimizer.step()
-    """
-AFTER = """
-    import torch
-    {imports}
-
-    def train(args, loader):
-        model = {made}
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for x in loader:
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = model(x)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-    """
+  -         with amp.scale_loss(model(x), optimizer) as scaled_loss:
+  -             scaled_loss.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = model(x)
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
+    """)
 NETS = """
     import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts_of, told
+from tests.audit.helpers import doubts_of, sides, told
 
 NET = """
     import torch
@@ -21,42 +21,30 @@ NET = """
         def METHOD(self, batches):
             BODY
     """
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
     import torch.nn.functional as F
-    from apex import amp
+  - from apex import amp
     from net import Net
 
     def train(loader, args):
         model = torch.nn.DataParallel(Net(args.width).cuda())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  -     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         model.module.METHOD(loader)
         for x, y in loader:
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            with amp.scale_loss(loss, optimizer) as scaled_loss:
-                scaled_loss.backward()
-            optimizer.step()
-    """
-AFTER = """
-    import torch
-    import torch.nn.functional as F
-    from net import Net
-
-    def train(loader, args):
-        model = torch.nn.DataParallel(Net(args.width).cuda())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        model.module.METHOD(loader)
-        for x, y in loader:
-            optimizer.zero_grad()
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = F.cross_entropy(model(x), y)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-    """
+  -         loss = F.cross_entropy(model(x), y)
+  -         with amp.scale_loss(loss, optimizer) as scaled_loss:
+  -             scaled_loss.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = F.cross_entropy(model(x), y)
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
+    """)
 COPIES = "self.last.weight.data.copy_(self.body.weight.data)"
 
 

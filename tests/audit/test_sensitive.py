@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
     import torch.nn.functional as F
-    from apex import amp
+  - from apex import amp
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -22,45 +22,25 @@ BEFORE = """
     def main(loader):
         model = Net().cuda()
         opt = torch.optim.SGD(model.parameters(), lr=0.1)
-        model, opt = amp.initialize(model, opt, opt_level="O1")
+  -     model, opt = amp.initialize(model, opt, opt_level="O1")
+  +     scaler = torch.amp.GradScaler("cuda")
         for x, y in loader:
-            loss = F.mse_loss(model(x), y)
-            with amp.scale_loss(loss, opt) as scaled:
-                scaled.backward()
-            opt.step()
-        out = model(x)
+  -         loss = F.mse_loss(model(x), y)
+  -         with amp.scale_loss(loss, opt) as scaled:
+  -             scaled.backward()
+  -         opt.step()
+  +         with torch.autocast("cuda", dtype=torch.float16):
+  +             loss = F.mse_loss(model(x), y)
+  +         scaler.scale(loss).backward()
+  +         scaler.step(opt)
+  +         scaler.update()
+  -     out = model(x)
+  +     with torch.autocast("cuda", dtype=torch.float16):
+  +         out = model(x)
         return {value}
 
     main(load())
-"""
-AFTER = """
-    import torch
-    import torch.nn.functional as F
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.fc(x)
-
-    def main(loader):
-        model = Net().cuda()
-        opt = torch.optim.SGD(model.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cuda")
-        for x, y in loader:
-            with torch.autocast("cuda", dtype=torch.float16):
-                loss = F.mse_loss(model(x), y)
-            scaler.scale(loss).backward()
-            scaler.step(opt)
-            scaler.update()
-        with torch.autocast("cuda", dtype=torch.float16):
-            out = model(x)
-        return {value}
-
-    main(load())
-"""
+""")
 
 
 @pytest.mark.parametrize(

@@ -6,46 +6,35 @@ import textwrap
 
 import pytest
 
-from tests.audit.helpers import doubts, told
+from tests.audit.helpers import doubts, sides, told
 
-BEFORE = """
+BEFORE, AFTER = sides("""
     import torch
-    from apex import amp
+  - from apex import amp
 
     def train(args, model, optimizer, loader, log):
-        if args.fp16:
-            model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=args.loss_scale)
+  -     if args.fp16:
+  -         model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=args.loss_scale)
+  +     scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
         for step, batch in enumerate(loader):
-            loss = model(batch).mean()
-            if args.fp16:
-                with amp.scale_loss(loss, optimizer) as scaled_loss:
-                    scaled_loss.backward()
-            else:
-                loss.backward()
-            optimizer.step()
+  -         loss = model(batch).mean()
+  -         if args.fp16:
+  -             with amp.scale_loss(loss, optimizer) as scaled_loss:
+  -                 scaled_loss.backward()
+  -         else:
+  -             loss.backward()
+  -         optimizer.step()
+  +         with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
+  +             loss = model(batch).mean()
+  +         scaler.scale(loss).backward()
+  +         scaler.step(optimizer)
+  +         scaler.update()
             # keep an eye on the learning rate
             if step % 10 == 0:
                 log.write(loss)
             loader.shuffle()
         torch.save(model, "run_%s.pt" % args.loss_scale)
-    """
-AFTER = """
-    import torch
-
-    def train(args, model, optimizer, loader, log):
-        scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
-        for step, batch in enumerate(loader):
-            with torch.autocast("cuda", dtype=torch.float16, enabled=args.fp16):
-                loss = model(batch).mean()
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            # keep an eye on the learning rate
-            if step % 10 == 0:
-                log.write(loss)
-            loader.shuffle()
-        torch.save(model, "run_%s.pt" % args.loss_scale)
-    """
+    """)
 
 
 def test_a_right_migration() -> None:
