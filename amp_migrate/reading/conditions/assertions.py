@@ -1,11 +1,33 @@
-"""What a statement asserts: by `assert`, or by a function of the program that does nothing but raise where a test fails."""
+"""What a statement asserts: by `assert`, or by a function of the program that does nothing but raise where a test fails. Runs that
+come by a place are those that nothing ended above it."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from amp_migrate.reading.program.definitions import Function
+from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
+
+
+class Ended(NamedTuple):
+    """A statement that ends the runs in which a test comes out otherwise."""
+
+    stmt: ast.stmt
+    test: ast.expr
+    holds: bool
+
+
+def ended_above(project: Project, module: Module, node: ast.AST) -> Iterator[Ended]:
+    """What other runs of a function are ended by above a place of it: `assert args.train`, `if not args.train: raise Error`."""
+    for _, block in module.above(node, {module.scope_of(node).node}):
+        for stmt in block:
+            if isinstance(stmt, ast.If) and not stmt.orelse and isinstance(stmt.body[-1], (ast.Raise, ast.Return)):
+                yield Ended(stmt, stmt.test, False)
+            elif (test := asserted(project, stmt)) is not None:
+                yield Ended(stmt, test, True)
 
 
 def asserted(project: Project, node: ast.AST) -> ast.expr | None:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from amp_migrate.reading.program.tree import walk
+
+COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 def truth(test: ast.expr, told: Callable[[ast.expr], bool | None]) -> bool | None:
@@ -23,6 +34,17 @@ def truth(test: ast.expr, told: Callable[[ast.expr], bool | None]) -> bool | Non
             return decisive
         return None if None in parts else not decisive
     return None
+
+
+def implied(test: ast.expr, came: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """What the parts of a test came to where it came out so: of `a and not b` that holds, `a` did and `b` did not."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from implied(test.operand, not came)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is came:
+        for part in test.values:
+            yield from implied(part, came)
+    else:
+        yield test, came
 
 
 def is_asked(parent: ast.AST | None, node: ast.expr) -> bool:

@@ -96,9 +96,10 @@ class Parsed:
         with what stands above it in its block."""
         stmt: ast.AST | None = self.statement(node)
         while isinstance(stmt, ast.stmt) and stmt not in within:
-            yield stmt, [s for s in self.block(stmt) if s.lineno < stmt.lineno]
+            block = self.block(stmt)
+            yield stmt, block[: block.index(stmt)]
             stmt = self.parents.get(stmt)
-            stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler) else stmt
+            stmt = self.parents.get(stmt) if isinstance(stmt, ast.ExceptHandler | ast.match_case) else stmt
 
     @cached_property
     def loads(self) -> dict[str, list[ast.Name]]:

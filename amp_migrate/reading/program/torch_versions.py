@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from amp_migrate.reading.program.logic import truth
+from amp_migrate.reading.program.logic import COMPARED, implied, truth
 from amp_migrate.reading.program.tree import children, names_stored, walk, within_apex
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
@@ -22,14 +21,6 @@ NAMES = {
     "torch": frozenset({"amp", "autocast"}),
     "torch.cuda": frozenset({"amp"}),
     "torch.amp": frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
-}
-COMPARE: dict[type[ast.cmpop], Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
 }
 MIRRORED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
 USED = frozenset({"initialize", "scale_loss", "master_params"})
@@ -61,9 +52,8 @@ class TorchVersions:
                 bound[name] = bound.get(name, 0) + 1
         self._read(self.tree.body, bound, certain=True)
         for name, statements in list(self.setting.items()):
-            if (
-                bound[name] != len(statements) or name not in self._tested or name in self.same
-            ):  # given a value elsewhere too
+            elsewhere = bound[name] != len(statements)
+            if elsewhere or name not in self._tested or name in self.same:
                 self.flags.pop(name, None)
                 del self.setting[name]
 
@@ -74,11 +64,10 @@ class TorchVersions:
                 name = stmt.targets[0].id
                 if bound[name] == 1 and certain:
                     self.constants[name] = stmt.value
-                given = stmt.value
-                value = given.value if isinstance(given, ast.Constant) else self.value(given)
-                if isinstance(value, bool):
+                value = self._flag(stmt.value)
+                if value is not None:
                     self.setting.setdefault(name, []).append(stmt)
-                    self._tested |= {name} if told or not isinstance(given, ast.Constant) else set()
+                    self._tested |= {name} if told or not isinstance(stmt.value, ast.Constant) else set()
                     if certain:
                         self.flags[name] = value
             elif isinstance(stmt, ast.If):
@@ -94,20 +83,21 @@ class TorchVersions:
     def _read_alike(self, stmt: ast.If, bound: Mapping[str, int]) -> None:
         """Read flags of which a setting of the program and the version decide together: `if use_amp: native = version >= ...`
         with `else: native = False`."""
-        for name, on in _implied(stmt.test, True):
-            if bound.get(name) != 1 or name in self._tested:
-                continue
-            one, other = self._given(stmt.body), self._given(stmt.orelse)
-            alike = (n for n in one.keys() & other.keys() if bound[n] == 2 and one[n] is not other[n])
-            self.same |= {n: (name, one[n] is on) for n in alike}
+        settings = [(n, on) for n, on in _names_told(stmt.test, True) if bound.get(n) == 1 and n not in self._tested]
+        one, other = (self._given(block) if settings else {} for block in (stmt.body, stmt.orelse))
+        alike = [n for n in one.keys() & other.keys() if bound[n] == 2 and one[n] is not other[n]]
+        self.same |= {n: (name, one[n] is on) for name, on in settings for n in alike}
 
     def _given(self, block: list[ast.stmt]) -> dict[str, bool]:
         """The flags that some statements give a value."""
         plain = [(s.targets[0], s.value) for s in block if isinstance(s, ast.Assign) and len(s.targets) == 1]
-        given = {
-            t.id: v.value if isinstance(v, ast.Constant) else self.value(v) for t, v in plain if isinstance(t, ast.Name)
-        }
-        return {name: value for name, value in given.items() if isinstance(value, bool)}
+        given = {target.id: self._flag(value) for target, value in plain if isinstance(target, ast.Name)}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _flag(self, given: ast.expr) -> bool | None:
+        """What a flag is that is given an expression."""
+        value = given.value if isinstance(given, ast.Constant) else self.value(given)
+        return value if isinstance(value, bool) else None
 
     def value(self, test: ast.expr, known: Mapping[str, bool] = MappingProxyType({})) -> bool | None:
         """What a test comes to with any torch that is not too old, where some settings are known; None where it asks for
@@ -146,14 +136,14 @@ class TorchVersions:
         return self.value(test)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool | None:
-        if type(op) not in COMPARE:
+        if type(op) not in COMPARED:
             return None
         if self._asks_torch(right) and not self._asks_torch(left):
             return self._compared(right, MIRRORED[type(op)](), left)
         bound = self._version(right) if self._asks_torch(left) else None
         if bound is None or bound > OLDEST or (bound == OLDEST and type(op) not in (ast.Lt, ast.GtE)):
             return None
-        return COMPARE[type(op)](self.torch, bound)
+        return COMPARED[type(op)](self.torch, bound)
 
     def _asks_torch(self, expr: ast.expr, depth: int = 0) -> bool:
         """Whether an expression is the version of torch, in whatever form."""
@@ -192,30 +182,25 @@ class TorchVersions:
         waiting: list[tuple[ast.AST, Mapping[str, bool], tuple[frozenset[str], ...]]] = [(self.tree, {}, ())]
         while waiting:
             node, known, failed = waiting.pop()
-            gone: list[ast.AST] = []
-            if isinstance(node, ast.If | ast.IfExp):
-                value = self.value(node.test, known)
-                if value is None and any(test <= set(map(ast.unparse, self._open(node.test))) for test in failed):
-                    value = False
-                dead = node.orelse if value else node.body
-                gone = list(dead) if isinstance(dead, list) else [dead]
-                if value is not None and any(is_apex(n) for part in gone for n in walk(part)):
-                    self.never.append((node, value))
-                    self.nodes.update(n for part in gone for n in walk(part))
+            if not isinstance(node, ast.If | ast.IfExp):
+                waiting += [(child, known, ()) for child in children(node)]
+                continue
+            value = self.value(node.test, known)
+            if value is None and any(test <= set(map(ast.unparse, self._open(node.test))) for test in failed):
+                value = False
+            waiting.append((node.test, known, ()))
+            for came, side in ((True, node.body), (False, node.orelse)):
+                parts = side if isinstance(side, list) else [side]
+                if value is (not came) and any(is_apex(n) for part in parts for n in walk(part)):
+                    self.never.append((node, not came))
+                    self.nodes.update(n for part in parts for n in walk(part))
                 else:
-                    gone = []
-                failed = self._failed(node.test, failed)
-            for child in children(node):
-                follows = isinstance(node, ast.If | ast.IfExp) and (child is node.orelse or [child] == node.orelse)
-                if not any(child is g for g in gone):
-                    waiting.append((child, self._known(node, child, known), failed if follows else ()))
+                    follows = self._failed(node.test, failed) if not came and len(parts) == 1 else ()
+                    waiting += [(part, self._known(node.test, came, known), follows) for part in parts]
 
-    def _known(self, node: ast.AST, below: ast.AST, known: Mapping[str, bool]) -> Mapping[str, bool]:
-        """What settings are where a node stands that is directly below another."""
-        if not self.same or not isinstance(node, ast.If | ast.IfExp) or below is node.test:
-            return known
-        parts = node.body if isinstance(node.body, list) else [node.body]
-        told = ((self._setting(name), value) for name, value in _implied(node.test, any(below is p for p in parts)))
+    def _known(self, test: ast.expr, came: bool, known: Mapping[str, bool]) -> Mapping[str, bool]:
+        """What settings are where a test came out so."""
+        told = ((self._setting(name), value) for name, value in _names_told(test, came) if self.same)
         return {**known, **{name: value is on for (name, on), value in told}}
 
     def _failed(self, test: ast.expr, before: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
@@ -234,15 +219,9 @@ def _conditions(test: ast.expr) -> list[ast.expr]:
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
-def _implied(test: ast.expr, came: bool) -> Iterator[tuple[str, bool]]:
+def _names_told(test: ast.expr, came: bool) -> Iterator[tuple[str, bool]]:
     """What names are where a test comes out so."""
-    if isinstance(test, ast.Name):
-        yield test.id, came
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _implied(test.operand, not came)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is came:
-        for part in test.values:
-            yield from _implied(part, came)
+    return ((part.id, value) for part, value in implied(test, came) if isinstance(part, ast.Name))
 
 
 def is_apex(node: ast.AST) -> bool:

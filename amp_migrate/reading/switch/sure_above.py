@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from amp_migrate.reading.conditions.assertions import asserted
+from amp_migrate.reading.conditions.assertions import ended_above
 from amp_migrate.reading.conditions.conjunctions import conjunction
 from amp_migrate.reading.conditions.tests import availability
 from amp_migrate.reading.program.module import Module
@@ -28,8 +28,8 @@ def returned_above(project: Project, module: Module, stmt: ast.stmt) -> list[str
     """What a run that comes by a statement has asked for above it, where it would have returned else; None where that cannot
     be told."""
     found: list[str] = []
-    for above in _above(module, stmt):
-        if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], ast.Return):
+    for above in ended_above(project, module, stmt):
+        if isinstance(above.stmt, ast.If) and isinstance(above.stmt.body[-1], ast.Return):
             parts = conjunction(module, availability(project, module), above.test, negate=True)
             if parts is None:
                 return None
@@ -38,22 +38,9 @@ def returned_above(project: Project, module: Module, stmt: ast.stmt) -> list[str
 
 
 def _sure(project: Project, module: Module, stmt: ast.stmt) -> Iterator[str]:
-    for above in _above(module, stmt):
-        test, negate = asserted(project, above), False
-        if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], (ast.Raise, ast.Return)):
-            test, negate = above.test, True
-        if test is not None:
-            parts = conjunction(module, availability(project, module), test, negate=negate)
-            yield from (_plain(part) for part in parts or ())
-
-
-def _above(module: Module, stmt: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements that a run has come by where it comes to another of its function."""
-    scope = module.scope_of(stmt)
-    for inner in (stmt, *(a for a in module.ancestors(stmt) if isinstance(a, ast.stmt))):
-        if module.scope_of(inner) is scope:
-            block = module.block(inner)
-            yield from block[: block.index(inner)]
+    for above in ended_above(project, module, stmt):
+        parts = conjunction(module, availability(project, module), above.test, negate=not above.holds)
+        yield from (_plain(part) for part in parts or ())
 
 
 def _settled(project: Project, flag: Flag, part: str) -> bool:

@@ -148,7 +148,7 @@ class Init:
     def allowed_levels(self) -> frozenset[str]:
         """The opt levels that what is asked above the call leaves."""
         level = self.arguments.get("opt_level")
-        return allowed(self.module, self.call, level) if level is not None else LEVELS
+        return allowed(self.project, self.module, self.call, level) if level is not None else LEVELS
 
     def literal(self, name: str) -> object:
         """The value of an argument as it is written; None where absent, Ellipsis where computed."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
 
+from amp_migrate.reading.program import logic
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.values.table import Answer, Value
 
@@ -30,14 +31,9 @@ UNARY: dict[type[ast.unaryop], Callable[[Any], object]] = {
     ast.Not: operator.not_,
 }
 COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    **logic.COMPARED,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
     ast.In: lambda item, held: item in held,
     ast.NotIn: lambda item, held: item not in held,
 }
