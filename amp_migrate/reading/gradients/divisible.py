@@ -16,7 +16,7 @@ from amp_migrate.reading.gradients.readers import SUMS
 from amp_migrate.reading.gradients.uses import NOT_READERS, reads_by_name
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, called_name, dotted, is_none
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import names_stored, walk
 
@@ -143,22 +143,23 @@ def _decides(reader: GradientReader, module: Module, read: ast.AST, seen: set[as
         function = reader.project.function_of(module, stmt)
         calls = reader.project.calls.get(function, []) if function is not None else []
         return not calls or any(_decides(reader, home, call, seen) for home, call in calls)
-    uses: list[ast.AST] = [
-        n for name in names_stored(stmt) for n in module.loads.get(name, ()) if module.scope_of(n) is scope
-    ]
-    uses += [n for holder in _holders(module, stmt, read) for n in _reads_of(module, holder)]
-    handed = _handed(reader.project, module, read)
-    return any(_decides(reader, home, use, seen) for home, use in (*((module, use) for use in uses), *handed))
+    uses = [(module, n) for name in names_stored(stmt) for n in _reads(scope, name)]
+    uses += [(module, n) for holder in _holders(module, stmt, read) for n in _reads_of(module, holder)]
+    return any(_decides(reader, home, use, seen) for home, use in (*uses, *_handed(reader.project, module, read)))
+
+
+def _reads(scope: Scope, name: str) -> list[ast.expr]:
+    """Where a function itself reads a name."""
+    return [n for n in scope.module.loads.get(name, ()) if scope.module.scope_of(n) is scope]
 
 
 def _handed(project: Project, module: Module, read: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
     """Where functions of the program read what they are handed."""
     for call in (a for a in module.around(read) if isinstance(a, ast.Call)):
         for function in project.resolved.get(call, ()):
-            home = function.module
             for name, value in project.arguments(function, call):
                 if any(n is read for n in walk(value)):
-                    yield from ((home, n) for n in home.loads.get(name, ()) if home.scope_of(n) is function.scope)
+                    yield from ((function.module, n) for n in _reads(function.scope, name))
 
 
 def _holders(module: Module, stmt: ast.stmt, read: ast.AST) -> Iterator[ast.expr]:
@@ -171,15 +172,12 @@ def _holders(module: Module, stmt: ast.stmt, read: ast.AST) -> Iterator[ast.expr
             yield around.func.value
 
 
-def _reads_of(module: Module, holder: ast.expr) -> list[ast.AST]:
+def _reads_of(module: Module, holder: ast.expr) -> list[ast.expr]:
     """Where else something is read in its function; an attribute in its file."""
     if isinstance(holder, ast.Name):
-        scope = module.scope_of(holder)
-        return [n for n in module.loads.get(holder.id, ()) if module.scope_of(n) is scope]
-    if isinstance(holder, ast.Attribute):
-        same = (n for n in module.of(ast.Attribute) if n.attr == holder.attr and n is not holder)
-        return [n for n in same if isinstance(n.ctx, ast.Load)]
-    return []
+        return _reads(module.scope_of(holder), holder.id)
+    named = module.named.get(holder.attr, ()) if isinstance(holder, ast.Attribute) else ()
+    return [n for n in named if isinstance(n, ast.Attribute) and n is not holder]
 
 
 def _only_looked_at(reader: GradientReader, module: Module, value: ast.AST, depth: int = 0) -> bool:

@@ -9,9 +9,5 @@ from amp_migrate.reading.program.module import Module
 
 def in_kept_lambda(module: Module, node: ast.AST) -> bool:
     """Whether a node stands in one; not in what a call is handed, to run it there."""
-    for around in module.ancestors(node):
-        if isinstance(around, ast.Lambda):
-            return not isinstance(module.parents.get(around), (ast.Call, ast.keyword))
-        if isinstance(around, ast.stmt):
-            return False
-    return False
+    inner = next((a for a in module.around(node) if isinstance(a, ast.Lambda)), None)
+    return inner is not None and not isinstance(module.parents.get(inner), (ast.Call, ast.keyword))

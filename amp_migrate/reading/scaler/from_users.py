@@ -12,6 +12,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import is_script
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
@@ -44,7 +45,7 @@ class FromUsers(ScalerPlan):
             return False
         if _initialized(unit) or (unit.unused and not keeps):
             return unit.unused
-        return not keeps or all(m.name.rpartition(".")[0] in unit.project.by_name for m in modules)
+        return not keeps or all(in_package(unit.project, m) for m in modules)
 
     def settle(self, uses: list[tuple[Module, ast.AST]]) -> None:
         """Find the functions and classes that users hand the optimizer to.
@@ -131,6 +132,11 @@ class FromUsers(ScalerPlan):
 
     def governing(self, scope: Scope) -> list[Home]:
         return self.homes[:1]
+
+
+def in_package(project: Project, module: Module) -> bool:
+    """Whether a file may be a library's: else it is rather a part of a program."""
+    return module.name.rpartition(".")[0] in project.by_name
 
 
 def _initialized(unit: Unit) -> bool:

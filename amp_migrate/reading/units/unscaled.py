@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.reading.program.definitions import ClassInfo, Function, called_name
 from amp_migrate.reading.program.logic import LOOKING
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.tree import method_called
+from amp_migrate.reading.program.tree import method_called, reached
 from amp_migrate.reading.sites.apex import Site, find_sites
 from amp_migrate.reading.sites.casts import is_cast
 from amp_migrate.reading.sites.unbound import unbound
@@ -62,22 +62,15 @@ def plain_losses(unit: Unit) -> list[PlainLoss]:
 def _run_before(unit: Unit, stepping: Iterable[Scope]) -> list[Scope]:
     """The functions that run the backwards before steps: those that step, or what calls these, `optimizer.step()` of a class
     that keeps one of torch's; none where some do not."""
-    found: dict[Scope, None] = {}
-    waiting, seen = [*stepping], set[Scope]()
-    while waiting:
-        scope = waiting.pop()
-        if scope in seen:
-            continue
-        seen.add(scope)
-        if any(_backwards(scope)):
-            found[scope] = None
-            continue
+
+    def callers(scope: Scope) -> list[Scope]:
         function = unit.project.functions.get(scope.node)
         calls = unit.project.calls.get(function, ()) if function is not None else ()
-        if not calls:
-            return []
-        waiting += [module.scope_of(call) for module, call in calls]
-    return [*found]
+        return [module.scope_of(call) for module, call in calls] if not any(_backwards(scope)) else []
+
+    found = list(reached(stepping, callers))
+    running = [scope for scope in found if any(_backwards(scope))]
+    return running if all(scope in running or callers(scope) for scope in found) else []
 
 
 def _running(unit: Unit) -> Iterator[Scope]:

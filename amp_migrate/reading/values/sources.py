@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.reading.program.command_line import declared
@@ -28,8 +29,8 @@ LOOKING = frozenset(
 )
 
 
-# Calls whose keywords are settings that attributes of some object are read for.
 DEPTH = 4  # calls that an object is handed over by
+# Calls whose keywords are settings that attributes of some object are read for.
 SETTING_CALLS = frozenset("set_defaults Namespace SimpleNamespace EasyDict".split())
 
 
@@ -57,9 +58,6 @@ class Sources:
         self.project = project
         self._values: dict[Function | ClassInfo, bool] = {}
         self._made: dict[ClassInfo, list[tuple[Module, ast.Call]]] = {}
-        self._unseen: dict[
-            ast.expr, set[ClassInfo]
-        ] = {}  # whose attributes a statement sets under names that are not seen
 
     def stored(self, name: str) -> Iterator[tuple[Module, ast.Attribute, Given]]:
         """What is assigned to attributes of a name, on whatever object."""
@@ -92,12 +90,15 @@ class Sources:
     def unseen(self, classes: Collection[ClassInfo]) -> Iterator[tuple[Module, ast.expr]]:
         """What sets attributes of one of some classes by names that are not seen: `setattr(self, key, value)`,
         `self.__dict__.update(settings)`, in methods of theirs or in what their objects are handed to."""
-        for module in self.project.modules:
-            for node, holder in self.project.once(_unseen_stores, module):
-                if node not in self._unseen:
-                    self._unseen[node] = {*self._held_by(module, holder)}
-                if any(c in classes for c in self._unseen[node]):
-                    yield module, node
+        return ((module, node) for module, node, held in self._unseen if not held.isdisjoint(classes))
+
+    @cached_property
+    def _unseen(self) -> list[tuple[Module, ast.expr, set[ClassInfo]]]:
+        """The same with the classes of whose attributes each may set one."""
+        stores = (
+            (m, node, {*self._held_by(m, holder)}) for m in self.project.modules for node, holder in _unseen_stores(m)
+        )
+        return [store for store in stores if store[2]]
 
     def _held_by(self, module: Module, holder: ast.expr, depth: int = 0) -> Iterator[ClassInfo]:
         """The classes that an expression may be an object of, also as callers hand it over."""
@@ -301,7 +302,7 @@ def _attribute_stores(project: Project) -> dict[str, list[tuple[Module, ast.Attr
     return found
 
 
-def _unseen_stores(_: Project, module: Module) -> list[tuple[ast.expr, ast.expr]]:
+def _unseen_stores(module: Module) -> list[tuple[ast.expr, ast.expr]]:
     """What may set any attribute of an object, with the object."""
     found: list[tuple[ast.expr, ast.expr]] = []
     for call, _scope in module.calls_naming({"setattr"}):

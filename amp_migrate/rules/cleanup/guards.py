@@ -6,9 +6,9 @@ Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 
 from amp_migrate.reading.conditions.assertions import asserted
 from amp_migrate.reading.conditions.conjunctions import conjunction
@@ -76,8 +76,7 @@ class Guards:
         """Whether a choice is one of two texts that somebody is told, `log("DDP of %s", "Apex" if has_apex else "torch")`: what is
         said without Apex is true of what is written."""
         texts = all(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in (node.body, node.orelse))
-        around = itertools.takewhile(lambda a: not isinstance(a, ast.stmt), self.module.ancestors(node))
-        return texts and any(isinstance(a, ast.Call) and tells(a) for a in around)
+        return texts and any(isinstance(a, ast.Call) and tells(a) for a in self.module.around(node))
 
     def _fold_same(self, node: ast.IfExp) -> None:
         """A choice between two sides that come to the same now: `model if args.half else model`."""
@@ -110,7 +109,7 @@ class Guards:
     def _asked(self, name: ast.Name) -> bool:
         """Whether a name stands in a test: it asks whether Apex is there."""
         parent = self.module.parents.get(name)
-        if any(asks_for_part(a) for a in itertools.islice(self.module.ancestors(name), 2)):
+        if any(asks_for_part(a) for a in islice(self.module.ancestors(name), 2)):
             return True
         return isinstance(parent, (ast.Compare, ast.UnaryOp, ast.BoolOp, ast.If, ast.IfExp, ast.Assert))
 
@@ -197,11 +196,7 @@ class Guards:
         if isinstance(node.op, ast.And) and self._tells_of_apex(node):
             self.edits.replace(node, "False")
             return
-        joiner = " and " if isinstance(node.op, ast.And) else " or "
-        code: list[str | ast.expr | ast.stmt] = []
-        for part in kept:
-            code += [joiner if code else "", part]
-        self.edits.replace(node, tuple(code))
+        self.edits.replace(node, joined(kept, " and " if isinstance(node.op, ast.And) else " or "))
         above = self.module.parents.get(node)
         if len(kept) == 1 and isinstance(above, ast.BoolOp) and isinstance(above.op, ast.Or):
             merge_operands(above, self.edits)

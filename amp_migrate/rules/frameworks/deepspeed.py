@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from amp_migrate.findings import Code, Example
 from amp_migrate.options import Options
 from amp_migrate.reading.program.definitions import literal
+from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.rules.frameworks.calls import quoted
@@ -152,10 +153,8 @@ def _put(module: Module) -> Iterator[tuple[ast.expr, ast.Dict, Mapping[str, ast.
         if others or not isinstance(target, ast.Subscript) or not isinstance(amp, ast.Dict):
             continue
         if literal(target.slice) == "amp":
-            given = module.scope_of(target).lookup(target.value.id) if isinstance(target.value, ast.Name) else None
-            bound = given.bindings[target.value.id] if given is not None and isinstance(target.value, ast.Name) else []
-            made = [b.value for b in map(module.statement, bound) if isinstance(b, ast.Assign)]
-            yield target.slice, amp, _entries(made[0]) if len(made) == 1 and isinstance(made[0], ast.Dict) else {}
+            made = single_assignment(module, target.value) if isinstance(target.value, ast.Name) else None
+            yield target.slice, amp, _entries(made) if isinstance(made, ast.Dict) else {}
 
 
 def _entries(node: ast.Dict) -> dict[str, ast.expr]:

@@ -11,9 +11,8 @@ import ast
 
 from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function, called_name
-from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
-from amp_migrate.reading.scaler.from_users import HANDED, FromUsers
+from amp_migrate.reading.scaler.from_users import HANDED, FromUsers, in_package
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flag import distinct
 from amp_migrate.reading.switch.flags import guard_parts
@@ -53,7 +52,7 @@ def apply(m: Migration) -> None:
     """Write the parameters, what stands for a scaler that is left out, and the docstrings."""
     for plan in m.scalers if m.scales else ():
         if isinstance(plan, FromUsers):
-            if m.unit.losses and not _casts(m) and not all(_in_package(m, f.module) for f in plan.entries):
+            if m.unit.losses and not _casts(m) and not all(in_package(m.project, f.module) for f in plan.entries):
                 raise plan.failure  # a helper for the backward: its program has the rest
             for function, kept in plan.entries.items():
                 _enter(m, plan, function, kept)
@@ -99,14 +98,9 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         message += (
             "; what computes the loss is out of sight, and belongs under torch.autocast where the scaler is enabled"
         )
-    if not _in_package(m, module):
+    if not in_package(m.project, module):
         message += ". If a file of yours does, rewrite it together with this one instead"
     m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
-
-
-def _in_package(m: Migration, module: Module) -> bool:
-    """Whether a file may be a library's: else it is rather a part of a program."""
-    return module.name.rpartition(".")[0] in m.project.by_name
 
 
 def _casts(m: Migration) -> bool:

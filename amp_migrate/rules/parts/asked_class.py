@@ -6,7 +6,6 @@ DeepSpeed: https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp1
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
 
 from amp_migrate.reading.program.module import Module
@@ -26,20 +25,21 @@ def with_class_asked(project: Project, site: Site, decided: Native) -> Native:
     """The same with what is said where an optimizer is handed to a library that asks for its class."""
     if DECAYING not in decided.names or site.call is None:
         return decided
-    for module, optimizer in _handed(project):
+    for module, optimizer in project.once(_handed):
         if any(v.node is site.call for v in project.once(Values).may_be(module, optimizer)):
             message = f"{decided.message}; {ASKS.format(f'{module.display}:{optimizer.lineno}')}"
             return replace(decided, message=message, review="review" if decided.review == "review" else "look")
     return decided
 
 
-def _handed(project: Project) -> Iterator[tuple[Module, ast.expr]]:
-    """The optimizers that `deepspeed.initialize(args, model, optimizer, ...)` is given."""
+def _handed(project: Project) -> list[tuple[Module, ast.expr]]:
+    """The optimizers that `deepspeed.initialize(args, model, optimizer, ...)` is given; see `Project.once`."""
+    found: list[tuple[Module, ast.expr]] = []
     for module in project.modules:
         for call, _ in module.calls if "deepspeed" in module.text else ():
             name = module.qualify(call.func) or module.source(call.func)  # `wrap.deepspeed.initialize`, too
             if f".{name}".endswith(".deepspeed.initialize"):
                 given = {k.arg: k.value for k in call.keywords}
                 optimizer = given.get("optimizer", call.args[2] if len(call.args) > 2 else None)
-                if optimizer is not None:
-                    yield module, optimizer
+                found += [(module, optimizer)] if optimizer is not None else []
+    return found

@@ -32,13 +32,10 @@ def apply(m: Migration) -> None:
     """Say so of each loss that names its scaler."""
     if not m.scales or len(m.scalers) != 1:
         return
-    losses = [x for x in m.unit.losses if loss_id(x) is not None and m.live(x.module, x.with_stmt)]
-    if all(
-        isinstance(loss_id(x), ast.Constant) and same_scaler(x, losses[0])
-        for x in m.unit.losses
-        if m.live(x.module, x.with_stmt)
-    ):
+    live = [x for x in m.unit.losses if m.live(x.module, x.with_stmt)]
+    if all(isinstance(loss_id(x), ast.Constant) and same_scaler(x, live[0]) for x in live):
         return  # however many Apex was told to expect
+    losses = [x for x in live if loss_id(x) is not None]
     once = _updated_once(m, losses)
     grows = (
         "begins the count towards its growth anew, where Apex counted the backwards of each apart"
