@@ -25,6 +25,13 @@ STILL_SHIPPED = "kept: Apex still ships it"
 DEFECTS = frozenset(("AMP007", "AMP190"))
 
 
+def lines_told(lines: Iterable[int], most: int | None = None) -> str:
+    """How lines are named in a message: `line 7`, `lines 7, 9, 12, ...`."""
+    found = sorted(set(lines))
+    more = ", ..." if most is not None and len(found) > most else ""
+    return f"line{'s' * (len(found) > 1)} {', '.join(map(str, found[:most]))}{more}"
+
+
 @dataclass(frozen=True)
 class Example:
     """Code before and after a rule; feeds the documentation page and the tests alike."""

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator, Sequence
 
 from amp_migrate import literals
-from amp_migrate.findings import FileResult, Finding
+from amp_migrate.findings import FileResult, Finding, lines_told
 from amp_migrate.leftovers import REFERENCE
 from amp_migrate.sources.files import SourceFile
 
@@ -78,8 +78,7 @@ def left_texts(sources: Sequence[SourceFile]) -> list[FileResult]:
         said = enumerate(source.text.splitlines(), 1) if _APEX.search(source.text) else ()
         lines = [number for number, line in said if _APEX.search(line) and not _TAKEN_FROM.search(line)]
         if lines:
-            shown = ", ".join(map(str, lines[:MOST])) + (", ..." if len(lines) > MOST else "")
-            where = f"line{'s' * (len(lines) > 1)} {shown}"
+            where = lines_told(lines, MOST)
             message = f"{where} still {'speak' if len(lines) > 1 else 'speaks'} of Apex, which nothing here uses: change the text"
             finding = Finding(lines[0], 1, REFERENCE, "text", "note", "look", message)
             found.append(FileResult(source.display, "unchanged", [finding]))

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from amp_migrate.findings import lines_told
+
 if TYPE_CHECKING:
     from amp_migrate.findings import Cause
     from amp_migrate.reading.program.module import Module
@@ -27,6 +29,7 @@ SCALER = (
 )
 LOOKING = ("getattr", "hasattr", "setattr", "vars", "dir", "print", "type", "id")  # what asks an object for something
 SHIPPED = {"amp_C", "apex_C"}  # extensions that today's Apex still builds
+NAMED = 3  # lines that are named
 SET_UPS = {"initialize", "init", "FP16_Optimizer"}
 KERNELS = "kept: Apex still ships its kernels and they need no apex.amp, so Apex stays installed, built with --cuda_ext"
 
@@ -213,7 +216,7 @@ def unimported(project: Project, module: Module, output: Output) -> None:
         first, *_ = running or missing.uses
         if not output.wants_at(module, first, "AMP102"):
             continue
-        where = _lines(running or missing.uses)
+        where = lines_told((n.lineno for n in running or missing.uses), NAMED)
         if not running and missing.placed is None:
             asked = dict.fromkeys((module.source(b.test.test), b.holds) for b in never.values() if b is not None)
             tests = " and ".join(f"{test} {'never' if holds else 'always'} holds" for test, holds in asked)
@@ -247,8 +250,9 @@ def _taken_for_all(module: Module, output: Output) -> None:
         stmt = next(iter(module.root.bindings[name]))
         if not reads or not output.wants_at(module, stmt, "AMP102"):
             continue
+        where = lines_told((n.lineno for n in reads), NAMED)
         message = (
-            f"{name} is imported into {scope.name} alone, and read elsewhere ({_lines(reads)}): with Apex installed, too, a run "
+            f"{name} is imported into {scope.name} alone, and read elsewhere ({where}): with Apex installed, too, a run "
             "that came there ended in a NameError"
         )
         if all(map(output.edit(module).gone, reads)):
@@ -266,12 +270,6 @@ def _sets_up(project: Project, module: Module, missing: Unbound) -> bool:
     files = (m for m in project.modules if project.may_name_apex(m))
     names = {s.name.rpartition(".")[2] for m in files for s in find_sites(project, m)}
     return not SET_UPS.isdisjoint(names | {attribute for use in missing.uses for attribute in taken_of(module, use)})
-
-
-def _lines(nodes: Sequence[ast.expr]) -> str:
-    """`line 7`, `lines 7, 9, 12, ...`."""
-    lines = sorted({n.lineno for n in nodes})
-    return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:3]))}" + (", ..." if len(lines) > 3 else "")
 
 
 def describes(site: Site) -> bool:

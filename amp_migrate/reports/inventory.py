@@ -137,9 +137,9 @@ def html(report: Report, headline: str, *, migrated: bool = False, beside: Seque
     each = [(path, _troubles(one)) for path, one in (report.repositories or {".": report}).items()]
     body += _section("What needs a hand", each)
     looks = list(worth_a_look(report))
-    texts = [(r, f) for r, f in looks if f.code == TEXT]
-    body += _section("Also to do", _by_file([*once(texts), *((r, f) for r in beside for f in r.findings)]))
-    body += _section("Worth a look", _by_file(once(look for look in looks if look not in texts)))
+    texts = once((r, f) for r, f in looks if f.code == TEXT)
+    body += _section("Also to do", _by_file([*texts, *((r, f) for r in beside for f in r.findings)]))
+    body += _section("Worth a look", _by_file(once((r, f) for r, f in looks if f.code != TEXT)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="generator" content="{MARK}">'

@@ -11,6 +11,7 @@ from amp_migrate import literals
 from amp_migrate.findings import LOOSE, FileResult, Report
 from amp_migrate.reports import quoting
 from amp_migrate.reports.gathered import LISTED
+from amp_migrate.reports.text import TEXT
 from amp_migrate.requirements import NEEDED
 
 _PROGRAMS = 3  # commands of this kind that are printed
@@ -92,9 +93,9 @@ def after_rewrite(
         return lines
     pins = [(r.path, f) for r in leftovers for f in r.findings if f.code == "AMP856"]
     lines += [f"{quoting.path(path)}:{f.line}: {f.message}: raise it." for path, f in pins[:_PROGRAMS]]
-    recipes = [(r.path, f) for r in leftovers for f in r.findings if (f.code, f.status) == ("AMP854", "manual")]
+    recipes = [(r.path, f) for r in leftovers for f in r.findings if (f.code, f.status) == (TEXT, "manual")]
     lines += [f"{quoting.path(path)}:{f.line}: {f.message}." for path, f in recipes[:_PROGRAMS]]
-    said = ("AMP854", "AMP856")
+    said = (TEXT, "AMP856")
     naming = [r for r in leftovers if any(f.status == "manual" and f.code not in said for f in r.findings)]
     if naming:
         named = [quoting.path(result.path) for result in naming]
@@ -117,7 +118,7 @@ def after_rewrite(
 
 def _speaking(leftovers: Sequence[FileResult]) -> list[str]:
     """The texts that only speak of Apex, and where."""
-    files = [r for r in leftovers if all((f.code, f.status) == ("AMP854", "note") for f in r.findings)]
+    files = [r for r in leftovers if all((f.code, f.status) == (TEXT, "note") for f in r.findings)]
     if not files:
         return []
     told = [f"{quoting.path(r.path)}:{_lines_of(r)}" for r in files[:_PROGRAMS]]

@@ -39,11 +39,10 @@ def render(
     lines += _files(report)
     lines += _list("Needs a hand", gathered(report.findings("manual")), checkbox=True)
     notes = [(r, f) for r, f in report.findings("note") if r.status != "failed" and f.review != "as-is"]
-    texts = [(r, f) for r, f in notes if f.code == TEXT]
-    also = once([*texts, *((r, f) for r in beside for f in r.findings)])
-    lines += _list("Also to do", also, checkbox=True)
+    also = [(r, f) for r, f in notes if f.code == TEXT] + [(r, f) for r in beside for f in r.findings]
+    lines += _list("Also to do", once(also), checkbox=True)
     lines += _failures(report)
-    lines += _list("Behaves differently", once(note for note in notes if note not in texts))
+    lines += _list("Behaves differently", once((r, f) for r, f in notes if f.code != TEXT))
     for title, level in (("Please review", "review"), ("A quick look", "look")):
         lines += _list(title, once((r, f) for r, f in report.findings("done") if f.review == level))
     lines += _verify(report, mode, dtype, revision)

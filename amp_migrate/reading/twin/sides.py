@@ -63,9 +63,8 @@ class NativeTwin:
                 self.flags[ast.unparse(branch.test)] = branch.flag
             if branch.joined is not None:
                 self.joined[branch.joined.node] = branch.test
-        self.answered: set[str] = (
-            set()
-        )  # flags, or holders of `choices`, for which the tests of the native side ask as well now
+        # Flags, or holders of `choices`, for which the tests of the native side ask as well now.
+        self.answered: set[str] = set()
         self.modules = self._concerned(unit)
 
     def _concerned(self, unit: Unit) -> list[Module]:
@@ -168,12 +167,6 @@ class NativeTwin:
         for module in self.project.modules:
             for node in module.of(ast.Assign) if holder.rpartition(".")[2] in module.text else ():
                 yield from ((t, node.value) for t in node.targets)
-
-    def gives(self, holder: str) -> bool:
-        """Whether the program gives an attribute of that name a value itself."""
-        name = holder.rpartition(".")[2]
-        targets = (n for t, _ in self._given(holder) for n in walk(t))
-        return any(isinstance(n, ast.Attribute) and n.attr == name for n in targets)
 
     def only_chooses(self, module: Module, body: Iterable[ast.stmt]) -> bool:
         """Whether statements do nothing but choose Apex, with checks and messages about that."""

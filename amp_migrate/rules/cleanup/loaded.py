@@ -21,10 +21,8 @@ def loads_for_others(
     """Whether something that stays, in any file, reads through another name what an import may load."""
     full = _full_name(module, node, alias)
     package, _, last = full.rpartition(".")
-    if (
-        not package or full in AT_ONCE or last in STAR_EXPORTS.get(package, ())
-    ):  # what a package defines is there with it
-        return False
+    if not package or full in AT_ONCE or last in STAR_EXPORTS.get(package, ()):
+        return False  # what a package defines is there with it
     for other in project.modules:
         edits = output.edits.get(other)
         for read in other.of(ast.Attribute) if last in other.text else ():

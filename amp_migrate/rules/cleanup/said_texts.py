@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from amp_migrate.findings import Code
+from amp_migrate.findings import Code, lines_told
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.rules.cleanup.only_told import tells
@@ -35,8 +35,7 @@ def note(
     """Tell once of the places of a file in which something still says Apex, if there are any."""
     if not places:
         return
-    lines = sorted({place.lineno for place in places})
-    where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+    where = lines_told(place.lineno for place in places)
     message = f"{what} still says Apex ({where}): change the text"
     output.note(module, min(places, key=lambda place: place.lineno), "AMP854", construct, message, about=where)
 

@@ -16,40 +16,38 @@ from amp_migrate.reading.program.signatures import is_public
 from amp_migrate.rules.handover.scaler_passing import is_offered
 from amp_migrate.rules.migration import Output
 
-EVERY = ", which every call in sight hands over"
-HAND = "hand it over where Apex had been set up"
-AS_IT_WAS = "what it runs is float32, as it was"
-
 
 def finish(project: Project, output: Output) -> None:
     """Say of every function that takes a switch which calls leave it out: known once all units are migrated."""
     for function, name in output.switches.items():
-        left = _left_to(project, output, function, name)
-        known = left == EVERY or (left.endswith(AS_IT_WAS) and HAND not in left)
+        left, known = _left_to(project, output, function, name)
         inner = known and not (is_offered(function) or is_public(project, function))
         review: Review = "as-is" if inner else "look"
         message = f"{function.name} takes {name}{left}"
         output.note(function.module, function.node, "AMP220", "torch.autocast", message, review, about=function.name)
 
 
-def _left_to(project: Project, output: Output, function: Function, name: str) -> str:
-    """What is said of the calls that leave a switch out: what they run is float32, but for what stays with Apex."""
+def _left_to(project: Project, output: Output, function: Function, name: str) -> tuple[str, bool]:
+    """What is said of the calls that leave a switch out: what they run is float32, but for what stays with Apex. And whether
+    nothing is open: what each runs is what it was."""
     calls = project.calls.get(function, [])
     without = {(module, call.lineno) for module, call in calls if (call, name) not in output.given}
     if not calls:
-        return ": nothing in sight calls it; without it, what it runs is float32"
+        return ": nothing in sight calls it; without it, what it runs is float32", False
     if not without:
-        return EVERY
+        return ", which every call in sight hands over", True
     apex = {place for place in without if _set_up_stays(project, output, place[0])}
     said = []
     passing = {(module, call.lineno) for module, call in calls if call in output.passing} & without - apex
     if without - apex - passing:  # what another program's calls are is not known of each
-        said.append(f"as in {_named(without - apex)}, what it runs is float32; {HAND}")
+        said.append(f"as in {_named(without - apex)}, what it runs is float32; hand it over where Apex had been set up")
     elif passing:
-        said.append(f"as in {_named(passing)}, where no run comes that sets Apex up, {AS_IT_WAS}")
+        said.append(
+            f"as in {_named(passing)}, where no run comes that sets Apex up, what it runs is float32, as it was"
+        )
     if apex:
         said.append(f"as in {_named(apex)}, what is left with Apex there runs as it did")
-    return f": left out, {', and '.join(said)}"
+    return f": left out, {', and '.join(said)}", passing == without
 
 
 def _named(places: Collection[tuple[Module, int]]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from amp_migrate.findings import Code, Review
@@ -67,9 +67,8 @@ def apply(m: Migration) -> None:
     """Announce it for each loss that is scaled more often than its optimizer steps."""
     if not m.scales or (m.unit.inits and all(isinstance(static_scale(i), float) for i in m.unit.inits)):
         return  # what is static grows at no pace
-    found: dict[
-        tuple[Scope, str], list[tuple[Loss, Pace]]
-    ] = {}  # by where they are scaled, and per what they are several
+    # By where they are scaled, and per what they are several.
+    found: dict[tuple[Scope, str], list[tuple[Loss, Pace]]] = {}
     for loss in m.unit.losses:
         delayed = loss.delay_unscale
         if delayed is not None and not (isinstance(delayed, ast.Constant) and delayed.value is False):
@@ -106,9 +105,14 @@ def _together(told: list[tuple[Loss, Pace]]) -> list[tuple[Loss, Pace]]:
         return told
     loss = max((x for x, _ in told), key=lambda x: x.call.lineno)
     rate = min((rate for _, rate in told), key=lambda rate: rate.loop is not None)
-    lines = sorted(x.call.lineno for x, _ in told)
-    text = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
-    return [(loss, replace(rate, several=text, count=" or ".join(map(str, counts))))]
+    several = _lines(x.call for x, _ in told)
+    return [(loss, replace(rate, several=several, count=" or ".join(map(str, counts))))]
+
+
+def _lines(nodes: Iterable[ast.expr | ast.stmt]) -> str:
+    """Where several nodes stand: `lines 4, 7 and 9`."""
+    *lines, last = sorted(n.lineno for n in nodes)
+    return f"lines {', '.join(map(str, lines))} and {last}"
 
 
 def _counts_alone(loss: Loss) -> bool:
@@ -261,8 +265,7 @@ def _several(m: Migration, loss: Loss, scope: Scope, own: list[ast.stmt]) -> str
     stmts = {p for p in stmts if any(p is not other and not _apart(m, scope, p, other) for other in stmts)}
     if not stmts:  # of one, or of several branches
         return ""
-    lines = sorted(p.lineno for p in stmts)
-    text = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
+    text = _lines(stmts)
     text += "" if scope.module is loss.module else f" of {scope.module.display}"
     tests = [{a for a in scope.module.ancestors(p) if isinstance(a, ast.If)} for p in stmts]
     some = any(t != set.intersection(*tests) for t in tests)

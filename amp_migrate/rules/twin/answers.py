@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.tree import spelled
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.twin.branches import choice_of, value_chosen
 from amp_migrate.reading.twin.sides import NativeTwin
@@ -16,23 +17,19 @@ from amp_migrate.rules.twin.accepted import checks
 def answer_options(m: Migration, twin: NativeTwin) -> None:
     """Ask for both options where the native one was asked for, of two that the program only reads: `args.native` becomes
     `args.apex or args.native`, for a run that asks for Apex finds nobody else who answers."""
-    project, sources = m.project, m.project.once(Sources)
+    sources = m.project.once(Sources)
     for name, native in twin.flags.items():
         (mine, _, apex), (theirs, _, own) = name.rpartition("."), ast.unparse(native).rpartition(".")
         if not mine or mine != theirs or twin.given(name) or twin.given(ast.unparse(native)):
             continue
         declared = sources.declaring(own)
-        if (
-            not declared
-            or not declared <= sources.declaring(apex)
-            or sources.set_by_name(own)
-            or sources.set_by_name(apex)
-        ):
+        if not declared or not declared <= sources.declaring(apex):
             continue
-        reads = [(module, n) for module in project.modules if own in module.text for n in module.of(ast.Attribute)]
-        reads = [(module, n) for module, n in reads if n.attr == own and isinstance(n.ctx, ast.Load)]
+        if sources.set_by_name(own) or sources.set_by_name(apex):
+            continue
+        reads = _reads(m, own)
         whole = all(isinstance(n.value, ast.Name) and module in twin.modules for module, n in reads)
-        if not whole or any(init_flag(project, init).parts != () for init in m.unit.inits):
+        if not whole or not _always_on(m):
             continue
         for module, node in reads:
             text = f"{ast.unparse(node.value)}.{apex} or {ast.unparse(node)}"
@@ -48,14 +45,15 @@ def answer_choices(m: Migration, twin: NativeTwin) -> None:
         return
     for (holder, value), native in twin.choices.items():
         chosen = value_chosen(ast.Name(holder), native) if native is not None else None
-        if "." not in holder or "." in value or chosen is None or twin.gives(holder):
+        *above, name = holder.split(".")
+        if not above or "." in value or chosen is None or any(m.project.once(Sources).stored(name)):
             continue
-        if any(init_flag(m.project, init).parts != () for init in m.unit.inits):
+        tail = [*above[1:], name][-2:]  # also through another name for the settings
+        reads = [(where, n) for where, n in _reads(m, name) if spelled(n).split(".")[-len(tail) :] == tail]
+        if not _always_on(m) or not all(_asks(node, where.parents.get(node), holder) for where, node in reads):
             continue
-        reads = _reads(m, holder)
-        if not all(_asks(node, parent, holder) for _, node, parent in reads):
-            continue
-        for module, _, test in reads:
+        for module, node in reads:
+            test = module.parents.get(node)
             if isinstance(test, ast.Compare) and choice_of(test) == chosen:
                 within = "in" if isinstance(test.ops[0], (ast.Eq, ast.Is)) else "not in"
                 text = f"{holder} {within} ({value}, {chosen[1]})"
@@ -63,15 +61,15 @@ def answer_choices(m: Migration, twin: NativeTwin) -> None:
         twin.answered.add(holder)
 
 
-def _reads(m: Migration, holder: str) -> list[tuple[Module, ast.Attribute, ast.AST | None]]:
-    """Where the program reads an option, also through another name for the settings, and what it stands in."""
-    parts = holder.split(".")
-    tail = parts[-1:] if len(parts) == 2 else parts[-2:]
-    modules = [module for module in m.project.modules if tail[-1] in module.text]
-    found = [(module, n) for module in modules for n in module.of(ast.Attribute) if n.attr == tail[-1]]
-    return [
-        (module, n, module.parents.get(n)) for module, n in found if ast.unparse(n).split(".")[-len(tail) :] == tail
-    ]
+def _always_on(m: Migration) -> bool:
+    """Whether every set-up switches mixed precision on wherever it is come by."""
+    return all(init_flag(m.project, init).parts == () for init in m.unit.inits)
+
+
+def _reads(m: Migration, name: str) -> list[tuple[Module, ast.Attribute]]:
+    """Where the program reads attributes of a name."""
+    named = ((module, n) for module in m.project.modules for n in module.named.get(name, ()))
+    return [(module, n) for module, n in named if isinstance(n, ast.Attribute)]
 
 
 def _asks(node: ast.Attribute, parent: ast.AST | None, holder: str) -> bool:

@@ -73,9 +73,6 @@ CODES = (
 )
 
 
-TAKEN = "taken"  # of a run that asks for Apex: it comes to the native branch
-
-
 def apply(m: Migration, twin: NativeTwin) -> bool:
     """Take the Apex branches out; False, with nothing kept, where some use of Apex is not in one of them. Raises Blocked where the
     native one would not do the same."""
@@ -99,23 +96,21 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
     refuse_uncleared(m.project, unit.losses)
     for home, mine in [g for name in twin.flags for g in twin.given(name) if g[1] in twin.taken_over]:
         _delete_unread(m, home, mine)
+    closed = twin.closed()
+    without = "" if closed else _left_without(m, twin)
+    taken = not closed and not without  # by a run that asks for Apex
     message = "the native branch beside it stays"
-    if twin.taken_over or twin.answered:
-        message += ", and is taken where Apex was asked for, too"
-    without = None if twin.closed() else _left_without(m, twin)
-    if without == TAKEN and not (twin.taken_over or twin.answered):
+    if twin.taken_over or twin.answered or taken:
         message += ", and is taken where Apex was asked for, too"
     for module, node, construct, _ in nodes:
-        if without in (None, TAKEN):
+        if not without:
             m.output.done(module, node, "AMP120", construct, message, "look")
         else:  # once for all
             told = node is nodes[0][1]
-            m.output.done(
-                module, node, "AMP120", construct, message + str(without) * told, "review" if told else "as-is"
-            )
+            m.output.done(module, node, "AMP120", construct, message + without * told, "review" if told else "as-is")
     scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
     plain_steps(m.project, m.output, m.unit.losses)
-    if without == TAKEN:
+    if taken:
         divided_losses(m.output, unit.losses)
         keys_of_native_runs(m, twin)
         flags = (flag_asked(branch.test)[0] for branch in twin.branches)
@@ -126,7 +121,7 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
 
 
 def _left_without(m: Migration, twin: NativeTwin) -> str:
-    """What becomes of a run that asks for Apex still, in words."""
+    """What becomes of a run that asks for Apex still, in words; empty where it comes to the native branch."""
     branch, *_ = twin.branches
     outcome = "gets neither branch now"
     for loss in m.unit.losses[:1]:
@@ -140,7 +135,7 @@ def _left_without(m: Migration, twin: NativeTwin) -> str:
         if last.test is not None:
             outcome = "runs no backward here now"
         elif scales_natively(last.body):
-            return TAKEN
+            return ""
         elif any(isinstance(s, ast.Raise) for s in last.body):
             outcome = "stops here now"
         elif any(isinstance(n, ast.Attribute) and n.attr == "backward" for s in last.body for n in walk(s)):

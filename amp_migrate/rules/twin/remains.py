@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
-from amp_migrate.reading.conditions.chains import head_of, links
+from amp_migrate.findings import lines_told
+from amp_migrate.reading.conditions.chains import Link, head_of, links
 from amp_migrate.reading.program.definitions import Function, called_name, is_none
 from amp_migrate.reading.program.logic import is_asked
 from amp_migrate.reading.program.module import Module
@@ -67,11 +69,7 @@ def still_asked(project: Project, output: Output, twin: NativeTwin, flags: Colle
     """Say where a flag that chose Apex is asked, or handed on to be, and is not read as what it is now: the native side."""
     for module, flag in ((m, f) for m in project.modules for f in sorted(flags) if f in m.named):
         for node in module.named[flag]:
-            if (
-                not isinstance(node, ast.Attribute)
-                or not isinstance(node.ctx, ast.Load)
-                or output.edit(module).gone(node)
-            ):
+            if not isinstance(node, ast.Attribute) or output.edit(module).gone(node):
                 continue
             parent = module.parents.get(node)
             call = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
@@ -89,13 +87,7 @@ def still_asked(project: Project, output: Output, twin: NativeTwin, flags: Colle
 def divided_losses(output: Output, losses: Iterable[Loss]) -> None:
     """Say where the native side divides a loss, by the batches that are added up, and Apex's did not."""
     for loss in losses:
-        module = loss.module
-        for parent in (p for p in module.ancestors(loss.with_stmt) if isinstance(p, ast.If)):
-            chain = links(head_of(module, parent))
-            mine = next((x for x in chain if any(n is loss.with_stmt for s in x.body for n in walk(s))), chain[0])
-            native = next((x for x in chain if x is not mine and scales_natively(x.body)), None)
-            if native is None:
-                continue
+        for mine, native in islice(_branches(loss), 1):
             divided, own = (list(_divisors(x.body)) for x in (native, mine))
             if divided and not own:
                 message = (
@@ -103,9 +95,19 @@ def divided_losses(output: Output, losses: Iterable[Loss]) -> None:
                     "gradients of a run that asked for Apex are that much smaller now (a clip binds less, and the learning rate "
                     "means another thing)"
                 )
-                output.note(module, loss.with_stmt, "AMP120", "amp.scale_loss", message, "review")
+                output.note(loss.module, loss.with_stmt, "AMP120", "amp.scale_loss", message, "review")
                 return
-            break
+
+
+def _branches(loss: Loss) -> Iterator[tuple[Link, Link]]:
+    """The branches that a loss stands in, the innermost first, where one beside scales natively; with that."""
+    module = loss.module
+    for parent in (p for p in module.ancestors(loss.with_stmt) if isinstance(p, ast.If)):
+        chain = links(head_of(module, parent))
+        mine = next((x for x in chain if any(n is loss.with_stmt for s in x.body for n in walk(s))), chain[0])
+        native = next((x for x in chain if x is not mine and scales_natively(x.body)), None)
+        if native is not None:
+            yield mine, native
 
 
 def _divisors(block: Sequence[ast.stmt]) -> Iterator[str]:
@@ -127,12 +129,9 @@ def refuse_uncleared(project: Project, losses: Iterable[Loss]) -> None:
     for loss in losses:
         module = loss.module
         every = _clearing(module.scope_of(loss.with_stmt).body)
-        for parent in (p for p in module.ancestors(loss.with_stmt) if isinstance(p, ast.If)):
-            chain = links(head_of(module, parent))
-            mine = next((x for x in chain if any(n is loss.with_stmt for s in x.body for n in walk(s))), chain[0])
-            native = next((x for x in chain if x is not mine and scales_natively(x.body)), None)
-            cleared = _clearing(mine.body) if native is not None else []
-            if native is None or not cleared or len(cleared) < len(every):
+        for mine, native in _branches(loss):
+            cleared = _clearing(mine.body)
+            if not cleared or len(cleared) < len(every):
                 continue
             called = (f for s in native.body for c in walk(s) for f in project.resolved.get(c, ()))  # type: ignore[call-overload]
             if not _clearing(f.node for f in called):
@@ -194,11 +193,8 @@ def always_none(project: Project, output: Output, module: Module, imports: Colle
             left = [n for n in scope.reads(name) if not edits.gone(n)]
             if not bound or not left or not all(_none(module, b) for b in bound):
                 continue
-            lines = sorted({n.lineno for n in (*left, *_handed_on(project, module, left))})
-            message = (
-                f"{name} is None on every run now: take out what is left of it "
-                f"(line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
-            )
+            lines = lines_told(n.lineno for n in (*left, *_handed_on(project, module, left)))
+            message = f"{name} is None on every run now: take out what is left of it ({lines})"
             output.note(module, bound[0], "AMP124", name, message)
 
 
