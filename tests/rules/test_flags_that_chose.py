@@ -189,3 +189,25 @@ def test_where_it_may_be_another_thing_it_is_told_of() -> None:
     )
     assert result.after is not None, result.findings
     assert any("still told to have chosen Apex here" in message for message in told(result, "AMP120"))
+
+
+OTHER = """
+class Card:
+    def __init__(self, name):
+        self.from_nvidia = GIVEN
+
+    def describe(self):
+        if self.from_nvidia:
+            return "one of theirs"
+        return "another one"
+
+
+class Worker:"""
+
+
+@pytest.mark.parametrize(("given", "stays"), [('name.startswith("N")', True), ("name.opts.from_nvidia", False)])
+def test_a_field_of_that_name_that_is_given_something_else_is_no_such_flag(given: str, stays: bool) -> None:
+    program = PROGRAM.replace("ARGS", ASKED).replace("\nclass Worker:", OTHER.replace("GIVEN", given), 1)
+    after = rewrite(program).after
+    assert after is not None
+    assert ("if self.from_nvidia:" in after) is stays

@@ -85,12 +85,13 @@ class NativeTwin:
         return truth(test, self._told)
 
     def _is_option(self, name: str) -> bool:
-        """Whether an attribute is one setting wherever it is read, which nothing sets: an option of the command line, or what is
-        read of one thing (`args`, `self.args`)."""
+        """Whether an attribute is one setting wherever it is read, which nothing gives another value: an option of the command
+        line, or what is read of one thing (`args`, `self.args`)."""
         sources = self.project.once(Sources)
-        named = [n for m in self.project.modules for n in m.named.get(name, ()) if isinstance(n, ast.Attribute)]
-        if sources.set_by_name(name) or not all(isinstance(n.ctx, ast.Load) for n in named):
+        given = [given.value for _, _, given in sources.stored(name)]
+        if sources.set_by_name(name) or not all(isinstance(v, ast.Attribute) and v.attr == name for v in given):
             return False
+        named = (n for m in self.project.modules for n in m.named.get(name, ()) if isinstance(n, ast.Attribute))
         return bool(sources.declaring(name)) or len({ast.unparse(n.value).rpartition(".")[2] for n in named}) == 1
 
     def _told(self, test: ast.expr) -> bool | None:
