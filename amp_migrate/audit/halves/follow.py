@@ -70,7 +70,7 @@ class Halves:
             tuple[Function, bool, bool, frozenset[tuple[str, Value]], frozenset[tuple[str, str]]],
             tuple[int, Value, set[tuple[Class, str]]],
         ] = {}
-        self.entered: set[ast.Lambda] = set()
+        self.entered: set[ast.AST] = set()  # lambdas and functions that are followed in the body that they are made in
         self.returned: dict[ast.Return, Value] = {}  # by what gives something half
         self.at: Place | None = (
             None  # the statement of a changed file that is followed, or that what is followed is reached from

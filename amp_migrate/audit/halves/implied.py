@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from amp_migrate.audit.halves.called import ALIKE
-from amp_migrate.audit.halves.calls import Calls
+from amp_migrate.audit.halves.closures import Closures
 from amp_migrate.audit.halves.tensors import ALL_TOLD, NOT_TOLD, UNKNOWN, Value, join, ways
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Scope
@@ -14,7 +14,7 @@ from amp_migrate.audit.program.module import Function, Scope
 PROPERTIES = ("property", "cached_property")
 
 
-class Implied(Calls):
+class Implied(Closures):
     """What they give in one body."""
 
     def implied(self, on: ast.expr, name: str) -> Value:

@@ -24,7 +24,7 @@ class Node:
     index: int
     blocks: list[Block] = field(default_factory=list)
     reads: frozenset[str] | None = (
-        None  # the names that it reads and stores, once somebody has asked (`regions/hot.py`)
+        None  # the names that it reads and stores, once somebody has asked (`regions/stored.py`)
     )
     defines: frozenset[str] | None = None
 
@@ -60,6 +60,12 @@ class Node:
         """The calls of the statement and of all in it."""
         return [n for node in self.walk() for n in node.calls] if self.blocks else self.calls
 
+    @property
+    def body(self) -> Block:
+        """The body of the function or file that the statement stands in."""
+        holder = self.parent.holder
+        return self.parent if holder is None else holder.body
+
     def all(self) -> Iterator[ast.AST]:
         return itertools.chain.from_iterable([node.own for node in self.walk()])
 
@@ -73,6 +79,11 @@ class Block:
 
     def walk(self) -> Sequence[Node]:
         return [inner for node in self.nodes for inner in node.walk()]
+
+    @cached_property
+    def functions(self) -> Sequence[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions that are defined in it."""
+        return [node.stmt for node in self.walk() if isinstance(node.stmt, FUNCTION_NODES)]
 
 
 @dataclass

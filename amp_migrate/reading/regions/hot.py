@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from amp_migrate.reading.conditions.chains import exclusive
-from amp_migrate.reading.program.definitions import called_name, dotted
+from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, WITH_NODES, Module
-from amp_migrate.reading.program.tree import children, identifiers, walk
+from amp_migrate.reading.program.tree import children
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.computing import TRIVIAL_CALLS, computes, plain_numbers, worth
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.regions.kept_losses import NOT_LOSSES, keeps_loss
 from amp_migrate.reading.regions.no_grad import under_no_grad
+from amp_migrate.reading.regions.stored import Stores, defines, defines_or_fills, reads_names
 from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.reading.values.tensors import SHAPE_METHODS
 
 COUNTS = frozenset("dim int len ndimension nelement numel size".split())  # what gives a number of what it is asked of
-
-Stores = Callable[[Node], "frozenset[str]"]  # the names that a statement gives something new
 
 
 @dataclass(frozen=True)
@@ -290,69 +289,3 @@ def is_loss(call: ast.Call) -> bool:
     """Whether a call computes a loss, by its name."""
     name = called_name(call)
     return bool(LOSS_NAMES.search(name)) and name not in TRIVIAL_CALLS and not NOT_LOSSES.search(name)
-
-
-def defines(node: Node) -> frozenset[str]:
-    """Names a statement stores, or fills with `append` and the like."""
-    if node.defines is None:
-        node.defines = frozenset(_defines(node))
-    return node.defines
-
-
-def _defines(node: Node) -> set[str]:
-    out: set[str] = set()
-    inner = {n for a in node.own if isinstance(a, ast.comprehension) for n in walk(a.target)}
-    for a in node.own:
-        if a in inner:
-            continue
-        if isinstance(a, ast.Name) and isinstance(a.ctx, ast.Store):
-            out.add(a.id)
-        elif isinstance(a, (ast.Attribute, ast.Subscript)) and isinstance(a.ctx, ast.Store):
-            name = dotted(a) if isinstance(a, ast.Attribute) else dotted(a.value)
-            if name:
-                out.add(name)
-        elif (
-            isinstance(a, ast.Call)
-            and isinstance(a.func, ast.Attribute)
-            and a.func.attr in ("append", "extend", "update", "add")
-        ):
-            name = dotted(a.func.value)
-            if name:
-                out.add(name)
-    return out
-
-
-def defines_or_fills(node: Node) -> frozenset[str]:
-    """Names a statement stores, or may change by a method that it hands something: `memory.keep(outputs)`."""
-    call = node.stmt.value if isinstance(node.stmt, ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords):
-        filled = dotted(call.func.value)
-        return defines(node) | {filled} if filled else defines(node)
-    return defines(node)
-
-
-def _comprehension_names(node: Node) -> set[str]:
-    """Names that the comprehensions of a statement bind: none of the function's."""
-    return identifiers(*(a.target for a in node.own if isinstance(a, ast.comprehension)))
-
-
-def reads_names(node: Node) -> frozenset[str]:
-    """Names a statement reads, `a.b` with `a`."""
-    if node.reads is None:
-        node.reads = frozenset(_reads_names(node))
-    return node.reads
-
-
-def _reads_names(node: Node) -> set[str]:
-    out: set[str] = set()
-    own = _comprehension_names(node)
-    for a in node.own:
-        if isinstance(a, (ast.Name, ast.Attribute)) and isinstance(a.ctx, ast.Load):
-            name = dotted(a)
-            while name:
-                if name.partition(".")[0] not in own:
-                    out.add(name)
-                name = name.rpartition(".")[0]
-    if isinstance(node.stmt, ast.AugAssign):
-        out |= defines(node)
-    return out

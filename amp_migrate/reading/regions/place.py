@@ -20,11 +20,12 @@ from amp_migrate.reading.program.view import Block, Folds, Node, view
 from amp_migrate.reading.regions.companions import Companions
 from amp_migrate.reading.regions.computing import computes
 from amp_migrate.reading.regions.forwards import Forwards
-from amp_migrate.reading.regions.hot import Outputs, Root, defines, hot_statements, is_loss
+from amp_migrate.reading.regions.hot import Outputs, Root, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
 from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
 from amp_migrate.reading.regions.refused import refuses, second_order
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
+from amp_migrate.reading.regions.stored import defines
 from amp_migrate.reading.units.passing import only_run_by
 from amp_migrate.reading.units.unit import Unit
 from amp_migrate.reading.values import run_by_variables
