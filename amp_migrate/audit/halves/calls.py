@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from amp_migrate.audit import dtypes as known
 from amp_migrate.audit.halves import distributions
+from amp_migrate.audit.halves.builtins import Builtins
 from amp_migrate.audit.halves.called import ALIKE, kept, made, methods, objects, of_partial
-from amp_migrate.audit.halves.containers import PUTTING, Containers
+from amp_migrate.audit.halves.containers import PUTTING
 from amp_migrate.audit.halves.given import Given, given_to
 from amp_migrate.audit.halves.library import is_file, written
 from amp_migrate.audit.halves.operations import functional_of, has_axis
@@ -20,17 +21,13 @@ from amp_migrate.audit.halves.tensors import (
     FLOAT,
     HALF,
     HALVES,
-    INTEGER,
     NOT_TOLD,
-    NOTHING,
-    NUMBER,
     PRODUCTS,
     UNKNOWN,
     Env,
     Told,
     Value,
     join,
-    keyed,
     ways,
 )
 from amp_migrate.audit.program import syntax
@@ -48,7 +45,7 @@ TEXTS = ("json", "yaml", "ujson", "simplejson", "orjson", "csv")  # what is writ
 NAMED_TUPLES = ("collections.namedtuple", "typing.NamedTuple")
 
 
-class Calls(Containers):
+class Calls(Builtins):
     """What calls give in one body."""
 
     def call(self, expr: ast.Call) -> Value:
@@ -160,27 +157,6 @@ class Calls(Containers):
                 "inplace", self.module, expr, Value("?", "maybe"), syntax.text(expr.func), self.halves.at
             )
 
-    def builtin(self, expr: ast.Call, name: str, given: list[Value], named: dict[str | None, Value]) -> Value:
-        if name == "dict":
-            if given and given[0].keys and not named:
-                return given[0]
-            return keyed({k: v for k, v in named.items() if k is not None})
-        if name in ("int", "len", "float", "round", "range"):
-            return NUMBER if name != "range" else Value("?", "?", (NUMBER,))
-        if not given:
-            return NOTHING if name in ("list", "tuple", "set") else UNKNOWN
-        if name in ("list", "tuple", "iter", "sorted", "reversed"):
-            return given[0]
-        if name == "map" and len(given) > 1:  # `map(torch.sigmoid, outputs)`
-            return self.applied(expr, expr.args[0], [v.entry() for v in given[1:]])
-        if name == "next":
-            return given[0].entry()
-        if name in ("zip", "enumerate"):
-            entries = [v.entry() for v in given]
-            turn = tuple(entries) if name == "zip" else (INTEGER, entries[0])
-            return Value("?", "?", (Value("?", "?", turn),))
-        return UNKNOWN
-
     def applied(self, expr: ast.Call, function: ast.expr, given: list[Value]) -> Value:
         """What a function or layer gives that a call runs with these, and is not the callee of."""
         if isinstance(function, ast.Lambda):
@@ -232,8 +208,18 @@ class Calls(Containers):
         if functions and halves and isinstance(expr.func, ast.Name) and self.halves.layers.all(scope, expr.func):
             return None  # a function on one way, a layer or an object on another
         if len(functions) != len(found or functions) or not functions:
+            if halves:
+                self.construct(found, expr, given, named)
             return None if not found else UNKNOWN
         return join(ways(self.run_in(f, expr, given, named) for f in functions[:ALIKE]))
+
+    def construct(
+        self, classes: Sequence[Function | Class], expr: ast.Call, given: list[Value], named: dict[str | None, Value]
+    ) -> None:
+        """Run the constructors of what a call may make with half values: what they leave in the object is read of it later."""
+        for cls in classes[:ALIKE]:
+            for function in self.halves.program._method(cls, "__init__") if isinstance(cls, Class) else ():
+                self.run_in(function, expr, given, named)
 
     def run_in(
         self,

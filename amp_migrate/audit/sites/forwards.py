@@ -65,7 +65,7 @@ class Forwards:
         self.modules = modules
         self.values = values
         self.names = Names(program, modules)
-        self.taken = TakenMethods(values, modules, lambda: self._computing)
+        self.taken = TakenMethods(values, modules, lambda: self._computing | {"forward", "__call__"})
         self._tokenizers = frozenset[str]().union(*map(tokenizers, modules))
 
     @kept

@@ -29,6 +29,8 @@ PASSING = {
     "apex.fp16_utils.convert_network": 0,
 }
 
+CHOOSING = ("random.choice", "numpy.random.choice", "secrets.choice")
+
 
 def passed_on(call: ast.Call, name: str | None) -> ast.expr | None:
     """What a call of a full name (None: of what is no import) gives back; None where it gives something else."""
@@ -52,9 +54,11 @@ def gathered(call: ast.Call, path: Path) -> tuple[ast.expr, Path] | None:
     return None
 
 
-def picked(call: ast.Call, path: Path) -> list[tuple[ast.expr, Path]]:
-    """What a call of Python's own picks one of: `max(nets, key=score)`, `next(iter(nets))`."""
-    if not isinstance(call.func, ast.Name) or call.func.id not in ("max", "min", "next") or not call.args:
+def picked(call: ast.Call, path: Path, name: str | None) -> list[tuple[ast.expr, Path]]:
+    """What a call of Python's own, or of a full name, picks one of: `max(nets, key=score)`, `random.choice(nets)`."""
+    if name in CHOOSING and call.args:
+        return [(call.args[0], (None, *path))]
+    if not isinstance(call.func, ast.Name) or call.func.id not in ("max", "min", "next") or name or not call.args:
         return []
     if len(call.args) == 1 or call.func.id == "next":
         return [(call.args[0], (None, *path)), *((other, path) for other in call.args[1:])]
@@ -79,7 +83,15 @@ def mapped(call: ast.Call, path: Path) -> list[tuple[ast.expr, Path]]:
         return named
     whole = [*call.args, *(k.value for k in call.keywords if k.arg is None)]
     pairs = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)
+    zipped = {v: v.args[1] for v in whole if isinstance(v, ast.Call) and _of_two(v)}
+    whole = [v for v in whole if v not in zipped]
+    named += [(v, (None, *path[1:])) for v in zipped.values()]
     return named + [(v, (None, 1, *path[1:]) if isinstance(v, pairs) else path) for v in whole]
+
+
+def _of_two(call: ast.Call) -> bool:
+    """`zip(names, nets)`."""
+    return isinstance(call.func, ast.Name) and call.func.id == "zip" and len(call.args) == 2
 
 
 def joined_items(expr: ast.BinOp, path: Path) -> list[tuple[ast.expr, Path]]:

@@ -220,7 +220,8 @@ class Search:
             return Step([self.value(scope, given, path)])
         if path and name is None and (whole := self._gathered(scope, expr, path)) is not None:
             return Step([self.value(scope, *whole)])
-        if isinstance(func, ast.Name) and scope.binder(func.id) is None and (items := picked(expr, path)):
+        own_name = isinstance(func, ast.Name) and scope.binder(func.id) is not None
+        if (name or not own_name) and (items := picked(expr, path, name)):
             return Step([self.value(scope, *item) for item in items])
         if path and name in HOLDING and not expr.args:
             return Step([])  # but what is put into it
@@ -242,6 +243,7 @@ class Search:
             holder, method = [self.value(scope, func.value, ())], func.attr
             if method in TAKING and expr.args:  # of a mapping: functions and classes that it holds
                 holder.append(self.value(scope, func.value, (key_of(expr.args[0]), *path)))
+                holder += self._values(scope, expr.args[1:2], path)  # what stands for a key that is missing
             return Step([], own, holder, lambda answers: self._method_run(answers, method, own))
         return Step([], own, [self.value(scope, func, ())], lambda answers: self._run(answers[0], own))
 
@@ -260,7 +262,18 @@ class Search:
             return [Question("given_back", (functions, own))]
         if not functions and 0 < len(likely := self._of_one_family(name)) <= FUNCTIONS:
             return [own, Question("given_back", (likely, own))]
-        return [own, *(o for answer in answers[1:] for o in answer or () if o.kind in ("function", "class"))]
+        held = [o for answer in answers[1:] for o in answer or ()]
+        if held and answers[0] and all(self._is_mapping(o) for o in answers[0]):
+            return [*held]
+        return [own, *(o for o in held if o.kind in ("function", "class"))]
+
+    def _is_mapping(self, origin: Origin) -> bool:
+        """Whether something is a mapping that is written out."""
+        node = origin.node
+        if isinstance(node, ast.Call) and not origin.path:
+            scope = origin.module.scope_of(node)
+            return is_mapping(node, self.program.dotted(scope, node.func), scope)
+        return isinstance(node, ast.Dict) and not origin.path
 
     @kept
     def _of_one_family(self, name: str) -> tuple[Function, ...]:

@@ -17,7 +17,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import COMPREHENSIONS, Class, Function, Module
 from amp_migrate.audit.program.targets import Path, given_to, key_of, put_later, targets
 from amp_migrate.audit.values.names import OPTIONS
-from amp_migrate.audit.values.same import PASSING, SELF_RETURNING, initialized, picked
+from amp_migrate.audit.values.same import PASSING, SELF_RETURNING, gathered, initialized, picked
 from amp_migrate.audit.values.search import TAKING
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.frames import NONE, Answer, Frame, Made
@@ -276,14 +276,15 @@ class Ordered:
                 return self.of(frame, at, func.value, item, depth + 1)
             if func.attr in TAKING and call.args:
                 return self.of(frame, at, func.value, (key_of(call.args[0]), *item), depth + 1)
-        if name in ("list", "tuple", "reversed", "iter") and len(call.args) == 1:
-            return self.of(frame, at, call.args[0], item, depth + 1)
+        own = isinstance(func, ast.Name) and scope.binder(func.id) is None
+        if own and item and (whole := gathered(call, item)) is not None:
+            return self.of(frame, at, *whole, depth + 1)
         if name == "apex.amp.initialize" and (given := initialized(call, item)) is not None:
             return self.of(frame, at, given[0], given[1], depth + 1)
         found = self.program.definitions(scope, func, guess=False)
         if any(isinstance(d, Function) for d in found):
             return self._returned(frame, call, found, item, depth)
-        if item or name == "apex.amp.initialize" or (not found and picked(call, item)):
+        if item or name == "apex.amp.initialize" or (not found and picked(call, item, name)):
             raise Undecided
         return Answer(frozenset({Made(call, frame)}))
 
