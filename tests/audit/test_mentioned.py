@@ -123,9 +123,19 @@ def test_a_table_of_the_same_name_in_a_file_that_no_run_loads(kind: str, spoken_
     assert bool(told([d for d in found if "einsum" in d.message], "AMP535")) == spoken_of
 
 
-@pytest.mark.parametrize(("kind", "spoken_of"), [("Plain", False), ("Answering", True)])
-def test_a_network_that_no_run_makes_may_ask_whether_it_is_half(kind: str, spoken_of: bool) -> None:
-    imports = f"from nets import {kind}"
-    before = {"train.py": TRAIN.format(imports=imports, made=f"{kind}()").replace('"O1"', '"O2"'), "nets.py": ASKING}
-    found = doubts_of(before, {"train.py": AFTER.format(imports=imports, made=f"{kind}()")})
+@pytest.mark.parametrize(
+    ("imports", "made", "spoken_of"),
+    [
+        ("from nets import Plain", "Plain()", False),
+        ("from nets import Answering", "Answering()", True),
+        ("import nets", "nets.__dict__[args.kind]()", True),
+        ("import nets as models", "vars(models)[args.kind]()", True),
+        ("import nets", "made(getattr(nets, args.kind))", True),
+        ("import nets", "made(getattr(nets, 'Answering'))", True),
+        ("import nets", "made(getattr(nets, 'Plain'), vars(args), args.__dict__)", False),
+    ],
+)
+def test_a_network_that_no_run_makes_may_ask_whether_it_is_half(imports: str, made: str, spoken_of: bool) -> None:
+    before = {"train.py": TRAIN.format(imports=imports, made=made).replace('"O1"', '"O2"'), "nets.py": ASKING}
+    found = doubts_of(before, {"train.py": AFTER.format(imports=imports, made=made)})
     assert bool(told(found, "AMP547")) == spoken_of

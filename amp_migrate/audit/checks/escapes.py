@@ -32,7 +32,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.idle_classes import in_idle_class
+from amp_migrate.audit.sites.mentioned import in_idle_class
 from amp_migrate.audit.sites.never_mixed import never_mixed, never_on
 from amp_migrate.findings import Code
 

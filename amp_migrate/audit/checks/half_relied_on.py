@@ -18,8 +18,7 @@ from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.sites.idle_classes import in_idle_class
-from amp_migrate.audit.sites.mentioned import in_runs
+from amp_migrate.audit.sites.mentioned import in_idle_class, in_runs
 from amp_migrate.findings import Code
 
 CODES = (

@@ -27,6 +27,8 @@ KEEPING_NOTHING = frozenset("torch functools dataclasses contextlib typing abc n
 OFFERING = frozenset({"fire", "Fire", "defopt"})  # what makes commands of all that a script defines
 READING = frozenset("isinstance getattr hasattr setattr len str repr type wraps update_wrapper join format".split())
 
+Part = tuple[Module, ast.stmt]
+
 
 class Mentioned:
     """Answers for one state of a program; `starts`: the files that run mixed precision."""
@@ -38,6 +40,10 @@ class Mentioned:
         files = near.files(self.starts)
         by_name = any(name in m.calls_named for m in files for name in BY_NAME & m.words)
         self.files = list(program.modules.values()) if by_name else files
+        # Code that is not here may call what a library defines; what a script does, some code of the program has to name.
+        self.scripts = {m for m in self.starts if runs_itself(m) and OFFERING.isdisjoint(m.words)}
+        self._followed: set[tuple[str, Module | None]] = set()
+        self._seen: set[int] = set()
 
     def cls(self, cls: Class) -> bool:
         """Whether a run may make an object of a class."""
@@ -45,46 +51,78 @@ class Mentioned:
 
     def definition(self, qualname: str) -> bool:
         """Whether a run may come to a function or class."""
-        return "*" in self._names or qualname.split(".")[0] in self._names
+        return _is_among(qualname, self._names)
+
+    def made_in_sight(self, cls: Class) -> bool:
+        """Whether code that is here may make an object of a class, in a run or in what a library offers."""
+        return _is_among(cls.qualname, self._names_in_sight)
 
     @cached_property
     def _names(self) -> frozenset[str]:
         """The names that are mentioned; `*` where any may be."""
-        held: dict[str, list[tuple[Module, ast.stmt]]] = {}
-        todo: list[tuple[Module, ast.stmt]] = []
+        libraries = (m for m in self.starts if m not in self.scripts)
+        return self._names_in_sight | self._follow((m, s) for m in libraries for s in m.tree.body)
+
+    @cached_property
+    def _names_in_sight(self) -> frozenset[str]:
+        """Those that are mentioned without the classes of libraries that nothing here names."""
+        kept_there = [
+            (m, s) for m in self.files for s in m.tree.body if any(self._may_keep(m, d) for d in _decorators(s))
+        ]
+        defining = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        begun = ((m, s, defining if m in self.scripts else ast.ClassDef) for m in self.starts for s in m.tree.body)
+        return self._follow([*kept_there, *((m, s) for m, s, left in begun if not isinstance(s, left))])
+
+    @cached_property
+    def _held(self) -> dict[str, list[Part]]:
+        """What the files define, by name."""
+        held: dict[str, list[Part]] = {}
         for module in self.files:
             for stmt in module.tree.body:
                 for name in _defined(stmt):
                     held.setdefault(name, []).append((module, stmt))
-                decorators = stmt.decorator_list if isinstance(stmt, (ast.ClassDef, ast.FunctionDef)) else ()
-                if any(self._may_keep(module, d) for d in decorators):
-                    todo.append((module, stmt))
-        # Code that is not here may call what a library defines; what a script does, some code of the program has to name.
-        defining = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        scripts = {m for m in self.starts if runs_itself(m) and OFFERING.isdisjoint(m.words)}
-        todo += [(m, s) for m in self.starts for s in m.tree.body if m not in scripts or not isinstance(s, defining)]
-        loading = self.program.loaded.loading
-        found: set[str] = set()
-        followed: set[tuple[str, Module | None]] = set()
-        seen: set[int] = set()
+        return held
+
+    def _follow(self, parts: Iterable[Part]) -> frozenset[str]:
+        """The names that some parts mention, and what has those names."""
+        todo, found, loading = [*parts], set[str](), self.program.loaded.loading
         while todo:
             module, part = todo.pop()
-            if id(part) in seen:
+            if id(part) in self._seen:
                 continue
-            seen.add(id(part))
+            self._seen.add(id(part))
             if isinstance(part, (ast.ClassDef, ast.FunctionDef)):
                 found.add(part.name)
-            for name, by_itself in _mentions(part, module in loading):
+            for name, by_itself in self._mentions(module, part, module in loading):
                 if name == "*":
                     return frozenset("*")
+                if name.endswith(".*"):
+                    todo += [(m, s) for m in self.files if name[:-2] in m.name.split(".") for s in m.tree.body]
+                    continue
                 found.add(name)
-                parts = held.get(name, ())
-                own = by_itself and any(m is module for m, _ in parts)  # a file's own table, not another's of that name
+                named = self._held.get(name, ())
+                own = by_itself and any(m is module for m, _ in named)  # a file's own table, not another's of that name
                 key = (name, module if own else None)
-                if key not in followed and (name, None) not in followed:
-                    followed.add(key)
-                    todo += [(m, s) for m, s in parts if m is module or not own]
+                if key not in self._followed and (name, None) not in self._followed:
+                    self._followed.add(key)
+                    todo += [(m, s) for m, s in named if m is module or not own]
         return frozenset(found)
+
+    def _mentions(self, module: Module, part: ast.AST, loads: bool) -> Iterator[tuple[str, bool]]:
+        """The names that code loads or spells out, with whether they stand by themselves; `*` where it finds something by a name
+        that is put together, also in files that it `loads`, and `nets.*` where that is something of an import."""
+        for node in syntax.walk(part):
+            if type(node) is ast.Name:
+                yield node.id, True
+            elif type(node) is ast.Attribute:
+                yield node.attr, False
+            elif type(node) is ast.Constant and isinstance(node.value, str) and node.value.isidentifier():
+                yield node.value, False
+            elif type(node) is ast.Call and _looks_up(node, loads):
+                yield "*", False
+            if isinstance(node, (ast.Attribute, ast.Call)) and (holder := _looked_up_in(node)) is not None:
+                name = self.program.imported(module.scope_of(holder), holder) or ""
+                yield f"{name.rpartition('.')[2]}.*", False
 
     def _may_keep(self, module: Module, decorator: ast.expr) -> bool:
         """Whether a decorator may keep what it stands over where it is found again: `@register`, not `@add_docstring("...")`."""
@@ -103,6 +141,19 @@ def in_runs(both: Mixed) -> Mentioned:
     paths |= {path for path, change in both.review.changes.items() if "autocast" in change.after.text}
     program = both.review.after
     return Mentioned(program, [program.modules[path] for path in sorted(paths) if path in program.modules])
+
+
+@kept
+def in_runs_before(both: Mixed) -> Mentioned:
+    """Those of the program before that a run may come to which sets Apex up."""
+    return Mentioned(both.review.before, {s.module for s in both.removed})
+
+
+def in_idle_class(both: Mixed, module: Module, node: ast.AST) -> bool:
+    """Whether a place stands in the method of a class of which nothing in sight makes an object, as a copied library has them."""
+    function = module.function_around(node)
+    owner = function.owner if function is not None else None
+    return owner is not None and not in_runs(both).made_in_sight(owner)
 
 
 @kept
@@ -126,24 +177,20 @@ def _arguments(given: ast.arguments) -> list[ast.arg]:
     return [*given.posonlyargs, *given.args, *given.kwonlyargs, *more]
 
 
+def _is_among(qualname: str, names: frozenset[str]) -> bool:
+    return "*" in names or qualname.split(".")[0] in names
+
+
+def _decorators(stmt: ast.stmt) -> list[ast.expr]:
+    return stmt.decorator_list if isinstance(stmt, (ast.ClassDef, ast.FunctionDef)) else []
+
+
 def _defined(stmt: ast.stmt) -> Iterator[str]:
     if isinstance(stmt, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
         yield stmt.name
     for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
         if isinstance(target, ast.Name):
             yield target.id
-
-
-def _mentions(part: ast.AST, loads: bool) -> Iterator[tuple[str, bool]]:
-    """The names that code loads, with whether they stand by themselves; `*` where it finds something by a name that is
-    put together, also in files that it `loads`."""
-    for node in syntax.walk(part):
-        if type(node) is ast.Name:
-            yield node.id, True
-        elif type(node) is ast.Attribute:
-            yield node.attr, False
-        elif type(node) is ast.Call and _looks_up(node, loads):
-            yield "*", False
 
 
 def _looks_up(call: ast.Call, loads: bool) -> bool:
@@ -154,4 +201,14 @@ def _looks_up(call: ast.Call, loads: bool) -> bool:
     if isinstance(func, ast.Name) and func.id in ("globals", "eval", "exec"):
         return not call.args or not isinstance(call.args[0], ast.Constant)
     name = func.id if isinstance(func, ast.Name) else getattr(func, "attr", "")
+    if name in ("__subclasses__", "getmembers"):
+        return True
     return loads and name in IMPORTERS and bool(call.args) and not isinstance(call.args[0], ast.Constant)
+
+
+def _looked_up_in(node: ast.Attribute | ast.Call) -> ast.expr | None:
+    """What something is taken of by a name that is put together: `nets.__dict__[name]`, `vars(nets)`, `getattr(nets, name)`."""
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "__dict__" else None
+    asked = {"vars": 1, "getattr": 2}.get(getattr(node.func, "id", ""), 0)
+    return node.args[0] if 0 < asked <= len(node.args) and not isinstance(node.args[asked - 1], ast.Constant) else None

@@ -16,7 +16,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import assignments
 from amp_migrate.audit.sites.forwards import Forward
 from amp_migrate.audit.sites.lookalikes import RUNNING
-from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.mentioned import in_runs_before
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.within import apart_from_given, given_itself, within_given
 from amp_migrate.audit.values.names import last_name
@@ -209,7 +209,6 @@ def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call
         for call in module.calls():
             if isinstance(call.func, ast.Attribute) and syntax.text(call.func.value) != "self":
                 called.setdefault(call.func.attr, []).append((module, call))
-    mentioned = Mentioned(both.review.before, {s.module for s in both.removed})
     for module in both.near:
         for cls in module.classes:
             if not any(b.rpartition(".")[2] in MODULES for b in program.external_bases(cls)):
@@ -218,7 +217,7 @@ def own_runs(both: Mixed) -> Iterator[tuple[Forward, list[tuple[Module, ast.Call
             methods = [f for n in sorted(cls.methods.keys() & called.keys() - within) for f in cls.methods[n]]
             public = [f for f in methods if f.name != "forward" and not f.name.startswith("_")]
             runs = [(f, n) for f in public for n in syntax.own_nodes(f.node) if _of_itself(n)]
-            for method, call in runs if runs and mentioned.cls(cls) else ():
+            for method, call in runs if runs and in_runs_before(both).cls(cls) else ():
                 itself = call.func.value if isinstance(call.func, ast.Attribute) else call.func
                 yield Forward(module, call, itself, "forward"), called[method.name]
 

@@ -11,7 +11,7 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.sites.disabled import DISABLED, was_float32
 from amp_migrate.audit.sites.float_methods import float_method
 from amp_migrate.audit.sites.forwards import Forward
-from amp_migrate.audit.sites.mentioned import Mentioned
+from amp_migrate.audit.sites.mentioned import Mentioned, in_runs_before
 from amp_migrate.audit.sites.networks import named, own_runs
 from amp_migrate.audit.sites.regions_along import runs_wrapped
 from amp_migrate.audit.sites.setups import Identity, SetUp
@@ -105,7 +105,7 @@ def _may_be_run(both: Mixed) -> Mentioned | None:
     ways = (way for s in both.removed for way in both.before.chains.to(s.module, s.call))
     if all(way.open or is_test(way.start.function) for way in ways):
         return None
-    return Mentioned(both.review.before, {s.module for s in both.removed})
+    return in_runs_before(both)
 
 
 def _may_be_on(both: Mixed, forward: Forward, chain: Chain, old: Chain | None) -> bool:
