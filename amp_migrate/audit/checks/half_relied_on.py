@@ -216,9 +216,8 @@ def _is_weight(both: Mixed, module: Module, expr: ast.expr, depth: int = 5) -> b
     owner_class = both.review.after.is_self(scope, expr.value)
     if owner_class is None or not both.review.after.is_network(owner_class):
         return False
-    family = both.review.after.family_up(owner_class)
-    fields = both.review.values_after.fields(expr.attr)
-    values = [v for m, t, v, _ in fields if both.review.after.is_self(m.scope_of(t), t.value) in family]
+    fields = both.review.values_after.own_fields(both.review.after.family_up(owner_class), expr.attr)
+    values = [value for _, value, _ in fields]
     return bool(values) and all(isinstance(v, ast.Call) and syntax.last(v.func) == "Parameter" for v in values)
 
 

@@ -67,11 +67,8 @@ def _none(both: Mixed, change: Change, new: ast.stmt, old: ast.stmt, field: ast.
     owner = program.is_self(scope, field.value)
     if owner is None:
         return None
-    stores = [
-        (module, value)
-        for module, target, value, item in side.values.fields(field.attr)
-        if not item and program.is_self(module.scope_of(target), target.value) in program.family(owner)
-    ]
+    stored = side.values.own_fields(program.family(owner), field.attr)
+    stores = [(module, value) for module, value, item in stored if not item]
     if not any(v is not None and syntax.is_none(v) for _, v in stores) or any(v is None for _, v in stores):
         return None
     name = syntax.text(field)

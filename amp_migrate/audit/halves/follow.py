@@ -212,13 +212,8 @@ class Halves:
     @kept
     def field(self, owner: Class, name: str) -> Value:
         """What an attribute of an object holds: float32 or integers where each tensor that it is given is made so, else not known."""
-        family = self.program.family_up(owner)
-        given = [
-            (module, value)
-            for module, target, value, path in self.values.fields(name)
-            if self.program.is_self(module.scope_of(target), target.value) in family and not path
-        ]
-        return self._made_as(given)
+        given = self.values.own_fields(self.program.family_up(owner), name)
+        return self._made_as([(module, value) for module, value, item in given if not item])
 
     def hold(self, owner: Class, name: str, value: Value) -> None:
         """Note what a method leaves in an attribute of its object, which other methods read: a metric's `update`."""

@@ -31,14 +31,12 @@ def _kept(values: Values, module: Module, expr: ast.Attribute) -> bool:
     """Whether all that an attribute of this name is given is a number, in the family of a class where that is seen."""
     program = values.program
     owner = program.is_self(module.scope_of(expr), expr.value)
-    family = program.family_up(owner) if owner is not None else []
-    given = [
-        (there.function_around(target), value)
-        for there, target, value, _ in values.fields(expr.attr)
-        if owner is None or program.is_self(there.scope_of(target), target.value) in family
-    ]
-    asked = owner is None and _asked(program, expr.attr)
-    return (bool(given) or asked) and all(value is not None and _plain(f, value) for f, value in given)
+    if owner is not None:
+        given = [(there, value) for there, value, _ in values.own_fields(program.family_up(owner), expr.attr)]
+    else:
+        given = [(there, value) for there, _, value, _ in values.fields(expr.attr)]
+    known = bool(given) or (owner is None and _asked(program, expr.attr))
+    return known and all(value is not None and _plain(there.function_around(value), value) for there, value in given)
 
 
 @kept

@@ -157,11 +157,9 @@ class ByHand:
 
     def _held(self, owner: Class, name: str) -> Iterator[Cast]:
         """What an attribute of an object is given that is made half where it is given."""
-        family = self.program.family_up(owner)
-        for module, target, value, _ in self.values.fields(name):
-            if value is not None and self.program.is_self(module.scope_of(target), target.value) in family:
-                if self._casts(module.scope_of(value), value):
-                    yield module, value
+        for module, value, _ in self.values.own_fields(self.program.family_up(owner), name):
+            if value is not None and self._casts(module.scope_of(value), value):
+                yield module, value
 
     def _casts(self, scope: Scope, expr: ast.expr) -> bool:
         """`x.half()`, `x.to(torch.float16)`, `torch.zeros(3, dtype=torch.half)`."""
@@ -182,11 +180,9 @@ class ByHand:
         owner = self.program.is_self(scope, kind.value) if isinstance(kind, ast.Attribute) else None
         if owner is None or not isinstance(kind, ast.Attribute) or not depth:
             return self.program.dotted(scope, kind) in HALF_TYPES
-        family = self.program.family_up(owner)
         return any(
-            value is not None and self._is_half(module.scope_of(value), value, depth - 1)
-            for module, target, value, item in self.values.fields(kind.attr)
-            if not item and self.program.is_self(module.scope_of(target), target.value) in family
+            value is not None and not item and self._is_half(module.scope_of(value), value, depth - 1)
+            for module, value, item in self.values.own_fields(self.program.family_up(owner), kind.attr)
         )
 
     def _called_half(self, scope: Scope, call: ast.Call, env: Mapping[str, Cast], depth: int) -> Cast | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Literal, NamedTuple
 
 from amp_migrate.audit.kept import kept
@@ -79,6 +79,11 @@ class Sources:
         """Every statement that assigns an attribute of this name: the target, the value, if there is one, the item of it."""
         found = [(s.scope.module, s.target, s.value, s.item) for s in self.stored(name)]
         return [(module, at, value, item) for module, at, value, item in found if at is not None]
+
+    def own_fields(self, family: Container[Class], name: str) -> list[tuple[Module, ast.expr | None, Path]]:
+        """What methods of some classes assign to an attribute of this name of their objects, if it is seen, and the item of it."""
+        stored = (s for s in self.stored(name) if s.target is not None and s.owner in family)
+        return [(s.scope.module, s.value, s.item) for s in stored]
 
     @kept
     def put(self, name: str) -> list[tuple[Scope, ast.Attribute, Put]]:

@@ -73,11 +73,9 @@ class Trails:
         owner = self.program.is_self(place.scope, expr.value)
         if owner is None:
             return []
-        family = self.program.family(owner)
         return [
             (module, one if (one := _one_of(value, item)) is not None and _is_switch(one) else None)
-            for module, target, value, item in self.values.fields(expr.attr)
-            if self.program.is_self(module.scope_of(target), target.value) in family
+            for module, value, item in self.values.own_fields(self.program.family(owner), expr.attr)
         ]
 
     def _trail(self, expr: ast.expr, place: Place) -> Iterator[tuple[ast.expr, Place]]:
