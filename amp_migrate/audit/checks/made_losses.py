@@ -46,8 +46,7 @@ def _only_made(review: Review, module: Module, loss: ast.Name) -> bool:
 
 def _made(review: Review, module: Module, value: ast.expr) -> bool:
     """Whether torch makes a tensor of numbers, which is then moved or cast."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MOVED:
-        value = value.func.value
+    value = syntax.chained(value, MOVED)
     if not isinstance(value, ast.Call) or review.after.dotted(module.scope_of(value), value.func) not in MADE:
         return False
     given = (n for a in value.args for n in syntax.walk(a))

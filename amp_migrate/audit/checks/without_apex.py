@@ -317,8 +317,7 @@ def _what(
     program that is built on a compiled extension); and what it is derived from."""
     if isinstance(value, ast.Lambda):
         return f"`{syntax.text(value)}`", None, ()
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SELF_RETURNING:
-        value = value.func.value  # `LayerNorm(n).to(dtype)`
+    value = syntax.chained(value, SELF_RETURNING)  # `LayerNorm(n).to(dtype)`
     callee = value.func if isinstance(value, ast.Call) else value
     if not isinstance(callee, (ast.Name, ast.Attribute)):
         return None

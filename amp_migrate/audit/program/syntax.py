@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound=ast.AST)
@@ -214,6 +214,13 @@ def last(func: ast.expr) -> str:
 def whole(expr: ast.expr) -> ast.expr:
     """What an entry, or an entry of an entry, belongs to: `rows` of `rows[0][i]`."""
     return whole(expr.value) if isinstance(expr, ast.Subscript) else expr
+
+
+def chained(expr: ast.expr, methods: Container[str]) -> ast.expr:
+    """What a chain of some methods begins with, of which each gives its object: `net` of `net.to(device).eval()`."""
+    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in methods:
+        expr = expr.func.value
+    return expr
 
 
 def cast_to_float(call: ast.Call) -> ast.expr | None:

@@ -53,6 +53,5 @@ def copied(value: ast.expr) -> bool:
 
 def made_there(value: ast.expr) -> bool:
     """`Net().cuda().half()`: what is made half is made there, and no copy of a model."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MOVING:
-        value = value.func.value
+    value = syntax.chained(value, MOVING)
     return isinstance(value, ast.Call) and syntax.last(value.func) not in ("deepcopy", "copy", "eval")

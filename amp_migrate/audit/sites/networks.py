@@ -51,10 +51,10 @@ def network_names(modules: Iterable[Module], methods: frozenset[str] = OF_MODULE
 @kept  # for most files stay as they are
 def _network_names(module: Module, methods: frozenset[str]) -> set[str]:
     calls = [(c, c.func) for c in module.calls() if isinstance(c.func, ast.Attribute)]
-    on = [(last_name(_chained(f.value)), f.attr) for _, f in calls]
+    on = [(last_name(syntax.chained(f.value, FLUENT)), f.attr) for _, f in calls]
     found = {name for name, method in on if name is not None and method in methods}
     found |= {name for call, f in calls if f.attr in methods & FLUENT for name in _kept_as(module, call)}
-    moved = {name for name, method in on if name is not None and method in ("to", "cuda") and method not in methods}
+    moved = {name for name, method in on if name is not None and method in MOVING and method not in methods}
     if moved and "from_pretrained" in module.text:
         for target, value, _ in assignments(module):
             name = last_name(target)
@@ -74,16 +74,9 @@ def run_by_method(module: Module) -> set[str]:
 
 def _moves(call: ast.Call) -> bool:
     """Whether what a call gives is moved: `build().cuda()`, `Net.load(path).to(device).eval()`."""
-    made = _chained(call)
+    made = syntax.chained(call, FLUENT)
     moved = {n.func.attr for n in syntax.every(call, ast.Call) if isinstance(n.func, ast.Attribute)} & MOVING
     return bool(moved) and isinstance(made, ast.Call)
-
-
-def _chained(expr: ast.expr) -> ast.expr:
-    """The network that a chain of its methods begins with: `net` of `net.to(device).eval()`."""
-    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in FLUENT:
-        expr = expr.func.value
-    return expr
 
 
 def _kept_as(module: Module, call: ast.Call) -> Iterator[str]:

@@ -46,8 +46,7 @@ class NewNetworks:
 
     def new(self, module: Module, value: ast.expr) -> bool:
         """Whether a value is a network that was just made: `Net().cuda()`, `copy.deepcopy(model)`, `torch.load(path)`."""
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SAME:
-            value = value.func.value
+        value = syntax.chained(value, SAME)
         if not isinstance(value, ast.Call):
             return False
         scope = module.scope_of(value)

@@ -40,9 +40,8 @@ def perhaps_another(program: Program, setup: SetUp, ways: Iterable[Chain], chain
 def as_saved(program: Program, chain: Chain) -> bool:
     """Whether a way may run a whole model that was read from a file: its weights are half if they were when it was saved."""
     for scope, value in _ran(program, chain):
-        while isinstance(value, ast.Call) and isinstance(func := value.func, ast.Attribute) and func.attr in MOVING:
-            value = func.value
-        if isinstance(value, ast.Call) and program.dotted(scope, value.func) == "torch.load":
+        made = syntax.chained(value, MOVING)
+        if isinstance(made, ast.Call) and program.dotted(scope, made.func) == "torch.load":
             return True
     return False
 
@@ -210,9 +209,7 @@ def _perhaps_held(
 
 def _unmoved(value: ast.expr) -> ast.expr:
     """What `model.to(device)` gives is the model."""
-    inner = value
-    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in MOVING:
-        inner = inner.func.value
+    inner = syntax.chained(value, MOVING)
     return inner if isinstance(inner, (ast.Name, ast.Attribute)) else value
 
 
