@@ -19,6 +19,7 @@ from amp_migrate.audit.sites.lookalikes import RUNNING
 from amp_migrate.audit.sites.mentioned import in_runs_before
 from amp_migrate.audit.sites.setups import Identity, identities
 from amp_migrate.audit.sites.within import apart_from_given, given_itself, within_given
+from amp_migrate.audit.sites.writers import without_gradients
 from amp_migrate.audit.values.names import last_name
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
         if (names | by_method).isdisjoint(module.words) or _other_framework(module):
             continue
         for forward in both.before.forwards.of(module):
-            plain, blind = forward.method is None, without_gradients(module, forward.call)
+            plain, blind = forward.method is None, without_gradients(both.review.before, module, forward.call)
             by_name = names | by_method if plain and blind else names if plain else by_method
             if _named(both, forward, by_name, surely | by_method if blind or not plain else surely):
                 yield forward, both.before.forwards.identities(forward)
@@ -273,13 +274,6 @@ def float_layer(both: Mixed, forward: Forward) -> bool:
         and EMBEDDING.search(last_name(forward.model) or "") is not None
         and any(map(IDS.search, given))
     )
-
-
-def without_gradients(module: Module, node: ast.AST) -> bool:
-    """Whether a node stands where no gradients are made."""
-    around = (a for a in module.ancestors(node) if isinstance(a, (ast.With, ast.AsyncWith)))
-    opened = [syntax.text(i.context_expr) for a in around for i in a.items]
-    return any("no_grad" in text or "inference_mode" in text for text in opened)
 
 
 def part_of_given(both: Mixed, forward: Forward) -> bool:

@@ -16,10 +16,10 @@ from amp_migrate.audit.sites.networks import (
     is_network,
     run_by_method,
     runs_unseen,
-    without_gradients,
 )
 from amp_migrate.audit.sites.pieces import idle
 from amp_migrate.audit.sites.within import made_at
+from amp_migrate.audit.sites.writers import without_gradients
 from amp_migrate.audit.values.names import is_option, last_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,10 @@ def _around_given(both: Mixed, forward: Forward) -> bool:
 
 def _known(both: Mixed, forward: Forward) -> set[str]:
     """The names under which what is run is a network where a method of it is called, or no gradients are made."""
-    runs = without_gradients(forward.module, forward.call) if forward.method is None else runs_unseen(both, forward)
+    if forward.method is None:
+        runs = without_gradients(both.review.after, forward.module, forward.call)
+    else:
+        runs = runs_unseen(both, forward)
     return run_by_method(forward.module) if runs else set()
 
 
