@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from amp_migrate.audit.checks.half_inputs import given_half
-from amp_migrate.audit.doubts import MOST, Doubt, Verdict, with_lines, with_ways
+from amp_migrate.audit.doubts import Doubt, Verdict, with_lines, with_ways
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
@@ -32,7 +32,7 @@ from amp_migrate.audit.sites.regions_along import has_own_region, takes_region
 from amp_migrate.audit.sites.setups import INITIALIZE, Identity
 from amp_migrate.audit.sites.taken_in import taken_in
 from amp_migrate.audit.sites.torchscript import WHY
-from amp_migrate.audit.sites.unseen_ways import NotSeen, not_seen
+from amp_migrate.audit.sites.unseen_ways import not_seen
 from amp_migrate.audit.values.names import last_name
 from amp_migrate.audit.ways.chains import Chain, as_written, is_test
 from amp_migrate.audit.ways.formulas import (
@@ -88,7 +88,7 @@ def check(review: Review) -> Iterable[Doubt]:
     known = set(told)
     yield from _others(both, known)
     yield from _without_set_up(both, known)
-    yield from (_not_seen(both, places) for places in not_seen(both, lambda f: _told("lost", f) in known))
+    yield from not_seen(both, lambda f: _told("lost", f) in known)
     yield from _taken_in(both, set(told))
     yield from _apart(both, known)
 
@@ -179,28 +179,6 @@ def _without_set_up(both: Mixed, known: set[Told]) -> Iterator[Doubt]:
                 "file: it ran in float32 there. Switch the region off (enabled=) to keep that"
             )
             yield both.review.doubt(module, forward.call, "AMP531", "a call of the model", message, "review")
-
-
-def _not_seen(both: Mixed, places: list[NotSeen]) -> Doubt:
-    """One doubt for all of them, which names the others."""
-
-    def called(forward: Forward) -> str:
-        return f"{forward.text} in {forward.module.name_around(forward.call) or 'this file'}"
-
-    ordered = sorted(places, key=lambda p: (p[1][0].path, both.review.line(*p[1])))
-    (forward, place), *others = ordered
-    more = [f"{called(f)} ({p[0].path}:{both.review.line(*p)})" for f, p in others]
-    also = (
-        f"; so for {', '.join(more[:MOST])}{f' and {len(more) - MOST} more' if len(more) > MOST else ''}"
-        if more
-        else ""
-    )
-    message = (
-        f"{called(forward)}: that this comes after amp.initialize is not seen; where it does, O1 ran it in half precision, and it "
-        f"runs in float32 now, outside of any autocast region{also}"
-    )
-    told_by = ("AMP502",) if not others else ()
-    return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", told_by)
 
 
 def _taken_in(both: Mixed, known: set[Told]) -> Iterator[Doubt]:

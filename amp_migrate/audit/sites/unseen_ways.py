@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from amp_migrate.audit.doubts import MOST, Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.sites.disabled import DISABLED, was_float32
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 NotSeen = tuple[Forward, tuple[Module, ast.Call]]  # a forward before, and its call after
 
 
-def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotSeen]]:
+def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[Doubt]:
     """Networks on ways that are not seen to start, or to come by the set-up: half under O1, where they came after it. One of
     each function counts, another network than the model if there is one, of which nothing else is said; and those of the programs
-    that share their set-ups come together. `told`: of which something else is said."""
+    that share their set-ups are told together. `told`: of which something else is said."""
     found: dict[tuple[SetUp, ...], list[NotSeen]] = {}
     functions: set[tuple[str, str]] = set()
     mentioned = _may_be_run(both)
@@ -72,7 +73,29 @@ def not_seen(both: Mixed, told: Callable[[Forward], bool]) -> Iterator[list[NotS
         ways_there = [w for c in callers for w in both.before.chains.to(*c) if w.open and not is_test(w.start.function)]
         if ways_there:
             add(forward, place, [w.start.function for w in ways_there])
-    yield from found.values()
+    yield from (_doubt(both, places) for places in found.values())
+
+
+def _doubt(both: Mixed, places: list[NotSeen]) -> Doubt:
+    """One doubt for all of them, which names the others."""
+
+    def called(forward: Forward) -> str:
+        return f"{forward.text} in {forward.module.name_around(forward.call) or 'this file'}"
+
+    ordered = sorted(places, key=lambda p: (p[1][0].path, both.review.line(*p[1])))
+    (forward, place), *others = ordered
+    more = [f"{called(f)} ({p[0].path}:{both.review.line(*p)})" for f, p in others]
+    also = (
+        f"; so for {', '.join(more[:MOST])}{f' and {len(more) - MOST} more' if len(more) > MOST else ''}"
+        if more
+        else ""
+    )
+    message = (
+        f"{called(forward)}: that this comes after amp.initialize is not seen; where it does, O1 ran it in half precision, and it "
+        f"runs in float32 now, outside of any autocast region{also}"
+    )
+    told_by = ("AMP502",) if not others else ()
+    return both.review.doubt(*place, "AMP531", "a call of the model", message, "look", told_by)
 
 
 def _is_called(both: Mixed, chain: Chain) -> bool:
