@@ -22,13 +22,13 @@ from amp_migrate.audit.paths.facts import NOTHING, Facts, assigned, told
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.options import declared, declared_in
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review, names_called
 from amp_migrate.audit.unset.containers import of_containers
 from amp_migrate.audit.unset.fields import never_given, of_another, of_settings
 from amp_migrate.audit.unset.gone import gone
 from amp_migrate.audit.unset.no_longer import no_longer_given
-from amp_migrate.audit.unset.options import declared, declared_in
 from amp_migrate.audit.unset.places import PROCESS_GROUP, Body, own_statements, root
 from amp_migrate.audit.unset.unset import AS_IMPORT, AS_SCRIPT, Claim, Unset
 from amp_migrate.findings import Code

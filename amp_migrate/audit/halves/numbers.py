@@ -7,6 +7,7 @@ import ast
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.options import destination
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.values.names import OPTIONS
 from amp_migrate.audit.values.values import Values
@@ -35,25 +36,22 @@ def _kept(values: Values, module: Module, expr: ast.Attribute) -> bool:
         given = [(there, value) for there, value, _ in values.own_fields(program.family_up(owner), expr.attr)]
     else:
         given = [(there, value) for there, _, value, _ in values.fields(expr.attr)]
-    known = bool(given) or (owner is None and _asked(program, expr.attr))
+    known = bool(given) or (owner is None and _asked(program).get(expr.attr, False))
     return known and all(value is not None and _plain(there.function_around(value), value) for there, value in given)
 
 
 @kept
-def _asked(program: Program, name: str) -> bool:
-    """Whether a command line is asked for a number of this name, and for nothing else."""
-    found: list[bool] = []
-    for module in program.modules.values() if name else ():
-        for call in module.calls_named.get("add_argument", ()) if name in module.text.replace("-", "_") else ():
-            flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+def _asked(program: Program) -> dict[str, bool]:
+    """What command lines are asked for, and whether that is a number each time."""
+    found: dict[str, bool] = {}
+    for module in program.having("add_argument"):
+        for call in module.calls_named.get("add_argument", ()):
             named = {k.arg: k.value for k in call.keywords}
-            long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
-            dest = named.get("dest")
-            kept_as = dest.value if isinstance(dest, ast.Constant) else long.lstrip("-").replace("-", "_")
-            if kept_as == name:
-                kind = named.get("type")
-                found.append(isinstance(kind, ast.Name) and kind.id in ("int", "float") and "nargs" not in named)
-    return bool(found) and all(found)
+            kind = named.get("type")
+            number = isinstance(kind, ast.Name) and kind.id in ("int", "float") and "nargs" not in named
+            for name in destination(call) or ():
+                found[name] = number and found.get(name, True)
+    return found
 
 
 def _plain(function: Function | None, value: ast.expr) -> bool:

@@ -110,11 +110,13 @@ def networks(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
                 yield forward, both.before.forwards.identities(forward)
 
 
-def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
+@kept
+def named(both: Mixed) -> list[tuple[Forward, frozenset[Identity]]]:
     """The like of what is treated as a network somewhere, under the name it has there."""
     names = both.network_names
     surely = network_names(both.near, OF_MODULES - OF_STATE)
     by_method = {n for module in both.near for n in run_by_method(module)}
+    found: list[tuple[Forward, frozenset[Identity]]] = []
     for module in both.near:
         if (names | by_method).isdisjoint(module.words) or _other_framework(module):
             continue
@@ -122,7 +124,8 @@ def named(both: Mixed) -> Iterator[tuple[Forward, frozenset[Identity]]]:
             plain, blind = forward.method is None, without_gradients(both.review.before, module, forward.call)
             by_name = names | by_method if plain and blind else names if plain else by_method
             if _named(both, forward, by_name, surely | by_method if blind or not plain else surely):
-                yield forward, both.before.forwards.identities(forward)
+                found.append((forward, both.before.forwards.identities(forward)))
+    return found
 
 
 def _named(both: Mixed, forward: Forward, names: set[str], surely: set[str]) -> bool:

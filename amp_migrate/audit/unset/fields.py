@@ -11,11 +11,11 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, conditions
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.options import declared
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.syntax import own_nodes
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.origins import Origin
 
 KNOWN = ("object", "torch.", "abc.", "typing.", "ABC", "Generic")

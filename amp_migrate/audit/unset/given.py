@@ -14,6 +14,7 @@ from amp_migrate.audit.paths.facts import assigned, constant
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import statements
 from amp_migrate.audit.program.module import Class, Function, Module, Scope
+from amp_migrate.audit.program.options import destination, sets_defaults
 from amp_migrate.audit.unset.passing import SETTING
 from amp_migrate.audit.unset.places import Body, below, place_of, root
 from amp_migrate.audit.values.origins import Origin
@@ -226,7 +227,7 @@ class Given:
                 continue
             if not parsers & makers:
                 continue
-            found = _destination(call)
+            found = destination(call)
             if found is None:
                 return None
             names |= found
@@ -241,8 +242,8 @@ class Given:
         for module, call, parsers in self._added:
             if parsers is None or not parsers & makers:
                 continue
-            names = _destination(call)
-            if names is None or (name in names and _sets_defaults(call)):
+            names = destination(call)
+            if names is None or (name in names and sets_defaults(call)):
                 return None
             if name in names:
                 found.append((module.scope_of(call), call))
@@ -355,24 +356,3 @@ def _keys(node: ast.AST, key: str) -> bool | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         return None if any(k.arg is None for k in node.keywords) else any(k.arg == key for k in node.keywords)
     return None
-
-
-def _sets_defaults(call: ast.Call) -> bool:
-    return not call.args and not any(k.arg == "dest" for k in call.keywords)
-
-
-@kept
-def _destination(call: ast.Call) -> set[str] | None:
-    """The attributes that one `add_argument` or `set_defaults` gives the namespace."""
-    if any(k.arg is None for k in call.keywords):
-        return None
-    if _sets_defaults(call):
-        return {k.arg for k in call.keywords if k.arg is not None}
-    for keyword in call.keywords:
-        if keyword.arg == "dest":
-            return {str(keyword.value.value)} if isinstance(keyword.value, ast.Constant) else None
-    names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    if len(names) != len(call.args) or not names:
-        return None
-    long = [n for n in names if n.startswith("--")] or names
-    return {long[0].lstrip("-").replace("-", "_")}

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.options import declared
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import attributes
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.unset.fields import gives, made_here, one_object
-from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.names import OPTIONS, last_name
 from amp_migrate.audit.ways.installed import tries_apex
 

@@ -18,9 +18,9 @@ from amp_migrate.audit.mixed import mixed
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import Change, statements
 from amp_migrate.audit.program.module import Function, Module
+from amp_migrate.audit.program.options import declared
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
-from amp_migrate.audit.unset.options import declared
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways import installed
