@@ -8,6 +8,7 @@ a registry unless the decorator is seen to keep nothing, and where code looks fo
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Decorators of these keep nothing; the functions only read what they are given.
 KEEPING_NOTHING = frozenset("torch functools dataclasses contextlib typing abc numba six".split())
 OFFERING = frozenset({"fire", "Fire", "defopt"})  # what makes commands of all that a script defines
+FINDING = frozenset("import_string locate instantiate attrgetter".split())  # what gives something by a name of it
+NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 READING = frozenset("isinstance getattr hasattr setattr len str repr type wraps update_wrapper join format".split())
 
 Part = tuple[Module, ast.stmt]
@@ -66,18 +69,20 @@ class Mentioned:
     @cached_property
     def _names_in_sight(self) -> frozenset[str]:
         """Those that are mentioned without the classes of libraries that nothing here names."""
-        kept_there = [
-            (m, s) for m in self.files for s in m.tree.body if any(self._may_keep(m, d) for d in _decorators(s))
-        ]
-        defining = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        begun = ((m, s, defining if m in self.scripts else ast.ClassDef) for m in self.starts for s in m.tree.body)
+        kept_there = [(m, s) for m in self.files for s in m.tree.body if self._is_kept(m, s)]
+        library = (ast.ClassDef, ast.ImportFrom)
+        script = (ast.FunctionDef, ast.AsyncFunctionDef, *library)
+        begun = ((m, s, script if m in self.scripts else library) for m in self.starts for s in m.tree.body)
         return self._follow([*kept_there, *((m, s) for m, s, left in begun if not isinstance(s, left))])
 
     @cached_property
     def _held(self) -> dict[str, list[Part]]:
-        """What the files define, by name."""
+        """What the files define, and import under a name of their own, by name."""
         held: dict[str, list[Part]] = {}
         for module in self.files:
+            for brought in syntax.every(module.tree, ast.ImportFrom):
+                for alias in (a.asname for a in brought.names if a.asname is not None):
+                    held.setdefault(alias, []).append((module, brought))
             for stmt in module.tree.body:
                 for name in _defined(stmt):
                     held.setdefault(name, []).append((module, stmt))
@@ -116,13 +121,44 @@ class Mentioned:
                 yield node.id, True
             elif type(node) is ast.Attribute:
                 yield node.attr, False
-            elif type(node) is ast.Constant and isinstance(node.value, str) and node.value.isidentifier():
-                yield node.value, False
-            elif type(node) is ast.Call and _looks_up(node, loads):
+            elif type(node) is ast.Constant and isinstance(node.value, str) and NAME.fullmatch(node.value):
+                yield node.value.rpartition(".")[2], False
+            elif type(node) is ast.alias and node.asname is not None:  # `from nets import Net as Backbone`
+                yield node.name, False
+            elif type(node) is ast.Call and (_looks_up(node, loads) or self._finds(module, node)):
                 yield "*", False
             if isinstance(node, (ast.Attribute, ast.Call)) and (holder := _looked_up_in(node)) is not None:
-                name = self.program.imported(module.scope_of(holder), holder) or ""
-                yield f"{name.rpartition('.')[2]}.*", False
+                yield self._any_of(module, holder), False
+
+    def _any_of(self, module: Module, holder: ast.expr) -> str:
+        """What is mentioned where something of one is taken by a name that is put together."""
+        if isinstance(holder, ast.Subscript) and syntax.last(holder.value) == "modules":  # `sys.modules[__name__]`
+            name = module.name if syntax.text(holder.slice) == "__name__" else None
+            return "*" if name is None else f"{name.rpartition('.')[2]}.*"
+        name = self.program.imported(module.scope_of(holder), holder) or ""
+        return f"{name.rpartition('.')[2]}.*"
+
+    def _finds(self, module: Module, call: ast.Call) -> bool:
+        """`instantiate(args.model)` of a library's, `locals()[name]`."""
+        name, item = last_name(call.func), module.parents.get(call)
+        if name in ("locals", "vars"):
+            return not call.args and isinstance(item, ast.Subscript) and not isinstance(item.slice, ast.Constant)
+        if name not in FINDING or not _is_computed(call):
+            return False
+        return not self.program.definitions(module.scope_of(call), call.func, guess=False)
+
+    def _is_kept(self, module: Module, stmt: ast.stmt) -> bool:
+        """Whether something may keep what a statement defines: a decorator, or what comes by each class of a family."""
+        cls = module.class_of.get(stmt) if self._by_families and isinstance(stmt, ast.ClassDef) else None
+        family = self.program.family_up(cls) if cls is not None else []
+        if any("__init_subclass__" in c.methods for c in family if c is not cls):
+            return True
+        metaclasses = [(c.module, k.value) for c in family for k in c.node.keywords if k.arg == "metaclass"]
+        return any(self._may_keep(m, d) for m, d in [*((module, d) for d in _decorators(stmt)), *metaclasses])
+
+    @cached_property
+    def _by_families(self) -> bool:
+        return any(not m.words.isdisjoint(("__init_subclass__", "metaclass")) for m in self.files)
 
     def _may_keep(self, module: Module, decorator: ast.expr) -> bool:
         """Whether a decorator may keep what it stands over where it is found again: `@register`, not `@add_docstring("...")`."""
@@ -203,7 +239,11 @@ def _looks_up(call: ast.Call, loads: bool) -> bool:
     name = func.id if isinstance(func, ast.Name) else getattr(func, "attr", "")
     if name in ("__subclasses__", "getmembers"):
         return True
-    return loads and name in IMPORTERS and bool(call.args) and not isinstance(call.args[0], ast.Constant)
+    return loads and name in IMPORTERS and _is_computed(call)
+
+
+def _is_computed(call: ast.Call) -> bool:
+    return bool(call.args) and not isinstance(call.args[0], ast.Constant)
 
 
 def _looked_up_in(node: ast.Attribute | ast.Call) -> ast.expr | None:
