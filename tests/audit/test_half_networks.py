@@ -79,3 +79,25 @@ def test_a_model_made_half_in_another_file_is_refused_at_the_step(half: str) -> 
 )
 def test_what_the_scaler_does_not_step_as_half_is_left_alone(half: str, more: str) -> None:
     assert not found(half, more)
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        ("return super().half()", "refuse"),
+        ("torch.nn.Module.half(self)", "refuse"),
+        ("return self.to(dtype=torch.float16)", "refuse"),
+        ("self.inner = self.inner.half()", "review"),
+        ("for part in self.children():\n            part.half()", "review"),
+        ("return self._apply(lambda t: t.half())", "review"),
+        ("narrow(self)", "review"),
+        ("return self.width // 2", None),
+    ],
+)
+def test_a_half_of_the_programs_own_is_asked_for_what_it_does(body: str, verdict: str | None) -> None:
+    own = f"    def half(self):\n        {body}\n\n"
+    more = "def narrow(net):\n    net.half()\n"
+    before, after = (f"{text}\n{own}{more}" for text in (ENGINE, NOW))
+    main = MAIN.replace("HALF", "net.half()").replace("MORE", "")
+    doubts = told(doubts_of({"main.py": main, "engine.py": before}, {"engine.py": after}), "AMP534")
+    assert {v for _, v in doubts} == ({verdict} if verdict else set())

@@ -19,6 +19,7 @@ from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review, calls_in
 from amp_migrate.audit.sites.float_data import given_float
 from amp_migrate.audit.sites.made_half import copied, last_cast, made_float_again, made_half, made_there
+from amp_migrate.audit.sites.own_half import halves
 from amp_migrate.audit.sites.setups import FP16_OPTIMIZER, argument
 from amp_migrate.audit.sites.weights import Frame, Weights, overlap
 from amp_migrate.audit.ways.chains import Chain
@@ -88,32 +89,21 @@ def _halved(
     """
     for call, model in made_half(module):
         receiver = syntax.text(model)
-        if (
-            _own_method(both, module, call)
-            or not _is_module(module, call, receiver)
-            or not any(_together(both, module, call, s) for s in scalers)
-        ):
+        if not _is_module(module, call, receiver) or not any(_together(both, module, call, s) for s in scalers):
             continue
         if copied(model) or made_float_again(module, call, model) or not _trained(both, module, model):
             continue
-        if not any(_later(both, module, call, t) for t in trains):
+        if not any(_later(both, module, call, t) for t in trains) or (of := halves(both, module, call)) == "nothing":
             continue
         function = module.function_around(call)
         here = any(module.function_around(s) is function for s in scalers)
-        verdict: Verdict = "refuse" if legacy and here else "review"
+        verdict: Verdict = "refuse" if legacy and here and of == "all" else "review"
+        what, where = (receiver, "") if of == "all" else (f"something of {receiver}", "where that is a weight, ")
         message = (
-            f"{receiver} is still made half here, and a GradScaler trains it: unscaling raises "
+            f"{what} is still made half here, and a GradScaler trains it: {where}unscaling raises "
             '"Attempting to unscale FP16 gradients."; leave the weights in float32, autocast casts what it needs'
         )
         yield call, both.review.doubt(module, call, "AMP534", "model.half()", message, verdict, ("AMP118",))
-
-
-def _own_method(both: Mixed, module: Module, call: ast.Call) -> bool:
-    """Whether `.half()` runs a method of the program's own: what that makes half is asked of what stands in it."""
-    values = both.after.values
-    on = call.func.value if isinstance(call.func, ast.Attribute) else None
-    origins = values.origins(module.scope_of(on), on) if on is not None else ()
-    return any("half" in cls.methods for origin in origins for cls in values.made(origin))
 
 
 def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
@@ -125,7 +115,7 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         (module, call, model)
         for module in both.after.modules
         for call, model in made_half(module)
-        if call not in told and not _own_method(both, module, call) and (not copied(model) or made_there(model))
+        if call not in told and (not copied(model) or made_there(model))
     ]
     if not halved:
         return
@@ -138,6 +128,8 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
         within = weights.within_unseen(stepped)
         for module, call, model in halved:
             made = weights.network(Frame(module.scope_of(model)), model)
+            if (of := halves(both, module, call)) == "nothing":
+                continue
             own, held = (any(overlap(a, b) for a in made for b in places) for places in (stepped, within))
             if not (own or held) or made_float_again(module, call, model):
                 continue
@@ -147,12 +139,15 @@ def _networks(both: Mixed, told: set[ast.AST]) -> Iterator[Doubt]:
                     if own
                     else "here what code out of sight was given it to make: where that holds it,"
                 )
+                what = "" if of == "all" else "something of "
                 message = (
-                    f"{syntax.text(model)} is made half at {module.path}:{both.review.line(module, call)}, and the GradScaler "
+                    f"{what}{syntax.text(model)} is made half at {module.path}:{both.review.line(module, call)}, and the GradScaler "
                     f'steps {steps}{":" * own} it raises "Attempting to unscale FP16 gradients."; leave the weights in float32, '
                     "autocast casts what it needs"
                 )
-                yield both.review.doubt(where, given, "AMP534", "model.half()", message, "refuse" if own else "review")
+                yield both.review.doubt(
+                    where, given, "AMP534", "model.half()", message, "refuse" if own and of == "all" else "review"
+                )
                 break
 
 
