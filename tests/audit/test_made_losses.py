@@ -5,11 +5,23 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.audit.helpers import doubts, sides, told
+from tests.audit.helpers import doubts, program, sides, told
 
 BEFORE, AFTER = sides("""
     import torch
   - from apex import amp
+
+    def fill(into, out):
+        into += out.sum()
+
+    def fill_part(out, *, into):
+        into[0] = out.sum()
+
+    def collect(out, into):
+        fill(into=into, out=out)
+
+    def show(value):
+        print(value.item(), value.data[0])
 
     def main(args, loader, device):
         model = torch.nn.Linear(4, 3).to(device)
@@ -18,14 +30,13 @@ BEFORE, AFTER = sides("""
   +     scaler = torch.amp.GradScaler("cuda")
         for x, y in loader:
             optimizer.zero_grad()
-  -         out = model(x)
-  -         loss = {loss}
+  -         if True:
+  +         with torch.autocast("cuda", dtype=torch.float16):
+                out = model(x)
+                loss = {loss}
   -         with amp.scale_loss(loss, optimizer) as scaled:
   -             scaled.backward()
   -         optimizer.step()
-  +         with torch.autocast("cuda", dtype=torch.float16):
-  +             out = model(x)
-  +             loss = {loss}
   +         scaler.scale(loss).backward()
   +         scaler.step(optimizer)
   +         scaler.update()
@@ -43,9 +54,48 @@ BEFORE, AFTER = sides("""
     ],
 )
 def test_a_placeholder_of_a_loss_is_told(loss: str, expected: bool) -> None:
-    texts = (t.format(loss=loss) for t in (BEFORE, AFTER))
-    found = [d for d in doubts(*texts) if "No inf checks" in d.message]
-    assert [verdict for _, verdict in told(found, "AMP232")] == ["review"] * expected
+    assert is_told(loss) == expected
+
+
+FILLING = [
+    "loss.add_(out.sum())",
+    "loss[0] = out.sum()",
+    "loss[0].add_(out.sum())",
+    "torch.add(out.sum(), 1.0, out=loss)",
+    "part = loss[0]\npart += out.sum()",
+    "same = loss.to(device)\nsame.add_(out.sum())",
+    "fill(loss, out)",
+    "fill_part(out, into=loss)",
+    "collect(out, loss)",
+    "fill(*[loss, out])",
+]
+READING = ["show(loss)", "print(loss.data[0], loss.mean())", "total = loss.mean()", "print(out[loss.long()])"]
+
+
+@pytest.mark.parametrize(("then", "expected"), [*((f, False) for f in FILLING), *((r, True) for r in READING)])
+def test_a_tensor_that_a_loss_is_put_into_is_none(then: str, expected: bool) -> None:
+    assert is_told("\n".join(["torch.zeros(1).to(device)", *then.split("\n")])) == expected
+
+
+@pytest.mark.parametrize("then", [f for f in FILLING if "out=" not in f])
+def test_torch_gives_gradients_of_what_is_put_into_one(then: str) -> None:
+    known: dict[str, object] = {}
+    exec(program(AFTER[: AFTER.index("    def main")]), known)
+    model = torch.nn.Linear(4, 3)
+    known |= {"loss": torch.zeros(1), "out": model(torch.ones(1, 4)), "device": "cpu"}
+    exec(then, known)
+    loss = known["loss"]
+    assert isinstance(loss, torch.Tensor)
+    loss.sum().backward()
+    assert model.weight.grad is not None
+
+
+def is_told(loss: str) -> bool:
+    loss = loss.replace("\n", "\n" + " " * 16)
+    found = [d for d in doubts(BEFORE.format(loss=loss), AFTER.format(loss=loss)) if "No inf checks" in d.message]
+    verdicts = [verdict for _, verdict in told(found, "AMP232")]
+    assert verdicts in ([], ["review"])
+    return bool(verdicts)
 
 
 def test_torch_raises_so() -> None:
