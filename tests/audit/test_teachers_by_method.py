@@ -60,15 +60,16 @@ NETWORKS = [
 ]
 
 
-def _texts(made: str, called: str, level: str, region: str) -> list[str]:
-    return [
-        t.replace("MADE", made).replace("CALLED", called).replace("LEVEL", level).replace("REGION", region)
-        for t in (BEFORE, AFTER)
-    ]
-
-
 def _told(made: str, called: str, level: str, region: str) -> list[tuple[int, str]]:
-    return told(doubts(*_texts(made, called, level, region)), "AMP531")
+    return _told_of((BEFORE, AFTER), made, called, level, region)
+
+
+def _told_of(texts: tuple[str, str], made: str, called: str, level: str, region: str) -> list[tuple[int, str]]:
+    given = (
+        t.replace("MADE", made).replace("CALLED", called).replace("LEVEL", level).replace("REGION", region)
+        for t in texts
+    )
+    return told(doubts(*given), "AMP531")
 
 
 @pytest.mark.parametrize(("made", "called"), NETWORKS)
@@ -81,6 +82,33 @@ def test_o1_ran_them_in_half(made: str, called: str) -> None:
 def test_o2_left_them_in_float32(made: str, called: str) -> None:
     assert _told(made, called, '"O2"', "") == []
     assert _told(made, called, '"O2"', REGION) == [(AT, "review")]
+
+
+WITH = "with torch.no_grad(){}:\n" + " " * 16 + "target = CALLED"
+
+
+@pytest.mark.parametrize(
+    ("off", "is_off"),
+    [
+        ("torch.no_grad()", True),
+        ("torch.inference_mode()", True),
+        ("torch.set_grad_enabled(False)", True),
+        ("torch.set_grad_enabled(True)", False),
+        ("no_grad_to_disk(x)", False),
+    ],
+)
+def test_where_gradients_are_off_a_call_is_a_run_of_it(off: str, is_off: bool) -> None:
+    told_here = [(AT, "review")] if is_off else []
+    for level, region, expected in (("O1", "", told_here), ("O2", REGION, told_here), ("O2", "", [])):
+        texts = (BEFORE.replace("torch.no_grad()", off), AFTER.replace("torch.no_grad()", off))
+        assert _told_of(texts, 'build("guide").cuda()', "guide(x)", f'"{level}"', region) == expected
+
+
+@pytest.mark.parametrize(("off", "is_off"), [("torch.no_grad()", True), ("torch.enable_grad()", False)])
+def test_a_decorator_switches_gradients_off_as_well(off: str, is_off: bool) -> None:
+    asked = "\n            ".join([f"@{off}", "def ask(x):", "    return CALLED", "target = ask(x)"])
+    texts = (BEFORE.replace(WITH.format(""), asked), AFTER.replace(WITH.format("REGION"), asked))
+    assert [v for _, v in _told_of(texts, 'build("guide").cuda()', "guide(x)", '"O1"', "")] == ["review"] * is_off
 
 
 @pytest.mark.parametrize(
@@ -109,6 +137,8 @@ def test_what_a_hook_hands_on_as_self_is_no_network_of_its_own() -> None:
         net.register_forward_hook(lambda m, i, o: print(size(m), timed(m, *i)))
 
     def main("""
-    texts = _texts("build('guide').cuda()", "x", '"O1"', "")
-    watched = (t.replace("\n    def main(", hook, 1).replace("for _ in", "watch(net)\n        for _ in") for t in texts)
-    assert told(doubts(*watched), "AMP531") == []
+    before, after = (
+        t.replace("\n    def main(", hook, 1).replace("for _ in", "watch(net)\n        for _ in")
+        for t in (BEFORE, AFTER)
+    )
+    assert _told_of((before, after), "build('guide').cuda()", "x", '"O1"', "") == []
