@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from amp_migrate.reading.program.tree import root_of
+
 if TYPE_CHECKING:
     from amp_migrate.reading.program.module import Module
     from amp_migrate.reading.program.scope import Scope
@@ -22,18 +24,12 @@ def lifted(module: Module) -> dict[str, Scope]:
     if "apex" not in module.text or "initialize" not in module.text or "globals" in module.text or module.star_imports:
         return {}
     found: dict[str, Scope] = {}
-    for node in module.of(ast.Attribute):
-        root = _root(node) if node.attr == "initialize" else None
-        if root is None or module.scope_of(root).lookup(root.id) is not None:
+    for node in (n for n in module.of(ast.Attribute) if n.attr == "initialize"):
+        root = root_of(node)
+        if not isinstance(root, ast.Name) or module.scope_of(root).lookup(root.id) is not None:
             continue
         importing = [s for s in module.scopes.values() if s.is_function and root.id in s.imports]
         rest = ast.unparse(node).partition(".")[2]
         if importing and {f"{s.imports[root.id]}.{rest}" for s in importing} == {SET_UP}:
             found[root.id] = importing[0]
     return found
-
-
-def _root(node: ast.expr) -> ast.Name | None:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None

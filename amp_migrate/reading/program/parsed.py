@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from amp_migrate import literals
 from amp_migrate.reading.program.scope import Scope
 from amp_migrate.reading.program.source_text import SourceText
-from amp_migrate.reading.program.tree import children, walk
+from amp_migrate.reading.program.tree import children, root_of, walk
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -190,7 +190,5 @@ def _plain(node: ast.expr, text: str) -> bool:
             ast.parse(text, mode="eval")
         except SyntaxError:
             return False
-    inner = node
-    while isinstance(inner, ast.Attribute):
-        inner = inner.value
+    inner = root_of(node)
     return not isinstance(inner, ast.Name) or not any(space in text for space in " \t\n\r(\\")

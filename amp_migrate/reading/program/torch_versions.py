@@ -107,10 +107,10 @@ class TorchVersions:
             return told
         settings = {name for name, _ in self.same.values()}
         asked = {self._setting(n.id)[0] for n in walk(test) if isinstance(n, ast.Name)} & settings - known.keys()
-        for name in sorted(asked):
-            one, other = (self.value(test, {**known, name: on}) for on in (True, False))
-            return one if one is other else None
-        return None
+        if not asked:
+            return None
+        one, other = (self.value(test, {**known, min(asked): on}) for on in (True, False))
+        return one if one is other else None
 
     def _setting(self, name: str) -> tuple[str, bool]:
         """The setting that a flag is true with, or false."""

@@ -112,6 +112,13 @@ def values_returned(body: Iterable[ast.stmt]) -> list[ast.expr]:
     return [n.value for n in own_nodes(body) if isinstance(n, ast.Return) and n.value is not None]
 
 
+def root_of(node: ast.expr) -> ast.expr:
+    """What attributes are read of: `self` of `self.net.encoder`; anything else stands for itself."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node
+
+
 def identifiers(*nodes: ast.AST) -> set[str]:
     """The names that stand in some nodes."""
     return {n.id for node in nodes for n in walk(node) if isinstance(n, ast.Name)}

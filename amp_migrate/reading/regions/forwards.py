@@ -10,7 +10,7 @@ from amp_migrate.reading.program.definitions import ClassInfo, Function, called_
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import root_of, walk
 from amp_migrate.reading.regions.beside import given_beside
 from amp_migrate.reading.regions.evaluated import evaluated_elsewhere
 from amp_migrate.reading.regions.kept_lambdas import in_kept_lambda
@@ -215,10 +215,7 @@ class Forwards:
         """Whether an expression is a part of one of the unit's models, taken out of that from outside of the network."""
         if not isinstance(node, (ast.Name, ast.Attribute)) or self.project.slot(module, node) not in self.parts:
             return False
-        root: ast.expr = node
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        owner = self.project.class_of(module.scope_of(node)) if module.is_self(root) else None
+        owner = self.project.class_of(module.scope_of(node)) if module.is_self(root_of(node)) else None
         return owner is None or not owner.is_module
 
     def is_model(self, module: Module, node: ast.AST) -> bool:

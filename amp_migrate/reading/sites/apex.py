@@ -10,7 +10,7 @@ from amp_migrate.reading.program.definitions import argument, called_name
 from amp_migrate.reading.program.module import FUNCTION_NODES, FunctionNode, Module, Scope
 from amp_migrate.reading.program.modules_held import MODULES
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import children, walk, within_apex
+from amp_migrate.reading.program.tree import children, root_of, walk, within_apex
 
 
 @dataclass(eq=False)
@@ -91,9 +91,7 @@ def stand_ins(project: Project, module: Module) -> dict[str, list[FunctionNode]]
 
 def followed(project: Project, module: Module, node: ast.expr) -> bool:
     """Whether it is known what is asked of a module that an expression stands for, where a call imported it."""
-    base = node
-    while isinstance(base, ast.Attribute):
-        base = base.value
+    base = root_of(node)
     while isinstance(base, ast.Call) and isinstance(module.parents[node], ast.Attribute):
         node = module.parents[node]  # type: ignore[assignment]
     if not isinstance(base, ast.Call) or base in project.module_calls:

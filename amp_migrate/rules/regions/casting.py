@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import own_nodes, walk
+from amp_migrate.reading.program.tree import own_nodes, reached, walk
 from amp_migrate.reading.values.entries import values_of_pair
 from amp_migrate.rules.regions.half_values import (
     HALVING,
@@ -218,24 +219,21 @@ def _computes(function: Function, name: str, floats: frozenset[str]) -> tuple[bo
 def _kept(module: Module, value: ast.expr) -> Iterator[str]:
     """The names of what a value has its dtype of: `x` of `x[:, 0].view(-1)`, `x` and `scale` of `x / scale`, of which one may
     be a number."""
-    while True:
-        if isinstance(value, ast.BinOp) and not isinstance(value.op, ast.MatMult):
-            yield from _kept(module, value.right)
-            value = value.left
-        elif isinstance(value, ast.Call) and called_name(value) in ARITHMETIC and value.args:
-            yield from (name for given in value.args[1:] for name in _kept(module, given))
-            method = isinstance(value.func, ast.Attribute) and module.qualify(value.func) is None
-            yield from _kept(module, value.func.value) if method else ()  # type: ignore[attr-defined]
-            value = value.args[0]
-        elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
-            value = value.operand
-        elif isinstance(value, ast.Subscript) and isinstance(value.slice, (ast.Tuple, ast.Slice)):
-            value = value.value
-        elif isinstance(value, ast.Call) and function_of(module, value) is not None:
-            value = value.args[0]
-        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in KEEPING:
-            value = value.func.value
-        else:
-            break
-    if isinstance(value, ast.Name):
-        yield value.id
+    return (v.id for v in reached([value], partial(_sources, module)) if isinstance(v, ast.Name))
+
+
+def _sources(module: Module, value: ast.expr) -> Sequence[ast.expr]:
+    if isinstance(value, ast.BinOp):
+        return (value.left, value.right) if not isinstance(value.op, ast.MatMult) else ()
+    if isinstance(value, ast.UnaryOp):
+        return (value.operand,) if isinstance(value.op, ast.USub) else ()
+    if isinstance(value, ast.Subscript):
+        return (value.value,) if isinstance(value.slice, (ast.Tuple, ast.Slice)) else ()
+    if not isinstance(value, ast.Call):
+        return ()
+    holder = value.func.value if isinstance(value.func, ast.Attribute) else None
+    if called_name(value) in ARITHMETIC and value.args:
+        return (*value.args, holder) if holder is not None and module.qualify(value.func) is None else value.args
+    if function_of(module, value) is not None:
+        return value.args[:1]
+    return (holder,) if holder is not None and called_name(value) in KEEPING else ()
