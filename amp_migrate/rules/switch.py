@@ -210,8 +210,8 @@ class Switch:
         return bool(flags) and all(self._asked_around(f, module, node).never for f in flags)
 
     def _told_at(self, module: Module, node: ast.AST) -> str | None:
-        """The switch as an argument where a node stands: evaluated there, or asked of an object in sight that keeps the
-        scaler."""
+        """The switch as an argument where a node stands: evaluated there, or asked of the scaler that is
+        at hand there, or that an object in sight keeps."""
         scope = module.scope_of(node)
         text = self.evaluated(scope, node) if not self._kept else None
         if text == "True" and self.m.set_up.entered_alone(scope) and self.evaluated(scope) == "True":
@@ -220,6 +220,8 @@ class Switch:
         if text is not None or off:
             return text
         holder = self.m.scaler.holder(module, scope, node)
+        if holder is None and self.m.scaler.near(scope):
+            holder = self.m.scaler.at(module, node)
         return f"{holder}.is_enabled()" if holder is not None else None
 
     def evaluated(self, scope: Scope, node: ast.AST | None = None) -> str | None:

@@ -121,7 +121,7 @@ def test_a_function_takes_it_and_hands_it_on(tmp_path: Path, given: str, grown: 
     texts = check_files({"lib/__init__.py": "", "lib/engine.py": ENGINE}, device="cpu")
     text = texts["lib/engine.py"]
     assert "def train_epoch(model, optimizer, criterion, loader, half=False, scaler=None):" in text
-    assert "def step(model, optimizer, scaler, criterion, x, y):" in text
+    assert "def step(model, optimizer, criterion, x, y, half, scaler=None):" in text
     assert "    :param scaler: torch.amp.GradScaler of a caller" in text
     assert '    if scaler is None:\n        scaler = torch.amp.GradScaler("cpu", enabled=half)\n' in text
     program = (

@@ -14,8 +14,10 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import is_script
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.roles import role
+from amp_migrate.reading.program.signatures import all_calls, is_public
 from amp_migrate.reading.scaler.handover import ScalerPlan
 from amp_migrate.reading.scaler.home import Home
+from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.switch.flag import Flag
 from amp_migrate.reading.units.legacy import is_legacy_call
@@ -126,6 +128,12 @@ class FromUsers(ScalerPlan):
         init = Init(self.project, site, site.call, {}, [], [])
         self.homes.append(Home(init, kind, function.scope, anchor, Flag(function.scope, (HANDED,))))
         self.named |= {function.scope, *([function.cls.family] if kind == "self" and function.cls else [])}
+
+    def stays_open(self, thread: Thread) -> bool:
+        calls = all_calls(self.project, thread.function)
+        plain = not (thread.apart or thread.forwards or thread.replaces)
+        bound = any(self.project.partial_of(module, call) for module, call in calls)
+        return plain and not bound and bool(self.unit.losses) and is_public(self.project, thread.function)
 
     def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
         return None if text == HANDED else super().as_seen(text, home, there)

@@ -66,6 +66,10 @@ class Threads(Homes):
     def _reach(self, module: Module, scope: Scope, node: ast.AST) -> str:
         raise NotImplementedError
 
+    def stays_open(self, thread: Thread) -> bool:
+        """Whether code out of sight may go on calling a function that is handed the scaler, without one."""
+        return False
+
     def take_over(self, function: Function) -> None:
         """Hand a function the scaler that is handed `amp`, whatever it does with it.
 

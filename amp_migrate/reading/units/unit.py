@@ -25,6 +25,7 @@ from amp_migrate.reading.units.calls import Loss as Loss
 from amp_migrate.reading.units.calls import NeverOn as NeverOn
 from amp_migrate.reading.units.calls import ReadsEach as ReadsEach
 from amp_migrate.reading.units.calls import Step as Step
+from amp_migrate.reading.units.handed_models import handed_models
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.own_scalers import apart, own_scales, suffixes
 from amp_migrate.reading.units.passing import passing
@@ -110,7 +111,7 @@ class Unit:
                 seeds.update(self.project.sources(init.module, node))
             seeds |= init.seeds
         if not self.inits:
-            seeds |= self._trained()
+            seeds |= handed_models(self.project, self.losses)
         return seeds, *siblings.reached(self.project, seeds, self._setting_up())
 
     def _setting_up(self) -> list[Scope]:
@@ -137,13 +138,6 @@ class Unit:
         found = {s for s in reached if s.holder not in early} | self._by_name(names) | self._unlinked(names)
         # What one factory makes for all (`build_from_cfg`) is not one kind of thing: names tell data from models.
         return {s for s in found if s in seeds or not holds_data(s.name)}
-
-    def _trained(self) -> set[Slot]:
-        """The models of a library, whose users hand them over: what it sets to training or evaluation where it scales."""
-        modules = {loss.module for loss in self.losses}
-        calls = [(m, f.value) for m in modules for name in ("train", "eval") for _, f in m.method_calls.get(name, ())]
-        named = ((m, node) for m, node in calls if isinstance(node, (ast.Name, ast.Attribute)))
-        return {slot for module, node in named for slot in self.project.slots(module, [node])}
 
     def _unlinked(self, names: Collection[str]) -> set[Slot]:
         """Variables of the unit's files that have one of these names, where nothing in sight calls what initializes: who

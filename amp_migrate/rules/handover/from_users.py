@@ -13,12 +13,13 @@ from amp_migrate.findings import Code, Example
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.from_users import HANDED, FromUsers, in_package
+from amp_migrate.reading.scaler.threads import Thread
 from amp_migrate.reading.switch.elsewhere import visible
 from amp_migrate.reading.switch.flag import distinct
 from amp_migrate.reading.switch.flags import guard_parts
 from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.rules.handover.docstrings import KEPT, USERS, document
-from amp_migrate.rules.handover.scaler_passing import add_optional
+from amp_migrate.rules.handover.scaler_passing import add_keyword, add_optional
 from amp_migrate.rules.migration import Migration
 
 CODES = (
@@ -56,24 +57,39 @@ def apply(m: Migration) -> None:
                 raise plan.failure  # a helper for the backward: its program has the rest
             for function, kept in plan.entries.items():
                 _enter(m, plan, function, kept)
+            for thread in filter(plan.stays_open, list(plan.threads.values())):
+                _stay_open(m, plan, thread)
+
+
+def _stay_open(m: Migration, plan: FromUsers, thread: Thread) -> None:
+    """A last parameter, None by default, for a function that is handed the scaler in sight: who calls it out of sight goes on as
+    before."""
+    function, name = thread.function, thread.name
+    add_optional(m, function, f"{name}=None")
+    _stand_in(m, function, name, switch := _switch(m, function))
+    document(m, function, name, USERS)
+    for module, call in thread.calls:
+        if (call, name) not in plan.given:  # it may run several functions
+            plan.given.add((call, name))
+            add_keyword(m, module, call, name, "None" if call in thread.without else plan.at(module, call))
+    message = (
+        f"{function.name} takes {name}, None by default, which every call in sight hands over; without it, "
+        f"{_without(switch, anew=True)}"
+    )
+    m.output.note(function.module, function.node, "AMP228", "GradScaler", message, "look")
 
 
 def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | None) -> None:
     module, name, scope = function.module, plan.base_name, function.scope
     add_optional(m, function, f"{name}=None")
     switch = _switch(m, function)
-    off = m.scaler_off(module, scope)
-    if switch is not None:
-        off = off.replace("enabled=False", f"enabled={as_bool(m.project, scope, switch)}")
     if kept is None:
         called = function.name
-        first = function.scope.first
-        lines = [f"if {name} is None:\n{m.style(module).indent}{name} = {off}"]
-        m.edit(module).before.setdefault(first, [])[:0] = lines
+        _stand_in(m, function, name, switch)
     else:
         assert function.cls is not None
         called = function.cls.name
-        line = f"{scope.self_name}.{name} = {off} if {name} is None else {name}"
+        line = f"{scope.self_name}.{name} = {_own(m, function, switch)} if {name} is None else {name}"
         if m.unit.losses or _sets_up_base(kept):
             m.edit(module).insert_after(_last(function, kept, switch), line)
         else:
@@ -87,12 +103,9 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         )
         m.output.note(module, function.node, "AMP228", "GradScaler", message, "look")
         return
-    without = "it trains in float32"
-    if switch is not None:
-        without = f"it makes one of its own where {switch}" + (", anew in each call" if kept is None else "")
     message = (
         f"{called} takes {name}, None by default: whoever called amp.initialize before now makes a torch.amp.GradScaler and "
-        f"hands it over, {called}(..., {name}={name}); without it, {without}"
+        f"hands it over, {called}(..., {name}={name}); without it, {_without(switch, anew=kept is None)}"
     )
     if not _casts(m):
         message += (
@@ -101,6 +114,27 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
     if not in_package(m.project, module):
         message += ". If a file of yours does, rewrite it together with this one instead"
     m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
+
+
+def _stand_in(m: Migration, function: Function, name: str, switch: str | None) -> None:
+    """A scaler of its own where a function is called without one."""
+    lines = f"if {name} is None:\n{m.style(function.module).indent}{name} = {_own(m, function, switch)}"
+    m.edit(function.module).before.setdefault(function.scope.first, []).insert(0, lines)
+
+
+def _own(m: Migration, function: Function, switch: str | None) -> str:
+    """What makes it: one that is disabled, but for the switch."""
+    off = m.scaler_off(function.module, function.scope)
+    if switch is None:
+        return off
+    return off.replace("enabled=False", f"enabled={as_bool(m.project, function.scope, switch)}")
+
+
+def _without(switch: str | None, anew: bool) -> str:
+    """What becomes of a call that hands none over."""
+    if switch is None:
+        return "it trains in float32"
+    return f"it makes one of its own where {switch}" + (", anew in each call" if anew else "")
 
 
 def _casts(m: Migration) -> bool:

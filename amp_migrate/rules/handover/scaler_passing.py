@@ -55,7 +55,8 @@ def apply(m: Migration) -> None:
             for function, thread in list(plan.threads.items()):
                 if function not in done:
                     done.add(function)
-                    _parameter(m, plan, thread)
+                    if not plan.stays_open(thread):  # see `from_users.py`
+                        _parameter(m, plan, thread)
         for stmt, (module, target, value) in plan.attributes.items():
             m.edit(module).insert_after(stmt, f"{target} = {value}")
 
