@@ -26,6 +26,7 @@ from amp_migrate.reading.twin.branches import (
 )
 from amp_migrate.reading.twin.external_scalers import counterpart, sets_autocast
 from amp_migrate.reading.twin.flags import native_flags
+from amp_migrate.reading.twin.options import option_reads
 from amp_migrate.reading.units.unit import Init, Unit
 from amp_migrate.reading.units.wrappers import makes_native, scales_natively
 from amp_migrate.reading.values.sources import Sources
@@ -50,12 +51,12 @@ class NativeTwin:
         self.joined: dict[ast.If, ast.expr] = {}  # links that are to answer to what chose Apex as well
         self.branches = list(branches)
         self.taken_over: set[ast.Assign] = set()  # what computes a flag of `flags`, and is a part of the native one now
-        self.options: set[str] = set()  # of the command line, that choose Apex wherever they are read
+        self.options: dict[ast.Attribute, str] = {}  # reads of settings that choose Apex, and what these are called
         for branch in self.branches:
             flag, on = flag_asked(branch.test)
             self.switches.add(ast.dump(flag if on else branch.test))
-            if on and isinstance(flag, ast.Attribute) and self._is_option(flag.attr):
-                self.options.add(flag.attr)
+            if on and isinstance(flag, ast.Attribute):
+                self.options |= dict.fromkeys(option_reads(self.project, flag), flag.attr)
             choice = choice_of(branch.test)
             if choice is not None:
                 self.choices[choice] = self.choices.get(choice) or branch.native
@@ -82,22 +83,11 @@ class NativeTwin:
 
     def value(self, test: ast.expr) -> bool | None:
         """What a test is once Apex is never chosen; None where it asks something else."""
-        return truth(test, self._told)
+        return truth(test, self.told)
 
-    def _is_option(self, name: str) -> bool:
-        """Whether an attribute is one setting wherever it is read, which nothing gives another value: an option of the command
-        line, or what is read of one thing (`args`, `self.args`)."""
-        sources = self.project.once(Sources)
-        given = [given.value for _, _, given in sources.stored(name)]
-        if sources.set_by_name(name) or not all(isinstance(v, ast.Attribute) and v.attr == name for v in given):
-            return False
-        named = (n for m in self.project.modules for n in m.named.get(name, ()) if isinstance(n, ast.Attribute))
-        return bool(sources.declaring(name)) or len({ast.unparse(n.value).rpartition(".")[2] for n in named}) == 1
-
-    def _told(self, test: ast.expr) -> bool | None:
+    def told(self, test: ast.expr) -> bool | None:
         flag, on = flag_asked(test)
-        chosen = isinstance(flag, ast.Attribute) and flag.attr in self.options
-        if chosen or ast.dump(flag) in self.switches:
+        if flag in self.options or ast.dump(flag) in self.switches:
             return not on
         if isinstance(test, ast.Compare) and choice_of(test) in self.choices:
             return isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
@@ -173,7 +163,7 @@ class NativeTwin:
         """Whether statements do nothing but choose Apex, with checks and messages about that."""
         stmts = list(flat(self.project, module, body))
         return any(self.chooses(s) for s in stmts) and all(
-            self.chooses(s) or isinstance(s, (ast.Assert, ast.Pass)) or _tells(s) for s in stmts
+            self.chooses(s) or isinstance(s, (ast.Assert, ast.Pass)) or tells(s) for s in stmts
         )
 
 
@@ -298,7 +288,7 @@ def _autocast_link(unit: Unit, module: Module, flag: ast.expr, init: ast.If) -> 
                 continue
             if not any(sets_autocast(unit.project, module, s) for s in link.body):
                 continue
-            told = any(x.test is not None and ast.dump(x.test) == mine and all(map(_tells, x.body)) for x in chain)
+            told = any(x.test is not None and ast.dump(x.test) == mine and all(map(tells, x.body)) for x in chain)
             if (told or _decided_together(unit, module, flag, kept[0])) and _asked_alone(module, flag, head, init):
                 return link
     return None
@@ -328,7 +318,7 @@ def _asked_alone(module: Module, flag: ast.expr, head: ast.If, init: ast.If) -> 
     return True
 
 
-def _tells(stmt: ast.stmt) -> bool:
+def tells(stmt: ast.stmt) -> bool:
     """A statement that only tells somebody something: `logger.info(...)`."""
     if not isinstance(stmt, ast.Expr):
         return False

@@ -76,11 +76,19 @@ def still_asked(project: Project, output: Output, twin: NativeTwin, flags: Colle
             handed = isinstance(call, ast.Call) and call.func is not parent and bool(project.resolved.get(call))
             asked = is_asked(parent, node) or isinstance(parent, ast.Compare) or handed
             if asked and (handed or twin.value(node) is None):
+                told = module.source(node)
+                if flag in twin.options.values() and node not in twin.options:
+                    message = (
+                        f"whether `{told}` is what chose Apex is not known, and it stays as it is: a run that asked for Apex takes "
+                        "the native branch now"
+                    )
+                    output.note(module, node, "AMP120", told, message, "look")
+                    continue
                 message = (
-                    f"a run that asked for Apex (`{module.source(node)}`) takes the native branch now, and is still told to "
+                    f"a run that asked for Apex (`{told}`) takes the native branch now, and is still told to "
                     "have chosen Apex here: see that it does what a run of the native side does"
                 )
-                output.note(module, node, "AMP120", module.source(node), message, "review")
+                output.note(module, node, "AMP120", told, message, "review")
                 return
 
 
