@@ -23,6 +23,7 @@ from amp_migrate.rules.scale.clamp import unbounded
 from amp_migrate.rules.twin.accepted import accept_no_more
 from amp_migrate.rules.twin.answers import answer_choices, answer_options
 from amp_migrate.rules.twin.choice import fold_native_flags, join_choices, join_flags
+from amp_migrate.rules.twin.differences import differences
 from amp_migrate.rules.twin.old_checkpoints import keys_of_native_runs, old_checkpoints
 from amp_migrate.rules.twin.remains import (
     divided_losses,
@@ -110,9 +111,10 @@ def apply(m: Migration, twin: NativeTwin) -> bool:
             m.output.done(module, node, "AMP120", construct, message + without * told, "review" if told else "as-is")
     scaled_readers(m.output, {x.module: None for x in m.unit.losses}, m.gradients.reads_here)
     plain_steps(m.project, m.output, m.unit.losses)
-    if taken:
+    if not without:  # who asked for Apex comes to the native branch
         divided_losses(m.output, unit.losses)
         keys_of_native_runs(m, twin)
+        differences(m, twin)
         flags = (flag_asked(branch.test)[0] for branch in twin.branches)
         still_asked(m.project, m.output, twin, {f.attr for f in flags if isinstance(f, ast.Attribute)})
     unbounded(m)

@@ -16,6 +16,7 @@ from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import ClassInfo, called_name
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.twin.external_scalers import known, made
+from amp_migrate.reading.twin.runs import Runs
 from amp_migrate.reading.twin.sides import NativeTwin
 from amp_migrate.rules.migration import Migration
 
@@ -39,7 +40,9 @@ def old_checkpoints(m: Migration, twin: NativeTwin) -> None:
 
 def keys_of_native_runs(m: Migration, twin: NativeTwin) -> None:
     """Report where a scale is looked up that only runs of the native side were asked for: `if fp16 and not args.apex:`."""
+    saved = {_key(site.module, site.call) for site in m.unit.sites if site.call is not None}
     for module in twin.modules:
+        runs = Runs(twin, module)
         for call, _ in module.calls_naming({"load_state_dict"}):
             given = call.args[0] if call.args else None
             key = given.slice if isinstance(given, ast.Subscript) else None
@@ -47,7 +50,9 @@ def keys_of_native_runs(m: Migration, twin: NativeTwin) -> None:
             if not isinstance(key, ast.Constant) or "scaler" not in holder.lower() or m.edit(module).gone(call):
                 continue
             parts = [p for b in branches_around(module, call) if b.holds for p in conjuncts(b.test.test)]
-            if any(twin.value(part) is True for part in parts):
+            if key.value in saved or any(repr(key.value) in ast.unparse(part) for part in parts):
+                continue  # Apex's side wrote it as well, or it is looked for
+            if any(twin.value(part) is True or (runs.differ(part) and runs.natively(part)) for part in parts):
                 message = (
                     f"a checkpoint of a run that asked for Apex has no {key.value!r}, and such a run comes here now: it stops with a "
                     "KeyError. Ask for the key before, or begin with a new scale"
