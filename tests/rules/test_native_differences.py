@@ -116,3 +116,21 @@ def test_what_another_object_has_by_the_name_of_the_option_is_left(tmp_path: Pat
 def test_the_same_option_under_another_name_is_folded(tmp_path: Path) -> None:
     above = "def build(opt):\n    if opt.apex:\n        print('for Apex')\n\n\nbuild(args)"
     assert "opt.apex" not in migrated(above)[0]
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "use = getattr(args, 'native') or False",
+        "use = vars(args)['native']",
+        "def make(native=False, **more):\n    return native\n\n\nuse = make(**vars(args))",
+        "settings = vars(args)\nuse = settings['native']",
+    ],
+)
+def test_an_option_that_is_read_by_its_name_too_answers_for_itself_alone(above: str) -> None:
+    text = PROGRAM.replace("ABOVE", above).replace("LR", "0.1").replace("BELOW", "").replace("NATIVE", "loss")
+    result = rewrite(text, device="cpu")
+    assert "args.apex or args.native" not in (result.after or "")
+    assert [f for f in found(result, "AMP120") if f.review == "review" and "trains in float32 now" in f.message]
+    told = rewrite(text.replace(above, "print(vars(args))"), device="cpu")
+    assert "args.apex or args.native" in (told.after or "")

@@ -8,6 +8,7 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import spelled
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.twin.branches import choice_of, value_chosen
+from amp_migrate.reading.twin.options import read_by_name
 from amp_migrate.reading.twin.sides import NativeTwin
 from amp_migrate.reading.values.sources import Sources
 from amp_migrate.rules.migration import Migration
@@ -29,6 +30,8 @@ def answer_options(m: Migration, twin: NativeTwin) -> None:
             continue
         reads = _reads(m, own)
         whole = all(isinstance(n.value, ast.Name) and module in twin.modules for module, n in reads)
+        holder = native.value if isinstance(native, ast.Attribute) else native
+        whole = whole and not any(read_by_name(m.project, holder, option) for option in (own, apex))
         if not whole or not _always_on(m):
             continue
         for module, node in reads:
@@ -51,6 +54,9 @@ def answer_choices(m: Migration, twin: NativeTwin) -> None:
         tail = [*above[1:], name][-2:]  # also through another name for the settings
         reads = [(where, n) for where, n in _reads(m, name) if spelled(n).split(".")[-len(tail) :] == tail]
         if not _always_on(m) or not all(_asks(node, where.parents.get(node), holder) for where, node in reads):
+            continue
+        read = ast.parse(holder, mode="eval").body
+        if isinstance(read, ast.Attribute) and read_by_name(m.project, read.value, read.attr):
             continue
         for module, node in reads:
             test = module.parents.get(node)
