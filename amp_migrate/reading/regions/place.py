@@ -1,6 +1,5 @@
-"""Autocast regions: which statements Apex ran in mixed precision, as tightly as a person would write it.
-
-Model forwards and the computation of the loss from them; not data loading, not backward, not the step.
+"""Autocast regions: which statements Apex ran in mixed precision, as tightly as a person would write it: model forwards and
+the computation of the loss from them; not data loading, not backward, not the step.
 """
 
 from __future__ import annotations

@@ -265,8 +265,7 @@ def _several(m: Migration, loss: Loss, scope: Scope, own: list[ast.stmt]) -> str
     stmts = {p for p in stmts if any(p is not other and not _apart(m, scope, p, other) for other in stmts)}
     if not stmts:  # of one, or of several branches
         return ""
-    text = _lines(stmts)
-    text += "" if scope.module is loss.module else f" of {scope.module.display}"
+    text = _lines(stmts) + ("" if scope.module is loss.module else f" of {scope.module.display}")
     tests = [{a for a in scope.module.ancestors(p) if isinstance(a, ast.If)} for p in stmts]
     some = any(t != set.intersection(*tests) for t in tests)
     return text + ", those of them that run" * some
