@@ -77,7 +77,7 @@ def test_a_window_beside_a_static_scale_counts_nothing_and_is_taken() -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        f"print({SCALE}._unskipped)",
+        f"print({SCALE}._has_overflow)",
         f"{SCALE}.update_scale()",
         "amp._amp_state.loss_scalers.append(None)",
         "print(amp._amp_state.opt_properties.opt_level)",
@@ -93,7 +93,7 @@ def test_other_uses_of_private_state_are_refused_with_the_whole_unit(use: str) -
     ("use", "advice"),
     [
         ("print(amp._amp_state.opt_properties.options['cast_model_outputs'])", "delete that: autocast casts"),
-        (f"print({SCALE}._unskipped)", "write it anew on the GradScaler"),
+        (f"print({SCALE}._has_overflow)", "write it anew on the GradScaler"),
     ],
 )
 def test_what_replaces_private_state_is_told_by_what_it_is(use: str, advice: str) -> None:

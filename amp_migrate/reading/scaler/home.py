@@ -9,7 +9,7 @@ from amp_migrate.reading.conditions.conjunctions import conjuncts
 from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import identifiers, names_stored, walk
-from amp_migrate.reading.switch.flag import Flag
+from amp_migrate.reading.switch.flag import Flag, distinct
 from amp_migrate.reading.units.unit import Blocked, Init
 
 
@@ -77,6 +77,7 @@ def join(homes: list[Home]) -> None:
             if home.anchor is earlier.anchor and home.kind == earlier.kind:
                 joined = home.flag.either(earlier.flag)
             elif covers(earlier, home) and not earlier.flag.always and not _left(earlier):
+                home.flag = _as_noted(earlier, home.flag)
                 joined = earlier.flag.either(home.flag)
                 if not joined.same(earlier.flag) and not _known_at(earlier, home.flag):
                     raise _too_late(home)
@@ -165,6 +166,32 @@ def _known_at(home: Home, flag: Flag) -> bool:
     names = identifiers(*map(ast.parse, flag.parts or ()))
     bound = (b for name in names.difference(home.scope.params) for b in home.scope.bindings.get(name, ()))
     return all(getattr(b, "lineno", 0) < home.anchor.lineno for b in bound)
+
+
+def _as_noted(earlier: Home, flag: Flag) -> Flag:
+    """A condition that asks by a name whether the branch of another set-up was taken, in terms of what that asks:
+    `use_amp = False` above it, `use_amp = True` in it."""
+    noted = [part for part in flag.parts or () if _notes(earlier, part)]
+    if not noted or earlier.flag.parts is None:
+        return flag
+    rest = [part for part in flag.parts or () if part not in noted]
+    return Flag(flag.scope, distinct([*earlier.flag.parts, *rest])).with_scaling(earlier.flag.of_scaler.joined(rest))
+
+
+def _notes(earlier: Home, name: str) -> bool:
+    """Whether a name is true where the branch of a set-up was taken, and false where it was not."""
+    branch, inside = earlier.anchor, False
+    if not isinstance(branch, ast.If) or branch not in earlier.climbed or earlier.init.stmt not in branch.body:
+        return False
+    for bound in earlier.scope.bindings.get(name, ()):
+        given = earlier.init.module.parents.get(bound)
+        if not isinstance(given, ast.Assign) or not isinstance(given.value, ast.Constant):
+            return False
+        within = given in branch.body
+        if bool(given.value.value) is not within or not (within or given.lineno < branch.lineno):
+            return False
+        inside = inside or within
+    return inside
 
 
 def _too_late(home: Home) -> Blocked:

@@ -158,6 +158,8 @@ class Homes:
             owner = scope.lookup(target.value.id)
             if target.value.id == scope.self_name or owner is None:
                 continue
+            if self._made_with_one(scope, owner.bindings[target.value.id]):
+                continue
             classes = self.project.classes_of(init.module, target.value)
             users = {cls for m, n in outside if (cls := self.project.class_of(m.scope_of(n))) is not None}
             if not any(cls.shares_instances(user) for cls in classes for user in users):
@@ -170,6 +172,11 @@ class Homes:
             self.keepers.update(self.project.classes_of(init.module, target.value))
             return True
         return False
+
+    def _made_with_one(self, scope: Scope, made: list[ast.AST]) -> bool:
+        """Whether an object is made in a function that has a scaler by then: it is handed that, and set up anew keeps it."""
+        above = [h for h in self.homes if h.kind == "local" and h.scope is scope and not (h.carrier or h.after)]
+        return bool(above) and all(getattr(b, "lineno", 0) > above[0].init.stmt.lineno for b in made)
 
     def _calls_leading_to(self, init: Init, outside: list[tuple[Module, ast.AST]]) -> list[tuple[Module, ast.AST]]:
         """Calls in the scope of an `initialize` through which the scaler reaches the functions that use it."""

@@ -28,7 +28,7 @@ CODES = (
         "A read of the loss scale becomes scaler.get_scale",
         "amp._amp_state",
         apex="_amp_state.loss_scalers[0].loss_scale() is the current scale.",
-        native="scaler.get_scale() is.",
+        native="scaler.get_scale() is; the steps since one was skipped, `_unskipped`, are _growth_tracker of its state.",
         why="Private state has no native counterpart; the reads people use do. handle._deactivate() goes: it takes O1's "
         "patches off torch, and autocast ends with its region.",
         links=(NATIVE,),
@@ -191,10 +191,36 @@ def _used(m: Migration, site: Site, held: ast.expr, plan: ScalerPlan) -> None:
             raise _refuse(site)
         _assigned(m, site, stmt, attribute, plan)
         return
+    if attribute.attr == "_unskipped" and isinstance(attribute.ctx, ast.Load):
+        _counted(m, site, attribute, plan)
+        return
     read = _scale_read(module, held)
     if read is None:
         raise _refuse(site)
     _replace(m, module, read, site.node, plan)
+
+
+def _counted(m: Migration, site: Site, read: ast.Attribute, plan: ScalerPlan) -> None:
+    """`loss_scalers[0]._unskipped`, the steps since one was skipped or the scale grew: the scaler counts them alike, where it is
+    enabled. At O0 Apex counted steps that it never skipped."""
+    if not _below_step(m, site.module, read):
+        message = "asks whether a step will be skipped before it is taken, which a GradScaler knows once it is updated"
+        raise Blocked.at(site, "AMP404", f"{message}: ask below the step, and of its state")
+    text = "1"
+    if m.scales:
+        quote = m.style(site.module).quote
+        always = all(home.flag.of_scaler.always for home in plan.homes)
+        key = f"{quote}_growth_tracker{quote}"
+        text = f"{plan.at(site.module, read)}.state_dict()" + (f"[{key}]" if always else f".get({key}, 1)")
+    m.edit(site.module).replace(read, text)
+    message = "reads the steps that the scaler counts since one was skipped or the scale grew"
+    m.output.done(site.module, site.node, "AMP403", "loss scale", message, "look")
+
+
+def _below_step(m: Migration, module: Module, read: ast.expr) -> bool:
+    """Whether something stands below a step: Apex counted where a loss was scaled, the scaler counts where it is updated."""
+    scope = module.scope_of(read)
+    return any(s.module is module and s.scope is scope and s.stmt.lineno < read.lineno for s in m.unit.steps)
 
 
 def _in_turn(m: Migration, site: Site, node: ast.expr) -> bool:
