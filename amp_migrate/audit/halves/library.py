@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from amp_migrate.audit import dtypes as known
@@ -168,7 +169,7 @@ class Library(Operations):
             return joined if name.startswith("torch.") else self.array(expr, joined)
         if last == "einsum" and len(given) > 1:
             operands = [i for v in given[1:] for i in v.items or (v,)]
-            return self.operation(expr, "einsum", operands, True)
+            return self.operation(expr, "einsum", operands, True) if _multiplies(expr) else self.plain_of(operands)
         if not name.startswith("torch."):
             halves = [e for v in every if v.followed and (e := v.entry()).half]
             if halves and last not in known.INTEGERS and last not in known.SHAPES:
@@ -229,3 +230,14 @@ def is_file(name: str) -> bool:
     """Whether a function writes values down, under whichever name pickle is imported."""
     module, _, last = name.rpartition(".")
     return name in known.FILES or (module.rpartition(".")[2] in ("pickle", "cPickle") and last in ("dump", "dumps"))
+
+
+def _multiplies(einsum: ast.Call) -> bool:
+    """Whether an einsum comes to a product of matrices: some index stands in two operands and is summed over. What only permutes,
+    sums one operand or multiplies item by item casts nothing."""
+    equation = einsum.args[0].value if einsum.args and isinstance(einsum.args[0], ast.Constant) else None
+    if not isinstance(equation, str):
+        return True
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    several = {index for index, parts in Counter(i for part in given.split(",") for i in {*part}).items() if parts > 1}
+    return any(index.isalpha() and (not arrow or index not in result) for index in several)
