@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.module import Module
+from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.switch.comes_before import Place, set_before
 from amp_migrate.reading.switch.elsewhere import through_field
+from amp_migrate.reading.switch.given_again import given_again
 from amp_migrate.reading.units.inner_clip import InnerClip
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked, Step
@@ -105,6 +107,16 @@ def _at_step(m: Migration, step: Step, module: Module, limit: ast.expr, depth: i
     if isinstance(limit, ast.Constant):
         return {text}
     if seen := m.scaler.as_seen(text, home, step.scope) or through_field(m.project, text, home, step.scope):
+        if any(_changes(m, (module, limit), *read) for read in {(text, home), (seen, step.scope)}):
+            raise Blocked(
+                step.module,
+                step.call,
+                "AMP704",
+                CONSTRUCT,
+                f"the step limited the gradients of each group to max_grad_norm={text} as that was where the optimizer was made "
+                f"({module.display}:{limit.lineno}), and it is given another value after that: keep the one of then under a name "
+                "of its own, and rewrite again, or clip by hand after unscaling",
+            )
         return {seen}
     function = m.project.function_of(module, limit)
     if function is None or not isinstance(limit, ast.Name) or not depth:
@@ -118,6 +130,15 @@ def _at_step(m: Migration, step: Step, module: Module, limit: ast.expr, depth: i
         there, value = (where, given) if given is not None else (module, function.defaults.get(limit.id))
         found |= _at_step(m, step, there, value, depth - 1) if value is not None else {None}
     return found
+
+
+def _changes(m: Migration, made: Place, text: str, scope: Scope) -> bool:
+    """Whether what an expression names may be another thing at the step than it was where the optimizer was made."""
+
+    def before(module: Module, node: ast.AST, holder: ast.expr | None) -> bool:
+        return set_before(m.project, (module, node), holder, made)
+
+    return given_again(m.project, text, scope, before)
 
 
 def _is_above_zero(limit: str) -> bool:
