@@ -206,6 +206,7 @@ def extensions(project: Project, module: Module, output: Output) -> None:
 def unimported(project: Project, module: Module, output: Output) -> None:
     """Uses of Apex that no import of it reaches, of the file's or of another function's: they raise a NameError with Apex
     installed, too."""
+    from amp_migrate.reading.program.lifted import caught
     from amp_migrate.reading.sites.unbound import unbound
     from amp_migrate.reading.values.never_run import never_taken
 
@@ -231,8 +232,8 @@ def unimported(project: Project, module: Module, output: Output) -> None:
         if not _sets_up(project, module, missing):
             how = "nothing in sight sets Apex up for it, so that an import alone would not help: delete it"
         message = (
-            f"{missing.name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too, so what it "
-            f"was to do is not known to have run; {how}"
+            f"{missing.name} is used ({where}) and {imported}: this raises a NameError with Apex installed, too"
+            f"{', which is caught there' if caught(module, first) else ''}, so what it was to do is not known to have run; {how}"
         )
         if missing.placed is not None:
             message = (

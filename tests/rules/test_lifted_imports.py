@@ -109,3 +109,30 @@ def test_what_else_may_bind_it_is_not_taken_for_it(old: str, new: str) -> None:
     result = rewrite(PROGRAM.replace(old, new))
     assert not said(result)
     assert result.after is None or "apex.amp" in result.after
+
+
+CAUGHT = """
+        try:
+            self.net, self.optimizer = apex.amp.initialize(self.net, self.optimizer, opt_level="O%i" % opts.level)
+        except KINDS:
+            THEN
+"""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "then", "meant"),
+    [
+        ("NameError", "opts.level = -1", False),
+        ("(ImportError, NameError)", "opts.level = -1", False),
+        ("Exception as error", "print(error)", False),
+        ("Exception as error", "raise SystemExit(error)", True),
+        ("ImportError", "opts.level = -1", True),
+    ],
+)
+def test_who_catches_the_error_goes_on_in_float32(kinds: str, then: str, meant: bool) -> None:
+    line = next(x for x in PROGRAM.splitlines(True) if "apex.amp.initialize" in x)
+    result = rewrite(PROGRAM.replace(line, CAUGHT.replace("KINDS", kinds).replace("THEN", then).lstrip("\n")))
+    assert bool(said(result)) is meant
+    if not meant:
+        assert result.after is None
+        assert any("a NameError with Apex installed, too, which is caught there" in f.message for f in result.findings)
