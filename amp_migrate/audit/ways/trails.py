@@ -69,14 +69,23 @@ class Trails:
         return None
 
     def fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
-        """What a field of `self` is given, wherever that is; None for what is worth nothing in the place of its name."""
+        """What a field of `self` is given, wherever that is, with Apex there; None for what is worth nothing in the place of its
+        name."""
         owner = self.program.is_self(place.scope, expr.value)
         if owner is None:
             return []
-        return [
-            (module, one if (one := _one_of(value, item)) is not None and _is_switch(one) else None)
-            for module, value, item in self.values.own_fields(self.program.family(owner), expr.attr)
+        family = self.program.family(owner)
+        given = [
+            (
+                s.scope.module,
+                s.target,
+                one if (one := _one_of(s.value, s.item)) is not None and _is_switch(one) else None,
+            )
+            for s in self.values.stored(expr.attr)
+            if s.target is not None and s.owner in family
         ]
+        there = [g for g in given if not (beside_import(*g[:2]) and caught(*g[:2]))]
+        return [(module, one) for module, _, one in there or given]
 
     def _trail(self, expr: ast.expr, place: Place) -> Iterator[tuple[ast.expr, Place]]:
         """An expression, what it was given, what that was given, ..."""
