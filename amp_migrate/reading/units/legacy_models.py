@@ -13,7 +13,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.unseen import evaluates_unseen
 from amp_migrate.reading.sites.apex import Site
-from amp_migrate.reading.sites.half_casts import cast_to_half
+from amp_migrate.reading.sites.half_casts import cast_to_half, casts_nothing
 from amp_migrate.reading.units.run_apart import run_apart
 from amp_migrate.reading.units.telling_names import MODEL_NAMES
 from amp_migrate.reading.units.unit import Unit
@@ -63,7 +63,11 @@ def _halving(unit: Unit) -> list[tuple[Module, ast.Call]]:
         (module, call)
         for module in unit.modules
         for call, _ in module.calls
-        if (cast_to_half(module, call) and is_model(module, call.func.value))  # type: ignore[attr-defined]
+        if (
+            cast_to_half(module, call)
+            and is_model(module, call.func.value)  # type: ignore[attr-defined]
+            and not casts_nothing(unit.project, module, call)
+        )
         or (called_name(call) in HALVERS and any(is_model(module, a) for a in call.args))
     ]
 

@@ -13,7 +13,7 @@ from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.program.tree import identifiers, walk
-from amp_migrate.reading.sites.half_casts import cast_to_half
+from amp_migrate.reading.sites.half_casts import cast_to_half, casts_nothing
 from amp_migrate.reading.switch.elsewhere import expanded
 from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import is_legacy
@@ -50,6 +50,8 @@ def apply(m: Migration) -> None:
         for call, _ in module.calls:
             func = call.func
             if not cast_to_half(module, call) or not isinstance(func, ast.Attribute):
+                continue
+            if casts_nothing(m.project, module, call):
                 continue
             part = half_parts.is_part(m, module, call, func.value)
             if not (part or is_model(m, module, func.value) or _returned(m, module, call)) or not m.live(module, call):

@@ -16,7 +16,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.regions.companions import NETWORK_METHODS, STATE_METHODS
 from amp_migrate.reading.sites.apex import Site, find_sites
-from amp_migrate.reading.sites.half_casts import cast_to_half, half_arguments
+from amp_migrate.reading.sites.half_casts import cast_to_half, casts_nothing, half_arguments
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.legacy_models import HALVERS
 from amp_migrate.reading.units.run_apart import run_apart
@@ -132,6 +132,8 @@ def unit(m: Migration) -> None:
 
 def _cast(m: Migration, module: Module, call: ast.Call, func: ast.Attribute) -> bool:
     """`.half()`, `.type(torch.cuda.HalfTensor)` and `.to(torch.half)` of a model, or of what it is given: whether it is that."""
+    if casts_nothing(m.project, module, call):
+        return False
     if func.attr == "half" and not call.args:
         if m.scales and never_on(m, module, call):
             return False  # for runs that only evaluate: no scaler comes there
