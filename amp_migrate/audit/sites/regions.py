@@ -12,6 +12,7 @@ from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.values.names import binds_alone
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.same import is_partial
 from amp_migrate.audit.values.values import Values
@@ -113,7 +114,8 @@ class Regions:
                         region = self.opened(module, item.context_expr)
                         if region is not None:
                             yield region
-            if isinstance(at, ast.Lambda) and not isinstance(module.parents.get(at), (ast.Call, ast.keyword)):
+            given = module.parents.get(at)
+            if isinstance(at, ast.Lambda) and (not isinstance(given, (ast.Call, ast.keyword)) or binds_alone(given)):
                 return  # which is kept, and runs where it is called
             if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if any(child is s for s in at.body):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TypeGuard
 
 from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program import syntax
@@ -58,8 +59,10 @@ class Names:
             found.setdefault(called, []).append(names)
         for module in self.modules:
             for node in syntax.every(module.tree, ast.Lambda):
+                at = module.parents.get(node)
+                given = len(at.args) - 1 if binds_alone(at) else 0
                 for name in kept_under(module, node):
-                    found.setdefault(name, []).append([p.arg for p in node.args.args])
+                    found.setdefault(name, []).append([p.arg for p in node.args.args[given:]])
         return found
 
     def reached(self, start: Iterable[str]) -> Reached:
@@ -191,13 +194,26 @@ def _own_class(module: Module, arg: ast.expr) -> tuple[str, ...]:
     return (around.owner.name,) if around is not None and around.owner is not None else ()
 
 
+def binds_alone(at: ast.AST | None) -> TypeGuard[ast.Call]:
+    """Whether a call runs nothing of what it is given, and only binds arguments to it: `partial(lambda k, x: ..., 2)`."""
+    return isinstance(at, ast.Call) and last_name(at.func) == "partial"
+
+
+def bound(value: ast.AST) -> ast.AST:
+    """What a value runs where it is called: what is bound in it, or itself."""
+    return value.args[0] if binds_alone(value) and value.args else value
+
+
 def kept_under(module: Module, held: ast.Lambda) -> set[str]:
     """The names that a lambda is given where it stands: of a variable, of an argument, of an item."""
+    value: ast.expr = held
     at = module.parents.get(held)
+    if binds_alone(at):
+        value, at = at, module.parents.get(at)
     if isinstance(at, ast.keyword):
         return {at.arg} if at.arg is not None else set()
     if isinstance(at, ast.Dict):
-        keys = [key for key, value in zip(at.keys, at.values, strict=True) if value is held]
+        keys = [key for key, v in zip(at.keys, at.values, strict=True) if v is value]
         return {k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
     return {n for t in at.targets if (n := last_name(t)) is not None} if isinstance(at, ast.Assign) else set()
 
@@ -206,7 +222,8 @@ def calls_by_name(program: Program, module: Module, held: ast.Lambda) -> Iterato
     """The calls of the names that a lambda is kept under; these may be other things' names, too."""
     for name in sorted(kept_under(module, held)):
         for where in program.having(name):
-            for call in where.calls_named.get(name, ()):
+            items = (c for c in where.calls_named.get("", ()) if last_name(c.func) == name)  # `scores["best"](x)`
+            for call in (*where.calls_named.get(name, ()), *items):
                 yield where, call
 
 

@@ -15,7 +15,7 @@ from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.rerun import run_by, run_there
 from amp_migrate.audit.program.stopping import stops_at
 from amp_migrate.audit.sites.forwards import Forwards
-from amp_migrate.audit.values.names import calls_by_name, last_name
+from amp_migrate.audit.values.names import bound, calls_by_name, last_name
 from amp_migrate.audit.ways.receivers import Receiver, Receivers
 from amp_migrate.audit.ways.texts import start_of_method
 from amp_migrate.audit.ways.within import Tests, may_follow, tests_around
@@ -166,7 +166,7 @@ class Chains:
         return [
             (where, call)
             for where, call in calls_by_name(self.program, module, held)
-            if any(o.node is held for o in self.forwards.values.origins(where.scope_of(call), call.func))
+            if any(bound(o.node) is held for o in self.forwards.values.origins(where.scope_of(call), call.func))
         ]
 
     @kept

@@ -51,10 +51,10 @@ def plain_numbers(call: ast.Call) -> bool:
     return (dotted(call.func) or "").partition(".")[0] in ("math", "random", "np", "numpy", "time", "os")
 
 
-def computes(node: Node) -> bool:
-    """Whether a statement calls more than what prepares a batch."""
+def computes(node: Node, kept: Callable[[ast.AST], bool] = lambda _: False) -> bool:
+    """Whether a statement calls more than what prepares a batch. `kept`: what runs elsewhere."""
     for a in node.own:
-        if isinstance(a, ast.Call) and not plain_numbers(a):
+        if isinstance(a, ast.Call) and not plain_numbers(a) and not kept(a):
             name = called_name(a).lstrip("_")
             if name not in PREPARING_CALLS and name not in TRIVIAL_CALLS and not _uncast(a):
                 return True

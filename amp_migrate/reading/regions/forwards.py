@@ -62,7 +62,9 @@ class Forwards:
         return known
 
     def _is_forward(self, module: Module, node: ast.Call) -> bool:
-        return not in_kept_lambda(module, node) and (self._is_seen(module, node) or self.only_told(module, node))
+        return not in_kept_lambda(self.project, module, node) and (
+            self._is_seen(module, node) or self.only_told(module, node)
+        )
 
     def _is_seen(self, module: Module, node: ast.Call) -> bool:
         if not self._may_run(module, node) or makes_network(self.project, module, node):

@@ -14,6 +14,7 @@ from amp_migrate.reading.program.tree import children
 from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.regions.computing import TRIVIAL_CALLS, computes, plain_numbers, worth
 from amp_migrate.reading.regions.forwards import Forwards
+from amp_migrate.reading.regions.kept_lambdas import in_kept_lambda
 from amp_migrate.reading.regions.kept_losses import NOT_LOSSES, keeps_loss
 from amp_migrate.reading.regions.no_grad import under_no_grad
 from amp_migrate.reading.regions.stored import Stores, defines, defines_or_fills, reads_names
@@ -42,6 +43,11 @@ def hot_statements(
     outputs: Outputs,
 ) -> set[Node]:
     """Statements between a forward and the loss: they carry its value on and the loss needs them."""
+    kept = partial(in_kept_lambda, reader.project, module)
+
+    def idle(call: ast.Call) -> bool:
+        return reader.hands_on(module, call) or kept(call)
+
     simple = [n for n in nodes if not isinstance(n.stmt, (*FUNCTION_NODES, ast.ClassDef))]
     covered = {n for n in simple if any(reader.own_region(module, c) for c in n.calls)}
     seeds = [n for n in simple if n in forwards or n in covered]
@@ -52,7 +58,7 @@ def hot_statements(
         slice_nodes = _sliced(reader, module, simple, roots, stores)
     hot: set[Node] = set()
     if training and not any(n in seeds for n in slice_nodes):
-        found = _taken_for_forwards(reader, module, [n for n in slice_nodes if not n.blocks and computes(n)])
+        found = _taken_for_forwards(reader, module, [n for n in slice_nodes if not n.blocks and computes(n, kept)])
         seeds += found
         hot |= set(found)
     elif training:  # beside a forward, what the user hands in to run the model in its place
@@ -72,7 +78,7 @@ def hot_statements(
     for n in slice_nodes:
         if n.blocks or n in covered or not (n in forwards or n in reading):
             continue
-        if n not in forwards and not worth(n, partial(reader.hands_on, module)):
+        if n not in forwards and not worth(n, idle):
             continue
         hot.add(n)
     # Reduced outside of a region an output would be a float16 scalar, whose gradient is the scale: infinite.
@@ -83,7 +89,7 @@ def hot_statements(
         if not n.blocks and n in reading and (_calls_loss(reader, module, n) or keeps_loss(module, n, defines(n))):
             hot.add(n)
     if any(root.names for root in roots) and hot:
-        plain = [n for n in slice_nodes if not any(_goes_on(reader, module, a) for a in n.calls)]
+        plain = [n for n in slice_nodes if not any(_goes_on(reader, module, a) or kept(a) for a in n.calls)]
         hot |= _arithmetic(plain, hot, tainted)
     return hot
 
