@@ -99,6 +99,9 @@ def test_its_tests_ask_for_both_values(tmp_path: Path) -> None:
         ('"O1"', "report(config.mixed)\n    build(config.mixed.by)"),  # which may ask for itself
         ('"O1"', 'config.mixed.by = "apex" if torch.cuda.is_available() else "native"'),
         ('"O1"', 'other = config\n    print(other.mixed.by == "native")'),
+        ('"O1"', 'other = config.mixed\n    print(getattr(other, "by") == "native")'),
+        ('"O1"', 'print(config.mixed["by"] == "native")'),
+        ('"O1"', "build(**vars(config.mixed))"),
     ],
 )
 def test_it_is_told_where_more_depends_on_the_choice(level: str, more: str) -> None:

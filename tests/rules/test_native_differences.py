@@ -125,6 +125,8 @@ def test_the_same_option_under_another_name_is_folded(tmp_path: Path) -> None:
         "use = vars(args)['native']",
         "def make(native=False, **more):\n    return native\n\n\nuse = make(**vars(args))",
         "settings = vars(args)\nuse = settings['native']",
+        "def chosen(options):\n    return vars(options)['native']\n\n\nuse = chosen(args)",
+        "def chosen(options):\n    return make(**vars(options))\n\n\nuse = chosen(args)",
     ],
 )
 def test_an_option_that_is_read_by_its_name_too_answers_for_itself_alone(above: str) -> None:

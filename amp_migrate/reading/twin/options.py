@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Iterator
 from functools import partial
 
 from amp_migrate.reading.program.definitions import called_name
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.values.sources import Sources
-
-NAMES = (ast.Name, ast.Attribute)
 
 
 def option_reads(project: Project, flag: ast.Attribute) -> set[ast.Attribute]:
@@ -47,56 +45,48 @@ def _last_of(holder: ast.expr) -> str:
     return ast.unparse(holder).rpartition(".")[2]
 
 
-def read_by_name(project: Project, holder: ast.expr, name: str) -> bool:
-    """Whether a setting may be read in another way than as an attribute of what holds it: `getattr(cfg, "backend")`,
-    `cfg["backend"]`, or with all the others, `build(**vars(cfg))`."""
-    whole = {n.attr if isinstance(n, ast.Attribute) else n.id for n in walk(holder) if isinstance(n, NAMES)}
-    for module in project.modules:
-        if not any(word in module.text for word in whole):
+def read_by_name(project: Project, reads: Collection[tuple[Module, ast.Attribute]], name: str) -> bool:
+    """Whether a setting that is read as an attribute may be read in another way, too: `getattr(cfg, "backend")`, `cfg["backend"]`,
+    or with all the others, `build(**vars(cfg))`."""
+    called = {_last_of(n.value) for _, n in reads}
+    held = project.reaches(project.origins({s for module, n in reads for s in project.slots(module, [n.value])}))
+    return any(
+        _last_of(holder) in called or project.slot(module, holder) in held
+        for module in project.modules
+        for holder in (*_asked_for(module, name), *_taken_whole(project, module))
+    )
+
+
+def _asked_for(module: Module, name: str) -> Iterator[ast.expr]:
+    """What is asked for a setting by a text."""
+    for text in module.of(ast.Constant) if name in module.text else ():
+        parent = module.parents.get(text)
+        if text.value != name:
             continue
-        if name in module.text and any(n.value == name and _is_key(module, n, whole) for n in module.of(ast.Constant)):
-            return True
-        if any(_handed_on(project, module, n, whole) for kind in NAMES for n in module.of(kind)):
-            return True
-    return False
+        if isinstance(parent, ast.Subscript):
+            yield _holder(parent.value)
+        elif isinstance(parent, ast.Call) and text in parent.args[:2]:
+            if isinstance(parent.func, ast.Attribute) and parent.func.attr in ("get", "pop"):
+                yield _holder(parent.func.value)
+            elif called_name(parent) == "getattr":
+                yield _holder(parent.args[0])
 
 
-def _is_key(module: Module, text: ast.Constant, whole: set[str]) -> bool:
-    """Whether a setting is looked up by a text."""
-    parent = module.parents.get(text)
-    if isinstance(parent, ast.Subscript):
-        return _last(_taken_whole(parent.value)) in whole
-    if not isinstance(parent, ast.Call) or text not in parent.args[:2]:
-        return False
-    if isinstance(parent.func, ast.Attribute):
-        return parent.func.attr in ("get", "pop") and _last(_taken_whole(parent.func.value)) in whole
-    return called_name(parent) == "getattr"
+def _taken_whole(project: Project, module: Module) -> Iterator[ast.expr]:
+    """What is unpacked with all that it holds, or kept as a mapping or given as one to what is in sight: more than told."""
+    yield from (_holder(k.value) for k in module.of(ast.keyword) if k.arg is None)
+    for written in module.of(ast.Dict):
+        yield from (_holder(v) for key, v in zip(written.keys, written.values, strict=True) if key is None)
+    for node in (*module.of(ast.Call), *module.of(ast.Attribute)):
+        if (holder := _holder(node)) is not node:
+            parent = module.parents.get(node)
+            given = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+            if isinstance(parent, ast.Assign) or (isinstance(given, ast.Call) and project.resolved.get(given)):
+                yield holder
 
 
-def _taken_whole(node: ast.expr) -> ast.expr:
-    """What all settings are taken of: `cfg` of `vars(cfg)`, `cfg.__dict__`."""
+def _holder(node: ast.expr) -> ast.expr:
+    """What a mapping is made of: `cfg` of `vars(cfg)`, `cfg.__dict__`."""
     if isinstance(node, ast.Call) and called_name(node) in ("vars", "asdict", "dict") and len(node.args) == 1:
-        return node.args[0]
-    return node.value if isinstance(node, ast.Attribute) and node.attr == "__dict__" else node
-
-
-def _handed_on(project: Project, module: Module, node: ast.AST, whole: set[str]) -> bool:
-    """Whether all settings together are unpacked, kept under another name, or given to what is in sight: more than told."""
-    if _last(node) not in whole or not isinstance(getattr(node, "ctx", None), ast.Load):
-        return False
-    mapping: ast.AST = node
-    parent = module.parents.get(mapping)
-    while isinstance(parent, (ast.Call, ast.Attribute)) and _taken_whole(parent) is mapping:
-        mapping, parent = parent, module.parents.get(parent)
-    if isinstance(parent, ast.keyword) and parent.arg is None:
-        return True
-    if isinstance(parent, ast.Dict) and isinstance(mapping, ast.expr):
-        return mapping in parent.values and parent.keys[parent.values.index(mapping)] is None
-    if mapping is node:
-        return False
-    given = module.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-    return isinstance(parent, ast.Assign) or (isinstance(given, ast.Call) and bool(project.resolved.get(given)))
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return _holder(node.args[0])
+    return _holder(node.value) if isinstance(node, ast.Attribute) and node.attr == "__dict__" else node

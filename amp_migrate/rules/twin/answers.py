@@ -30,8 +30,7 @@ def answer_options(m: Migration, twin: NativeTwin) -> None:
             continue
         reads = _reads(m, own)
         whole = all(isinstance(n.value, ast.Name) and module in twin.modules for module, n in reads)
-        holder = native.value if isinstance(native, ast.Attribute) else native
-        whole = whole and not any(read_by_name(m.project, holder, option) for option in (own, apex))
+        whole = whole and not any(read_by_name(m.project, reads, option) for option in (own, apex))
         if not whole or not _always_on(m):
             continue
         for module, node in reads:
@@ -55,8 +54,7 @@ def answer_choices(m: Migration, twin: NativeTwin) -> None:
         reads = [(where, n) for where, n in _reads(m, name) if spelled(n).split(".")[-len(tail) :] == tail]
         if not _always_on(m) or not all(_asks(node, where.parents.get(node), holder) for where, node in reads):
             continue
-        read = ast.parse(holder, mode="eval").body
-        if isinstance(read, ast.Attribute) and read_by_name(m.project, read.value, read.attr):
+        if read_by_name(m.project, reads, name):
             continue
         for module, node in reads:
             test = module.parents.get(node)
