@@ -68,6 +68,8 @@ def migrated(above: str = "pass", lr: str = "args.lr", below: str = "", native: 
         ("if args.apex and args.resume:\n    parser.error('nothing is resumed')", "args.lr"),
         ("if args.native and args.lr > 1:\n    raise SystemExit('too large')", "args.lr"),
         ("if args.lr == 0 or args.apex:\n    torch.manual_seed(3)", "args.lr"),
+        ("warm = args.lr > 0 and not args.apex", "args.lr"),
+        ("def warm(model, slowly):\n    return model\n\n\nmodel = warm(model, slowly=not args.apex)", "args.lr"),
     ],
 )
 def test_what_differed_is_told(above: str, lr: str) -> None:
@@ -82,6 +84,8 @@ def test_what_differed_is_told(above: str, lr: str) -> None:
         ("if args.apex and args.native:\n    parser.error('one of both')", ""),
         ("if args.apex:\n    print('with Apex')", "print('native' if args.native else 'none')"),
         ("pass", "state = scaler.state_dict() if args.native else {}"),
+        ("assert not (args.apex and args.native)", "native_there = args.native and not args.apex"),
+        ("use_fp16 = args.native or args.lr > 1", ""),
     ],
 )
 def test_what_was_alike_or_is_mixed_precision_itself_is_not_told(above: str, below: str) -> None:

@@ -18,7 +18,7 @@ from amp_migrate.reading.twin.runs import Runs
 from amp_migrate.reading.twin.sides import NativeTwin, tells
 from amp_migrate.rules.migration import Migration
 
-ABOUT = re.compile(r"scaler|scale_loss|autocast|(?:^|_)amp(?:$|_)|apex|\bfp16|half", re.IGNORECASE)
+ABOUT = re.compile(r"scaler|scale_loss|autocast|(?:^|_)amp(?:$|_)|apex|fp16|half", re.IGNORECASE)
 RUN = (
     "backward",
     "step",
@@ -32,9 +32,9 @@ def differences(m: Migration, twin: NativeTwin) -> None:
     """Say where a value or a branch was another with Apex than natively."""
     for module in twin.modules:
         runs = Runs(twin, module)
-        for node in _outermost(module, (n for n in module.nodes if _differs(runs, n))):
+        for node in _outermost(module, (n for n in module.nodes if _differs(module, runs, n))):
             if not _of_mixed_precision(m, module, runs, node):
-                text = ast.unparse(node.test)
+                text = ast.unparse(_asked_in(module, node) or node)
                 message = (
                     f"a run that asked for Apex differed here from one of the native side (`{text}`), and does as that does now: "
                     "see that this is meant"
@@ -42,35 +42,49 @@ def differences(m: Migration, twin: NativeTwin) -> None:
                 m.output.note(module, node, "AMP120", text, message, "review")
 
 
-def _differs(runs: Runs, node: ast.AST) -> bool:
-    return isinstance(node, (ast.If, ast.IfExp)) and runs.differ(node.test)
+def _asked_in(module: Module, node: ast.AST) -> ast.expr | None:
+    """What a statement, a choice or a value that is computed of flags asks."""
+    if isinstance(node, (ast.If, ast.IfExp)):
+        return node.test
+    if isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+        around = module.parents.get(node)
+        return node if isinstance(around, (ast.Assign, ast.AnnAssign, ast.keyword, ast.Call)) else None
+    return None
 
 
-def _outermost(module: Module, found: Iterable[ast.AST]) -> Iterator[ast.If | ast.IfExp]:
+def _differs(module: Module, runs: Runs, node: ast.AST) -> bool:
+    asked = _asked_in(module, node)
+    return asked is not None and runs.differ(asked)
+
+
+def _outermost(module: Module, found: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Of each chain of tests, or of what one of them decides about, the first."""
     seen: set[ast.AST] = set()
     for node in found:
-        assert isinstance(node, (ast.If, ast.IfExp))
-        around = [node, *module.ancestors(node)]
         whole = head_of(module, node) if isinstance(node, ast.If) else node
-        if seen.isdisjoint(around):
+        if seen.isdisjoint([node, *module.ancestors(node)]):
             seen.add(whole)
             yield node
 
 
-def _of_mixed_precision(m: Migration, module: Module, runs: Runs, node: ast.If | ast.IfExp) -> bool:
+def _of_mixed_precision(m: Migration, module: Module, runs: Runs, node: ast.AST) -> bool:
     """Whether what a test decides about is set-up, loss or state of mixed precision, a choice of it, or only says something."""
-    if isinstance(node, ast.IfExp):
-        held: list[ast.AST] = [node.body, node.orelse]
-        if tells(module.statement(node)):
-            return True
-        call = next((a for a in module.ancestors(node) if isinstance(a, (ast.Call, *FUNCTION_NODES))), None)
-        return (isinstance(call, ast.Call) and _about(m, module, runs, [call.func])) or _about(m, module, runs, held)
-    chain = links(head_of(module, node))
-    stmts = [s for link in chain for s in link.body]
-    if all(tells(s) or isinstance(s, ast.Pass) or runs.twin.chooses(s) for s in stmts):
+    stmt = module.statement(node)
+    if isinstance(node, ast.If):
+        stmts = [s for link in links(head_of(module, node)) for s in link.body]
+        chosen = all(tells(s) or isinstance(s, ast.Pass) or runs.twin.chooses(s) for s in stmts)
+        return chosen or _about(m, module, runs, stmts)
+    if tells(stmt):
         return True
-    return _about(m, module, runs, stmts)
+    call = next((a for a in module.ancestors(node) if isinstance(a, (ast.Call, *FUNCTION_NODES))), None)
+    if isinstance(call, ast.Call) and _about(m, module, runs, [call.func]):
+        return True
+    if isinstance(node, ast.IfExp):
+        return _about(m, module, runs, [node.body, node.orelse])
+    around = module.parents.get(node)
+    targets = around.targets if isinstance(around, ast.Assign) else [getattr(around, "target", None)]
+    named = [ast.unparse(t) for t in targets if t is not None] + [getattr(around, "arg", None) or ""]
+    return any(ABOUT.search(name) or "native" in name.lower() for name in named)
 
 
 def _about(m: Migration, module: Module, runs: Runs, held: Iterable[ast.AST]) -> bool:
