@@ -111,3 +111,54 @@ def test_who_calls_a_function_that_is_called_in_sight_may_go_on_as_before(tmp_pa
         "print(json.dumps([moved, validate(model, x)]))"
     )
     assert use(tmp_path, {"engine.py": text}, program) == [True, "torch.float32"]
+
+
+FILES = {
+    "lib/__init__.py": "",
+    "lib/engine.py": """
+    import torch
+    from apex import amp
+
+
+    def train_epoch(model, optimizer, criterion, loader):
+        model.train()
+        for x, y in loader:
+            loss = criterion(model(x).float(), y)
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            optimizer.step()
+    """,
+    "lib/evaluation.py": """
+    import torch
+
+
+    @torch.no_grad()
+    def evaluate(network, loader):
+        network.eval()
+        return [str(network(x).dtype) for x, _ in loader]
+    """,
+    "lib/fitting.py": """
+    from lib.engine import train_epoch
+    from lib.evaluation import evaluate
+
+
+    def fit(net, optim, criterion, loader):
+        train_epoch(net, optim, criterion, loader)
+        return evaluate(net, loader)[0]
+    """,
+}
+
+
+def test_what_several_files_hand_on_is_followed_to_who_is_handed_it(tmp_path: Path) -> None:
+    """The parameter of the caller out of sight was followed down alone, and by its name."""
+    texts = check_files(FILES, device="cpu")
+    called = "from lib.fitting import fit\nprint(json.dumps(fit(model, optimizer, criterion, loader{})))"
+    for given, seen in ((", scaler=scaler", "torch.float16"), ("", "torch.float32")):
+        assert use(tmp_path, texts, called.format(given)) == seen
+
+
+def test_what_nothing_in_sight_hands_the_scaler_is_told_of() -> None:
+    results = rewrite_files({name: text for name, text in FILES.items() if "fitting" not in name}, device="cpu")
+    (told,) = (f for f in results["lib/engine.py"].findings if f.code == "AMP228")
+    assert told.message.endswith("; what else runs the model belongs under torch.autocast where the scaler is enabled")

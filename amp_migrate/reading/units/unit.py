@@ -75,7 +75,7 @@ class Unit:
             seeds |= self._aliased(init)
         for loss in self.losses:
             seeds |= self.project.slots(loss.module, loss.optimizers)
-        if self.handle_slots:  # `amp.init` is not told the optimizers
+        if self.handle_slots or not self.inits:  # `amp.init` is not told the optimizers, and users hand them over
             seeds = self.project.origins(seeds)
         # Who is given both by a function that prepares a model alone, too, keeps no optimizer under a model's name.
         found = {s for s in self.project.reaches(seeds) if s in seeds or s.name not in MODEL_NAMES}
@@ -111,7 +111,7 @@ class Unit:
                 seeds.update(self.project.sources(init.module, node))
             seeds |= init.seeds
         if not self.inits:
-            seeds |= handed_models(self.project, self.losses)
+            seeds |= self.project.origins(handed_models(self.project, self.losses))
         return seeds, *siblings.reached(self.project, seeds, self._setting_up())
 
     def _setting_up(self) -> list[Scope]:

@@ -72,9 +72,10 @@ def _stay_open(m: Migration, plan: FromUsers, thread: Thread) -> None:
         if (call, name) not in plan.given:  # it may run several functions
             plan.given.add((call, name))
             add_keyword(m, module, call, name, "None" if call in thread.without else plan.at(module, call))
+    trains = any(m.project.function_of(x.module, x.call) is function for x in m.unit.losses)
     message = (
         f"{function.name} takes {name}, None by default, which every call in sight hands over; without it, "
-        f"{_without(switch, anew=True)}"
+        f"{_without(switch, anew=True, does='trains' if trains else 'runs')}"
     )
     m.output.note(function.module, function.node, "AMP228", "GradScaler", message, "look")
 
@@ -107,10 +108,8 @@ def _enter(m: Migration, plan: FromUsers, function: Function, kept: ast.stmt | N
         f"{called} takes {name}, None by default: whoever called amp.initialize before now makes a torch.amp.GradScaler and "
         f"hands it over, {called}(..., {name}={name}); without it, {_without(switch, anew=kept is None)}"
     )
-    if not _casts(m):
-        message += (
-            "; what computes the loss is out of sight, and belongs under torch.autocast where the scaler is enabled"
-        )
+    outside = "what else runs the model" if _casts(m) else "what computes the loss is out of sight, and"
+    message += f"; {outside} belongs under torch.autocast where the scaler is enabled"
     if not in_package(m.project, module):
         message += ". If a file of yours does, rewrite it together with this one instead"
     m.output.note(module, function.node, "AMP228", "GradScaler", message, "review")
@@ -130,10 +129,10 @@ def _own(m: Migration, function: Function, switch: str | None) -> str:
     return off.replace("enabled=False", f"enabled={as_bool(m.project, function.scope, switch)}")
 
 
-def _without(switch: str | None, anew: bool) -> str:
+def _without(switch: str | None, anew: bool, does: str = "trains") -> str:
     """What becomes of a call that hands none over."""
     if switch is None:
-        return "it trains in float32"
+        return f"it {does} in float32"
     return f"it makes one of its own where {switch}" + (", anew in each call" if anew else "")
 
 
