@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.helpers import check_files, run_files
+from tests.rules.helpers import check_files, check_manual, rewrite, run_files
 
 PROGRAM = """
 import json
@@ -83,3 +83,33 @@ def test_a_field_is_asked_where_it_was_asked_before(asked: str, tmp_path: Path) 
     text = check_files({"train.py": METHODS.replace("ASKED", asked)}, device="cpu")["train.py"]
     assert ('self.parts["scaler"].scale(loss)' in text) is (asked != "amp")
     assert "growth_factor" in run_files(tmp_path, {"train.py": text}, "train.py")
+
+
+LIBRARY = """
+import torch
+from apex import amp
+from outfit import training
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x in data():
+    with amp.scale_loss(model(x).mean(), optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+training.CALL
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["snapshot_object(AMP, filename='amp.ckpt')", "save_ckpt(model, AMP)", "Restorer(AMP)"]
+)
+def test_a_library_that_saves_is_given_the_scaler(call: str) -> None:
+    result = rewrite(LIBRARY.replace("CALL", call.replace("AMP", "amp")))
+    assert f"training.{call.replace('AMP', 'scaler')}" in (result.after or "")
+    assert [f.review for f in result.findings if f.code == "AMP401"] == ["review"]
+
+
+def test_one_that_does_something_else_is_not() -> None:
+    check_manual(LIBRARY.replace("CALL", "configure(amp)"), "AMP102")

@@ -160,6 +160,7 @@ ASKED = {
     "a test": 'if not (hasattr(optimizer, "step") and callable(optimizer.step)):\n    raise TypeError("no optimizer")',
     "a comparison": "if optimizer.step is None:\n    raise TypeError",
     "its name": "print(optimizer.step.__name__)",
+    "how often a test's stand-in was called": "print(optimizer.step.call_count)",
 }
 
 
@@ -171,7 +172,10 @@ def test_what_only_asks_about_the_step_does_not_hide_one(question: str) -> None:
     assert "scaler.step(optimizer)" in text
 
 
-@pytest.mark.parametrize("kept", ["go = bool(optimizer.step) and optimizer.step", "go = None or optimizer.step"])
+@pytest.mark.parametrize(
+    "kept",
+    ["go = bool(optimizer.step) and optimizer.step", "go = None or optimizer.step", "go = optimizer.step.__call__"],
+)
 def test_what_keeps_the_step_beside_asking_does(kept: str) -> None:
     check_refused(apex(BACKWARD + f"{kept}\ngo()", tail=SEEN), "AMP216")
 

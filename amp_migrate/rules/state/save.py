@@ -24,7 +24,7 @@ APEX = "https://nvidia.github.io/apex/amp.html#checkpointing"
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.state_dict"
 
 # Calls that take amp to save or restore its state.
-KEEPERS = re.compile(r"(state|checkpoint|save|resume|track|serializ)", re.IGNORECASE)
+KEEPERS = re.compile(r"(state|checkpoint|ckpt|snapshot|save|resume|restor|track|persist|serializ)", re.IGNORECASE)
 STANDS_IN = "the scaler stands in for amp: it has state_dict and load_state_dict too; see what is done with it"
 OFF = "a scaler that is off stands in for amp, whose state is empty: no loss is scaled here; see what is done with it"
 
