@@ -188,7 +188,7 @@ def test_what_scales_a_loss_in_another_program_is_not_blamed(together: bool) -> 
     }
     told = [f.message for f in rewrite_files(files)["one/setup.py"].findings if f.status == "manual"]
     assert any("two/runner.py" in message for message in told) is together
-    assert together or any("no amp.scale_loss for this optimizer is in sight" in message for message in told), told
+    assert together or any("handed to Runner of wandb, not among the files read" in message for message in told), told
 
 
 HANDING = """
@@ -287,3 +287,31 @@ def clip(trainer):
     (told,) = (f for f in rewrite_files(files)["clips.py"].findings if f.status == "manual")
     assert "clips.py:9 keeps clip as a value, and what calls it there is out of sight" in told.message
     assert "delete" not in told.message
+
+
+DERIVED = """
+from apex import amp
+from outfit.training import Trainer
+
+
+class Own(Trainer):
+    def train(self):
+        self.create_optimizer()
+        if self.use_apex:
+            self.model, self.optimizer = amp.initialize(self.model, self.optimizer, opt_level="O1")
+        for batch in self.loader:
+            self.training_step(self.model, batch)
+            self.optimizer.step()
+
+
+class Further(Own):
+    pass
+"""
+
+
+def test_a_base_that_is_not_read_is_named_where_it_scales_the_loss() -> None:
+    (told,) = found(check_manual(DERIVED, "AMP116"), "AMP116")
+    assert "outfit.training.Trainer, which Own derives from, whose files are not read, scales the loss" in told.message
+    own = DERIVED.replace("(Trainer)", "").replace("from outfit.training import Trainer\n", "")
+    (told,) = found(check_manual(own, "AMP116"), "AMP116")
+    assert told.message.endswith("rewrite this file together with the one that trains")

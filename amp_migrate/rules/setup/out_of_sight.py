@@ -141,13 +141,20 @@ def no_loss(m: Migration) -> str:
         return f"no amp.scale_loss is seen to be for this optimizer: it is handed to {lacking}: mend the import"
     if plain and not takers:
         return f"{stepped}, and not all its steps do; put the forward under torch.autocast in place of initialize"
-    if not found and not plain:
-        return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
+    base = _base_out_of_sight(m) if not found and not plain else None
+    if base is not None:
+        return (
+            f"no amp.scale_loss for this optimizer is in sight: {base}, whose files are not read, scales the loss where it does: "
+            "add them, or ask for its own mixed precision, and take this set-up out"
+        )
     if takers:
         return (
             f"no amp.scale_loss is seen to be for this optimizer: it is handed to {takers}, not among the files read: add what "
-            "defines that, or mend the import if there is no such file"
+            "defines that, or mend the import if there is no such file; of a library, ask for its own mixed precision, and take "
+            "this set-up out"
         )
+    if not found and not plain:
+        return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
     return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
 
 
@@ -222,6 +229,22 @@ def _takers(m: Migration) -> tuple[str, str]:
                 lacking[name] = f"{last} of {home}, and {files[0].display} has no {last}"
     shown = (f"{', '.join(dict.fromkeys(names))} of {home}" for home, names in unread.items())
     return " and ".join(shown), "; and to ".join(lacking.values())
+
+
+def _base_out_of_sight(m: Migration) -> str | None:
+    """What the class that sets mixed precision up derives from, where that is not read: `transformers.Trainer`."""
+    for init in m.unit.inits:
+        cls = m.project.class_of(init.site.scope)
+        for each in cls.ancestry() if cls is not None else ():
+            for base in each.node.bases:
+                name = each.module.qualify(base) or ""
+                if (
+                    "." in name
+                    and name.partition(".")[0] not in OUTSIDE
+                    and m.project.find_class(each.module, base) is None
+                ):
+                    return f"{name}, which {each.name} derives from"
+    return None
 
 
 def _lacks(m: Migration, module: Module, name: str) -> bool:
