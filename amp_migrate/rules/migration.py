@@ -91,6 +91,7 @@ class Migration:
         self.held: dict[tuple[ScalerPlan, str], CarriedSetting] = {}  # settings that go with a scaler
         self.until_then: list[tuple[Module, ast.stmt, str]] = []  # where an object is given a disabled scaler first
         self.created: list[Home] = []  # where scalers are created
+        self.set_for: dict[Init, str] = {}  # where a scaler of another unit is set, for regions that ask it
         self.asked: dict[
             Module, dict[str, str]
         ] = {}  # what asks for an entry that has another key now, as it reads then

@@ -35,6 +35,7 @@ class Output:
     clipped: set[ast.Call] = field(default_factory=set)  # optimizers whose clipping a rule has put beside the step
     global_names: set[tuple[Module, str]] = field(default_factory=set)  # of scalers at the module level of files
     wide: set[tuple[Module, str]] = field(default_factory=set)  # of those that functions set
+    asking: dict[Scope, tuple[Module, str]] = field(default_factory=dict)  # the scopes whose regions ask one of these
     findings: dict[Module, list[Finding]] = field(default_factory=dict)
     wishes: Wishes = field(default_factory=Wishes)
     units: dict[Module, dict[int, Edits]] = field(default_factory=dict)  # what each unit writes to a file
@@ -156,6 +157,7 @@ class Output:
         self.castable |= other.castable
         self.global_names |= other.global_names
         self.wide |= other.wide
+        self.asking |= other.asking
         for module, edits in other.edits.items():
             self.edit(module).merge(edits)
         for module, findings in other.findings.items():

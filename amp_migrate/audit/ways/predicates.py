@@ -18,13 +18,14 @@ from amp_migrate.audit.program.torch_version import by_version
 from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain, Chains, Step, comes_after
+from amp_migrate.audit.ways.chains import Chain, Chains, Step
 from amp_migrate.audit.ways.choices import chosen_to_be, said_outright
 from amp_migrate.audit.ways.devices import of_type
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, on_or_off, tells
 from amp_migrate.audit.ways.off_instead import GRAD_SCALER, given_or_off
 from amp_migrate.audit.ways.options import taken_back
+from amp_migrate.audit.ways.processes import may_come_before
 from amp_migrate.audit.ways.texts import in_format
 from amp_migrate.audit.ways.trails import DEPTH, Place, Trails
 from amp_migrate.audit.ways.within import Tests, raises_else, turns
@@ -289,8 +290,7 @@ class Predicates:
         return Place(scope, filled | {name: (expr, caller) for name, expr in arguments.items()}, chain)
 
     def _made(self, module: Module, call: ast.expr, enabled: ast.expr, depth: int, chain: Chain | None) -> Formula:
-        """Whether a way was gone, before another one, on which a scaler is made that is on, or a field is given something
-        true."""
+        """Whether a way was gone before another, on which a scaler is made that is on, or a field given something true."""
         if call in self._making:
             return False  # no run comes there for the first time through itself
         key = (call, enabled, depth, chain, self._making)
@@ -301,7 +301,7 @@ class Predicates:
         made = [
             conjunction([self.given(way), self.of(enabled, self.places(way)[-1], depth + 1)])
             for way in ways
-            if chain is None or comes_after(chain, way) is not False
+            if chain is None or may_come_before(self.chains, way, chain)
         ]
         self._making -= {call}
         return self._made_on.setdefault(key, disjunction(made))

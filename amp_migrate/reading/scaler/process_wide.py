@@ -184,20 +184,25 @@ class ProcessWide(ScalerPlan):
         return self._importing(module, "." * stmt.level, stmt.module, stmt)
 
     def _by_neighbour(self, module: Module) -> Naming | None:
-        """An import like one of another file of the same tree, where the scaler's module imports nothing that leads back."""
+        """An import like one of another file of the same tree, in it or in what it imports, where the scaler's module imports
+        nothing that leads back."""
         if module in loaded_with(self.project, self.module):
             return None
-        own = self.module.name
-        for stmt in module.tree.body:
-            if not isinstance(stmt, ast.ImportFrom) or not stmt.module:
+        own, froms = self.module.name, [s for s in module.tree.body if isinstance(s, ast.ImportFrom)]
+        # What a file that it imports writes in full means the same there, as both run in one process.
+        theirs = [
+            (s, b, f) for s in froms if (b := self.project.by_name.get(module.import_base(s))) for f in b.tree.body
+        ]
+        for below, where, stmt in [*((s, module, s) for s in froms), *theirs]:
+            if not isinstance(stmt, ast.ImportFrom) or not stmt.module or (stmt.level and where is not module):
                 continue
-            base = module.import_base(stmt)
+            base = where.import_base(stmt)
             if base not in self.project.by_name:
                 continue
             tree = base.removesuffix(stmt.module)  # what the names that it writes start from
             written = own.removeprefix(tree)
             if own.startswith(tree) and (tree or not stmt.level) and written:
-                return self._importing(module, "." * stmt.level, written, stmt)
+                return self._importing(module, "." * stmt.level, written, below)
         return None
 
     def _importing(self, module: Module, dots: str, name: str, below: ast.stmt) -> Naming | None:

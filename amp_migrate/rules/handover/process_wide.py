@@ -7,9 +7,10 @@ Native: https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from amp_migrate.findings import Code, Example
-from amp_migrate.reading.program.module import FUNCTION_NODES, Module
+from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.scaler.process_wide import ProcessWide
 from amp_migrate.reading.sites.apex import apex_imports
@@ -43,6 +44,7 @@ def apply(m: Migration) -> None:
     if wide:
         _keep(m, wide)
         m.output.wide.update((plan.module, plan.base_name) for plan in wide)
+        m.output.asking.update(_asking(m, wide))
     for plan in m.scalers if m.scales else ():
         homes = [h for h in plan.created if h.kind == "local" and not h.carrier and h.scope.is_module]
         m.output.global_names.update((h.scope.module, plan.name_in(h.scope)) for h in homes)
@@ -62,14 +64,7 @@ def _keep(m: Migration, plans: list[ProcessWide]) -> None:
         m.edit(module).insert_after(place, *lines)
     elif above is not None:
         m.edit(module).insert_before(above, *lines)
-    for scope in dict.fromkeys(scope for plan in plans for scope in plan.setters):
-        # First of all that stands there: the scaler may be created before the same statement.
-        names = [name for p in plans if scope in p.setters for name in (p.base_name, *settings[p])]
-        m.edit(module).before.setdefault(scope.first, []).insert(0, f"global {', '.join(names)}")
-    namings = {other: naming for plan in plans for other, naming in plan.namings.items() if other in plan.written_in}
-    for other, naming in namings.items():
-        if naming.below is not None:
-            m.edit(other).insert_after(naming.below, naming.line)
+    reach(m, plans)
     node = next((x.call for x in m.unit.losses if x.module is module), module.tree)
     where = f"{failure.module.display}:{getattr(failure.node, 'lineno', 1)}"
     for plan in plans:
@@ -78,6 +73,30 @@ def _keep(m: Migration, plans: list[ProcessWide]) -> None:
             f"handed over ({where}: {failure.message.partition(';')[0]})"
         )
         m.output.note(module, node, "AMP227", "GradScaler", message)
+
+
+def reach(m: Migration, plans: list[ProcessWide]) -> None:
+    """Write what it takes to set them where they are set, and to name them where they are asked."""
+    settings = {plan: [held.base_name for held in m.held.values() if held.wide is plan] for plan in plans}
+    for scope in dict.fromkeys(scope for plan in plans for scope in plan.setters):
+        # First of all that stands there: the scaler may be created before the same statement.
+        names = [name for p in plans if scope in p.setters for name in (p.base_name, *settings[p])]
+        m.edit(scope.module).before.setdefault(scope.first, []).insert(0, f"global {', '.join(names)}")
+    namings = {other: naming for plan in plans for other, naming in plan.namings.items() if other in plan.written_in}
+    for other, naming in namings.items():
+        if naming.below is not None:
+            m.edit(other).insert_after(naming.below, naming.line)
+
+
+def _asking(m: Migration, plans: list[ProcessWide]) -> Iterator[tuple[Scope, tuple[Module, str]]]:
+    """The scopes of this unit whose regions ask one of some scalers whether it is enabled."""
+    for scope, header in m.output.regions.items():
+        for plan in plans:
+            if (
+                scope.module in plan.written_in
+                and f"={plan.written(scope.module, plan.base_name)}.is_enabled()" in header
+            ):
+                yield scope, (plan.module, plan.base_name)
 
 
 def _place(module: Module) -> tuple[ast.stmt | None, ast.stmt | None]:

@@ -18,6 +18,7 @@ from amp_migrate.reading.sites.apex import find_sites
 from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.rules.handover.scaler_passing import add_keyword
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions import shared_scalers
 
 CODES = (
     Code(
@@ -93,17 +94,22 @@ def _compare(m: Migration, scope: Scope) -> None:
     theirs = _enabled(m.earlier.regions[scope])
     if function is not None and theirs == m.earlier.switches.get(function):
         return
-    if theirs == "True" or not any(_comes_there(m, init.site.scope, scope) for init in m.unit.inits):
+    setters = [init for init in m.unit.inits if _comes_there(m, init.site.scope, scope)]
+    if theirs == "True" or not setters:
+        return
+    if shared_scalers.set_for(m, scope, setters):
+        for init in setters:
+            where = f"{scope.name or scope.module.display} ({scope.module.display})"
+            message = f"{where} runs the model in a region that asks {m.set_for[init]}, which is set here"
+            m.output.note(init.module, init.call, "AMP517", "torch.autocast", message, "as-is")
         return
     mine, ways = m.switch.read_in(scope), m.switch.on_ways(scope)
     if ways is not None and all(_written(*way) == _written(theirs) for way in ways):
         return
     if mine is None or ast.unparse(ast.parse(mine)) != theirs:
-        init = m.unit.inits[0] if m.unit.inits else None
-        module: Module = init.module if init is not None else scope.module
         m.output.note(
-            module,
-            init.call if init is not None else scope.node,
+            m.unit.inits[0].module,
+            m.unit.inits[0].call,
             "AMP517",
             "torch.autocast",
             f"{scope.name or scope.module.display} ({scope.module.display}) runs the model in a region that another "

@@ -31,6 +31,7 @@ from amp_migrate.rules.setup.levels import trains
 
 CODES: tuple[Code, ...] = ()
 REPLACED = "replaced by a GradScaler"
+SETS = "sets the GradScaler that regions of this program ask"
 CASTS = "taken out; what runs in an autocast region is cast, and nothing else"
 
 
@@ -43,7 +44,9 @@ def apply(m: Migration) -> None:
             message = placed(m, init)
             if m.scales and message == REPLACED:
                 message += _left_open(m, init)
-            review: Review = "as-is" if message in (REPLACED, CASTS) or not (m.scales or m.written_off) else "look"
+            review: Review = (
+                "as-is" if message in (REPLACED, CASTS, SETS) or not (m.scales or m.written_off) else "look"
+            )
             m.output.done(init.module, init.call, "AMP110", "amp.initialize", message, review)
             _explain(m, init)
 
@@ -144,6 +147,8 @@ def placed(m: Migration, init: Init) -> str:
     """What became of a call."""
     if m.written_off:
         return "taken out: written as off, it changed nothing, and torch computes in float32 without it"
+    if init in m.set_for:
+        return SETS
     if not m.scales:
         return CASTS if m.casts else "taken out"
     here = [h for h in m.created if h.init is init]
@@ -213,7 +218,7 @@ def _explain(m: Migration, init: Init) -> None:
                 "patch_torch_functions or max_loss_scale, have no effect any more"
             )
         _note(m, init, "AMP111", message, "review" if init.spread.keys is None else "look")
-    if m.unit.only_inference:
+    if m.unit.only_inference and init not in m.set_for:
         message = "no loss is scaled and no optimizer of it stepped in sight: no GradScaler is needed"
         _note(m, init, "AMP115", message, "as-is")
     elif m.unit.plain_losses:

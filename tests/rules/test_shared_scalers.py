@@ -1,0 +1,180 @@
+"""Regions that ask a scaler at module level: a program that only evaluates sets that, as the one that trains does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.helpers import check_files, rewrite_files, run_files
+
+# `save` is a function kept as a value that asks for the state: the scaler cannot be handed there.
+RUNNER = """
+    from dataclasses import dataclass
+    from typing import Any
+
+    import torch
+
+    try:
+        from apex import amp
+        HAVE_APEX = True
+    except ImportError:
+        HAVE_APEX = False
+
+
+    @dataclass
+    class Runner:
+        model: torch.nn.Module
+        optimizer: Any = None
+        use_amp: bool = False
+
+        def fit(self, batches, callbacks):
+            for x in batches:
+                loss = self.model(x).pow(2).mean()
+                self.optimizer.zero_grad()
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+                self.optimizer.step()
+            for callback in callbacks:
+                callback(self)
+
+        def predict(self, x):
+            with torch.no_grad():
+                return self.model(x)
+
+        def state_dict(self):
+            return {"model": self.model.state_dict(), "amp": amp.state_dict()}
+    """
+MODEL = """
+    import torch
+    from lib.runner import Runner
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(3, 1)
+
+        def forward(self, x):
+            out = self.line(x)
+            self.seen = str(out.dtype)
+            return out
+
+    def save(runner):
+        runner.saved = runner.state_dict()
+    """
+TRAIN = """
+    import json
+    import torch
+    from apex import amp
+    from lib.runner import Runner
+    from model import Net, save
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    runner = Runner(model, optimizer, use_amp=True)
+    runner.fit([torch.randn(4, 3)], [save])
+    runner.predict(torch.randn(4, 3))
+    names = list(runner.model.state_dict())
+    print(json.dumps({"seen": model.seen, "names": names}))
+    """
+# Two conditions: what runs the model asks the scaler.
+TUNE = TRAIN.replace("model, optimizer = amp", "if os.environ.get('TUNE'):\n        model, optimizer = amp").replace(
+    "import json", "import json\n    import os"
+)
+EVALUATE = """
+    import argparse
+    import json
+    import torch
+    from lib.runner import Runner
+    from model import Net
+
+    try:
+        from apex import amp
+        HAVE_APEX = True
+    except ImportError:
+        HAVE_APEX = False
+
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--amp", type=str, default="LEVEL")
+        args = parser.parse_args()
+        model = Net()
+        if args.amp:
+            if not HAVE_APEX:
+                raise ValueError("no Apex")
+            model = amp.initialize(model, opt_level=args.amp)
+        runner = Runner(model, use_amp=(args.amp != ""))
+        runner.predict(torch.randn(4, 3))
+        print(json.dumps({"seen": model.seen}))
+
+
+    if __name__ == "__main__":
+        main()
+    """
+FILES = {
+    "lib/__init__.py": "",
+    "lib/runner.py": RUNNER,
+    "model.py": MODEL,
+    "train.py": TRAIN,
+    "tune.py": TUNE,
+    "evaluate.py": EVALUATE,
+}
+
+
+@pytest.mark.parametrize(("level", "seen"), [("O1", "torch.float16"), ("O0", "torch.float32"), ("", "torch.float32")])
+def test_an_evaluation_in_a_process_of_its_own_sets_it(tmp_path: Path, level: str, seen: str) -> None:
+    files = {**FILES, "evaluate.py": EVALUATE.replace("LEVEL", level)}
+    texts = check_files(files, device="cpu", dtype="float16")
+    assert texts["lib/runner.py"].count("enabled=scaler.is_enabled()") == 2
+    assert "import runner as runner_module\n" in texts["evaluate.py"]
+    assert run_files(tmp_path, texts, "evaluate.py")["seen"] == seen
+    assert run_files(tmp_path, texts, "train.py")["seen"] == "torch.float16"
+    assert run_files(tmp_path, texts, "tune.py")["seen"] == "torch.float32"
+
+
+def test_it_says_so_and_nothing_else() -> None:
+    results = rewrite_files(FILES)
+    told = {f.code: (f.review, f.message) for f in results["evaluate.py"].findings}
+    assert told["AMP517"][0] == "as-is"
+    assert "runner_module.scaler" in told["AMP517"][1]
+    assert told["AMP110"] == ("as-is", "sets the GradScaler that regions of this program ask")
+    assert "AMP115" not in told
+    assert not [f for r in results.values() for f in r.findings if f.code in ("AMP531", "AMP532")]
+
+
+def test_it_is_named_by_what_an_imported_file_writes(tmp_path: Path) -> None:
+    evaluate = EVALUATE.replace(
+        "    from lib.runner import Runner\n    from model import Net\n", "    from model import *\n"
+    )
+    texts = check_files({**FILES, "evaluate.py": evaluate.replace("LEVEL", "O1")}, device="cpu", dtype="float16")
+    assert "from model import *\nfrom lib import runner as runner_module\n" in texts["evaluate.py"]
+    assert run_files(tmp_path, texts, "evaluate.py")["seen"] == "torch.float16"
+
+
+def test_a_function_of_the_file_that_keeps_it_sets_it_as_a_global(tmp_path: Path) -> None:
+    ready = """
+    def ready(model):
+        return amp.initialize(model, opt_level="O1")
+    """
+    evaluate = EVALUATE.replace("import Runner", "import Runner, ready").replace(
+        "model = amp.initialize(model, opt_level=args.amp)", "model = ready(model)"
+    )
+    files = {**FILES, "lib/runner.py": RUNNER + ready, "evaluate.py": evaluate.replace("LEVEL", "O1")}
+    texts = check_files(files, device="cpu", dtype="float16")
+    assert "    global scaler\n" in texts["lib/runner.py"]
+    assert run_files(tmp_path, texts, "evaluate.py")["seen"] == "torch.float16"
+
+
+def test_where_it_cannot_be_named_the_region_is_told_to_be_off() -> None:
+    evaluate = EVALUATE.replace(
+        "    from lib.runner import Runner\n    from model import Net\n", "    import helpers\n"
+    )
+    evaluate = evaluate.replace("Net()", "helpers.Net()").replace("Runner(model", "helpers.Runner(model")
+    helpers = "    import lib.runner as lib_runner\n    from model import Net\n\n    Runner = lib_runner.Runner\n"
+    results = rewrite_files({**FILES, "evaluate.py": evaluate, "helpers.py": helpers})
+    told = [f for f in results["lib/runner.py"].findings if f.code == "AMP531"]
+    assert [f.review for f in told] == ["review"]
+    assert "evaluate.py" in told[0].message
+    assert "off there now" in told[0].message
