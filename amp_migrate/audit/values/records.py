@@ -53,6 +53,19 @@ class Records:
                             if field in filled:
                                 yield Given(made, module, filled[field])
 
+    def of_call(self, module: Module, call: ast.Call, field: str) -> ast.expr | None:
+        """What the object that a call makes has in a field: as the call fills it, else as the class does."""
+        found = self.program.definitions(module.scope_of(call), call.func, guess=False)
+        made = found[0] if len(found) == 1 and isinstance(found[0], Class) else None
+        spread = any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+        if made is None or spread or self.program._method(made, "__init__"):
+            return None
+        filled = {k.arg: k.value for k in call.keywords} | dict(zip(self._fields(made), call.args, strict=False))
+        declared = next((d[field] for c in self.program.family_up(made) if field in (d := _declared(c))), None)
+        if declared is None or field in filled:
+            return filled[field] if declared is not None else None
+        return declared.value if isinstance(declared.value, ast.Constant) else None
+
     def _fields(self, cls: Class) -> list[str]:
         """The fields in the order of the constructor's parameters: those of the bases first."""
         return list(dict.fromkeys(n for c in reversed(self.program.family_up(cls)) for n in _own(c)))
@@ -69,4 +82,10 @@ def _with_field(module: Module) -> dict[str, list[Class]]:
 
 
 def _own(cls: Class) -> list[str]:
-    return [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+    return list(_declared(cls))
+
+
+@kept
+def _declared(cls: Class) -> dict[str, ast.AnnAssign]:
+    stmts = (s for s in cls.node.body if isinstance(s, ast.AnnAssign))
+    return {s.target.id: s for s in stmts if isinstance(s.target, ast.Name)}

@@ -1,4 +1,5 @@
-"""What a variable was chosen to be, `mode = "apex"` under one test and `mode = None` in front: asked for by those tests."""
+"""What a variable was chosen to be, `mode = "apex"` under one test and `mode = None` in front: asked for by those tests. What
+asks whether an option was given, where that is a text."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from amp_migrate.audit.program import syntax
+from amp_migrate.audit.program.options import always_text
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.trails import Place
 from amp_migrate.audit.ways.within import raises_else
@@ -44,3 +46,15 @@ def said_outright(predicates: Predicates, left: ast.expr, right: ast.expr, place
         return None
     asked = predicates.of(left, place, depth + 1)
     return asked if right.value else negation(asked)
+
+
+def given_at_all(predicates: Predicates, left: ast.expr, right: ast.expr, place: Place, depth: int) -> Formula | None:
+    """What `args.level == ""` asks: that the option is not on, where it is a text and nothing else gives it a value."""
+    if not isinstance(right, ast.Constant) or right.value != "":
+        return None
+    option, there = predicates.trails.end(left, place)
+    if not isinstance(option, ast.Attribute) or not always_text(predicates.program, option.attr):
+        return None
+    if any(stored.owner is None for stored in predicates.values.stored(option.attr)):
+        return None
+    return negation(predicates.of(option, there, depth + 1))

@@ -19,7 +19,7 @@ from amp_migrate.audit.sites.setups import argument
 from amp_migrate.audit.values.origins import in_order
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.chains import Chain, Chains, Step
-from amp_migrate.audit.ways.choices import chosen_to_be, said_outright
+from amp_migrate.audit.ways.choices import chosen_to_be, given_at_all, said_outright
 from amp_migrate.audit.ways.devices import of_type
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
 from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, on_or_off, tells
@@ -38,7 +38,7 @@ class Predicates:
         self.program = program
         self.values = values
         self.chains = chains
-        self.trails = Trails(values, self._on_the_way)
+        self.trails = Trails(values, chains, self._on_the_way)
         self._making: frozenset[ast.expr] = frozenset()  # scalers of which it is being asked how they came to be
         self._made_on: dict[tuple[ast.expr, ast.expr, int, Chain | None, frozenset[ast.expr]], Formula] = {}
         self._given: dict[tuple[Chain, bool, bool, frozenset[ast.expr]], Formula] = {}
@@ -189,7 +189,7 @@ class Predicates:
         if each is not expr and depth < DEPTH:
             return self.of(each, place, depth + 1)
         if depth < DEPTH and isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
-            known_by = (of_type, chosen_to_be, *(said_outright,) * isinstance(op, (ast.Eq, ast.NotEq)))
+            known_by = (of_type, chosen_to_be, *(said_outright, given_at_all) * isinstance(op, (ast.Eq, ast.NotEq)))
             asked = next((f for k in known_by if (f := k(self, left, right, place, depth)) is not None), None)
             if asked is not None:
                 return asked if isinstance(op, (ast.Eq, ast.Is)) else negation(asked)

@@ -13,7 +13,7 @@ from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.targets import Path
 from amp_migrate.audit.values.values import Values
-from amp_migrate.audit.ways.chains import Chain
+from amp_migrate.audit.ways.chains import Chain, Chains
 from amp_migrate.audit.ways.formulas import Formula
 from amp_migrate.audit.ways.given_above import constant_above
 from amp_migrate.audit.ways.installed import beside_import, caught, of_apex, tells
@@ -34,9 +34,10 @@ class Place:
 class Trails:
     """Answers for one state of a program."""
 
-    def __init__(self, values: Values, on_the_way: Callable[[Scope, Chain | None], Place]) -> None:
+    def __init__(self, values: Values, chains: Chains, on_the_way: Callable[[Scope, Chain | None], Place]) -> None:
         self.program = values.program
         self.values = values
+        self._chains = chains
         self._on_the_way = on_the_way
 
     @kept
@@ -65,8 +66,24 @@ class Trails:
             if len(found) == 1 and (value := found[0][1]) is not None:
                 return value, self._on_the_way(found[0][0].scope_of(value), place.chain)
             last = None if found else constant_above(place.scope, expr)
-            return (last, place) if last is not None else None
+            if last is not None:
+                return last, place
+            return self._of_record(expr, place) if not found else None
         return None
+
+    def _of_record(self, expr: ast.Attribute, place: Place) -> tuple[ast.expr, Place] | None:
+        """What the call that makes the object of a way gives a field of it, where a constructor is made from the fields."""
+        owner = self.program.is_self(place.scope, expr.value)
+        if owner is None or place.chain is None or any(s.owner is None for s in self.values.stored(expr.attr)):
+            return None
+        made = self._chains.making(place.chain, owner)
+        if made is None:
+            return None
+        _, module, call = made
+        value = self.values.records.of_call(module, call, expr.attr)
+        if value is None or not _is_switch(value):
+            return None
+        return value, self._on_the_way(module.scope_of(call), place.chain)
 
     def fields(self, expr: ast.Attribute, place: Place) -> list[tuple[Module, ast.expr | None]]:
         """What a field of `self` is given, wherever that is, with Apex there; None for what is worth nothing in the place of its
