@@ -100,6 +100,8 @@ class Migration:
         self.plain_steps: Collection[ast.Call] = ()  # those that stay, since no scaled backward comes before them
         self.updates: dict[Scope, list[ast.stmt]] = {}  # the statements after which the scale is updated
         self.idle_steps: Mapping[ast.Call, bool] = {}  # those some path has no backward for: whether gradients are gone
+        self.emptied_steps: set[ast.Call] = set()  # those of them that come after another step on such a path
+        self.unscaled_steps: set[ast.Call] = set()  # those whose gradients are unscaled before
         self.computed_apart = (
             False  # whether what `scale_loss` was given ran a model, which now stands in a region above
         )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rules.helpers import rewrite
 from tests.rules.programs import apex, check_refused, found
-from tests.rules.trained import PRELUDE, run
+from tests.rules.trained import PRELUDE, check_trained, run
 
 SCALE = "with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()\n"
 BACKWARD = f"loss = criterion(model(x), y)\noptimizer.zero_grad()\n{SCALE}"
@@ -69,9 +69,6 @@ SKIPPING = {
     "    if count % 4 == 0:\n        optimizer.step()\n        optimizer.zero_grad()\n",
     "a loss that is not finite": "for x, y in loader:\n    loss = criterion(model(x), y)\n    optimizer.zero_grad()\n"
     f"    if torch.isfinite(loss):\n{indent(SCALE, '        ')}    optimizer.step()\n",
-    "clipped first": "for x, y in loader:\n    loss = criterion(model(x), y)\n    optimizer.zero_grad()\n"
-    f"    if torch.isfinite(loss):\n{indent(SCALE, '        ')}"
-    "    clip_grad_norm_(amp.master_params(optimizer), 1.0)\n    optimizer.step()\n",
     "all micro-batches": "for x, y in loader:\n    optimizer.zero_grad()\n    for part, target in zip(x, y):\n"
     "        loss = criterion(model(part), target)\n        if torch.isnan(loss):\n            continue\n"
     f"{indent(SCALE, '        ')}    optimizer.step()\n",
@@ -84,18 +81,74 @@ SKIPPING = {
 }
 
 
+def _without_numbers(loop: str) -> str:
+    loader = "[(x * float('nan'), y) for x, y in loader]"
+    return PRELUDE + START + loop.replace("for x, y in loader", f"for x, y in {loader}")
+
+
 @pytest.mark.parametrize("loop", SKIPPING.values(), ids=SKIPPING)
-def test_a_step_without_a_backward_on_some_path_is_told(loop: str) -> None:
+def test_a_step_without_a_backward_on_some_path_is_taken_where_there_is_a_gradient(loop: str) -> None:
+    """With such a batch, too, the migrated program runs; without one it trains as the original does."""
+    result = rewrite(_without_numbers(loop), device="cpu")
+    (finding,) = found(result, "AMP219")
+    assert finding.review == "look"
+    assert "momentum" in finding.message
+    assert result.after is not None
+    run(result.after)
+    check_trained(f"{START}{loop}seen.append(loss.item())\n")
+
+
+CLIPPED = (
+    "for x, y in loader:\n    loss = criterion(model(x), y)\n    optimizer.zero_grad()\n"
+    f"    if torch.isfinite(loss):\n{indent(SCALE, '        ')}"
+    "    clip_grad_norm_(amp.master_params(optimizer), 1.0)\n    optimizer.step()\n"
+)
+
+
+def test_where_more_than_the_step_would_have_to_wait_it_is_told() -> None:
     """And what is told is true: with such a batch the migrated program raises, as the finding says."""
-    program = (
-        PRELUDE + START + loop.replace("for x, y in loader", "for x, y in [(x * float('nan'), y) for x, y in loader]")
-    )
-    result = rewrite(program, device="cpu")
+    result = rewrite(_without_numbers(CLIPPED), device="cpu")
     (finding,) = found(result, "AMP219")
     assert finding.review == "review"
+    assert "leave the step out" in finding.message
     assert result.after is not None
     with pytest.raises(AssertionError, match=r"_scale is None|No inf checks"):
         run(result.after)
+
+
+CLIP = "clip_grad_norm_(amp.master_params(optimizer), 1.0)"
+TWICE = (
+    "for i, (x, y) in enumerate(loader):\n    optimizer.zero_grad()\n    loss = criterion(model(x), y)\n"
+    f"{indent(SCALE, '    ')}    if i % 2 == 0:\n        optimizer.step()\n        optimizer.zero_grad()\n"
+    "    optimizer.step()\n"
+)
+
+
+def test_a_step_right_after_another_and_zero_grad_is_taken_where_there_is_a_gradient() -> None:
+    (finding,) = found(rewrite(PRELUDE + START + TWICE, device="cpu"), "AMP219")
+    assert finding.review == "look"
+    assert "which clears the gradients" in finding.message
+    after = check_trained(f"{START}{TWICE}seen.append(loss.item())\n")
+    assert after.count("p.grad is not None") == 1
+
+
+def test_a_step_that_raises_wherever_another_was_taken_is_refused() -> None:
+    loop = TWICE.replace("    optimizer.step()\n", "    given = optimizer.step()\n")
+    result = rewrite(PRELUDE + START + loop, device="cpu")
+    assert result.after is None
+    (finding,) = found(result, "AMP219")
+    assert finding.status == "manual"
+    assert "an else of the condition" in finding.message
+
+
+def test_a_backward_that_may_come_between_two_steps_is_no_second_step() -> None:
+    loop = (
+        f"for x, y in loader:\n    loss = criterion(model(x), y)\n    optimizer.zero_grad()\n{indent(SCALE, '    ')}"
+        f"    {CLIP}\n    optimizer.step()\n    optimizer.zero_grad()\n    loss = criterion(model(x), y)\n"
+        f"    if torch.isfinite(loss):\n{indent(SCALE, '        ')}    {CLIP}\n    optimizer.step()\n"
+    )
+    result = rewrite(PRELUDE + START + loop, device="cpu")
+    assert [f.review for f in found(result, "AMP219")] == ["review"]
 
 
 def test_a_step_with_gradients_that_are_still_there_is_told() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.audit.checks.stepping import WITHOUT
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.mixed import Mixed, mixed
 from amp_migrate.audit.program import syntax
@@ -37,8 +38,7 @@ def check(review: Review) -> Iterable[Doubt]:
                 message = (
                     f"each of {syntax.text(container)} steps here, and not every loss runs the same networks: "
                     f"{_name(less)} runs some of those of {_name(more)} alone. For an optimizer none of whose parameters got "
-                    "a gradient scaler.step raises (No inf checks were recorded); Apex's step did nothing. Step those that "
-                    "have one"
+                    f"a gradient scaler.step raises (No inf checks were recorded); {WITHOUT}. Step those that have one"
                 )
                 yield review.doubt(module, call, "AMP219", "optimizer.step", message, "look", ("AMP219",))
 

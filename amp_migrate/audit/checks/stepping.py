@@ -33,6 +33,7 @@ from amp_migrate.audit.stepping.lost import not_followed
 from amp_migrate.audit.stepping.machine import (
     BESIDE,
     BOUND,
+    EMPTIED,
     LEFT,
     MIXED,
     PLAIN,
@@ -66,7 +67,8 @@ CODES = (
         code="AMP232",
         title="the order of backward, step and update was not proved",
         construct="optimizer.step",
-        apex="A step without gradients does nothing; there is no scaler to be updated.",
+        apex="A step without gradients does nothing, one with zeros moves weights by momentum and weight decay; there is no "
+        "scaler to be updated.",
         native="A step without a backward since zero_grad raises; every step is followed by one update.",
         why="What the message names decides whether the program works: read these places in the order in which they run.",
         links=(_LINK,),
@@ -193,6 +195,10 @@ def _managed(review: Review) -> frozenset[str]:
 # -- from what was met to doubts ----------------------------------------------------------------------------------
 
 _NO_BACKWARD = (ZERO, USED)
+WITHOUT = (
+    "Apex's step did nothing there where zero_grad sets gradients to None, as torch does since 2.0; where it left zeros, momentum "
+    "and weight decay moved the weights"
+)
 _OF_TWO = {"by two", "other scaler"}  # what takes two scalers that are on
 LEFT_BRANCH = "gradients would be clipped after every backward here, which were clipped once, with their step"
 STILL_SCALED = (
@@ -331,16 +337,22 @@ def _gradients(what: str, tags: set[str]) -> Iterator[tuple[str, str]]:
             f"the loop comes to this {verb} again without another backward: the gradients were divided already",
             "refuse",
         )
+    elif f"{ZERO} {EMPTIED}" in without and what == "step":
+        yield (
+            "this optimizer would be stepped again after a step and zero_grad, with no backward between: no gradient is left, "
+            "and scaler.step raises",
+            "refuse",
+        )
     elif any(t.endswith("skipped") for t in without) and what == "step":
         yield (
             "on a path that leaves the backward out, the scaler steps without gradients and raises "
-            "(No inf checks were recorded); Apex's step did nothing there",
+            f"(No inf checks were recorded); {WITHOUT}",
             "review",
         )
     elif ZERO in without:
         yield (
             f"on a path on which no backward came since zero_grad, this {verb} finds no gradients, and scaler.step raises "
-            "(No inf checks were recorded); Apex's step did nothing there",
+            f"(No inf checks were recorded); {WITHOUT}",
             "review",
         )
 

@@ -25,6 +25,7 @@ _STEPPED = {"stepped": "not updated"}
 _UNSCALED = {"unscaled": "twice", "stepped": "after step"}
 BOUND = "bound"  # said of a clip whose bound carries another scale than the gradients do
 COUNTED = "counted"  # a test that counts backwards came between a backward and its step
+EMPTIED = "emptied"  # said of gradients that were cleared after their step, with no backward since in the same turn
 ELSEWHERE = "elsewhere"  # code out of sight may have cleared them
 KEPT = "nothing"  # cleared them, and no test says why
 BESIDE = "beside"  # said of a plain step on what a loss gave that was scaled for other optimizers
@@ -342,7 +343,8 @@ class Machine:
         for optimizer in optimizers:
             self.meet(optimizer)
             for one in self.targets(optimizer, self.optimizers):
-                changes[one] = state.of(one)._replace(held=held, passed="", beside=False, sure=False, kept="")
+                emptied = EMPTIED if held == ZERO and state.of(one).held == USED else ""
+                changes[one] = state.of(one)._replace(held=held, passed=emptied, beside=False, sure=False, kept="")
         return state.put(changes)
 
     def read(self, state: State, module: Module, node: ast.AST, of: Iterable[Ident], excused: bool, times: int) -> None:
@@ -363,6 +365,11 @@ class Machine:
         late = any(g.held == UNSCALED and g.stage == "unscaled" for g in found)
         self.note("exchange", module, node, "", UNSCALED if late else "ok")
 
+    def surely(self, state: State) -> bool | None:
+        """Whether the one optimizer has gradients; None where it is not told."""
+        held = {g.held for _, g in state.optimizers} if self.single else set()
+        return None if len(held) != 1 or held & {OPEN, USED, ZEROS} else held != {ZERO}
+
     # -- paths -----------------------------------------------------------------------------------------------------
 
     def counts(self, state: State) -> State:
@@ -381,11 +388,13 @@ class Machine:
 
     def elsewhere(self, state: State) -> State:
         """What calls a function, or is called, out of sight may clear what a step left."""
-        known = {USED: ELSEWHERE, LEFT: ELSEWHERE}
-        return state.put({o: g._replace(kept=known.get(g.held, "")) for o, g in state.optimizers})
+        return state.put({o: g._replace(kept=ELSEWHERE if g.held in (USED, LEFT) else "") for o, g in state.optimizers})
 
     def left_out(self, state: State, passed: str) -> State:
         """A backward was not run where it might have been."""
-        return state.put(
-            {o: g._replace(passed=passed) for o, g in state.optimizers if g.held in (ZERO, USED) and not g.passed}
-        )
+        idle = [(o, g) for o, g in state.optimizers if g.held in (ZERO, USED) and g.passed in ("", EMPTIED)]
+        return state.put({o: g._replace(passed=passed) for o, g in idle})
+
+    def later(self, state: State) -> State:
+        """In another turn of a loop, or after it."""
+        return state.put({o: g._replace(passed="") for o, g in state.optimizers if g.passed == EMPTIED})

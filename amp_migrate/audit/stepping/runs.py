@@ -14,7 +14,7 @@ from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Reached
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.fixed import fixed
-from amp_migrate.audit.stepping.gradients import asks_for
+from amp_migrate.audit.stepping.gradients import asks_for, only_with_gradients
 from amp_migrate.audit.stepping.handed import Handed
 from amp_migrate.audit.stepping.learned import Learned
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
@@ -74,7 +74,7 @@ class Runs(Learned):
                 clears = self.bodies.has(entry, *CLEARING)
                 for _ in range(3 if whole else 1):
                     ends = [s for start in starts for _, s in self._body(entry, (), NOTHING, start)]
-                    ends = [e.holding(frozenset()).turned(_marks_of(e)) for e in ends]
+                    ends = [self.machine.later(e.holding(frozenset())).turned(_marks_of(e)) for e in ends]
                     starts |= dict.fromkeys(ends if clears else map(self.machine.elsewhere, ends))
                     if len(starts) > 32:  # a program, not a step: its first run was followed
                         break
@@ -145,6 +145,8 @@ class Runs(Learned):
         stmt = node.stmt
         whole: ast.AST | None = getattr(stmt, "whole", stmt)
         if type(stmt) is ast.If and isinstance(whole, ast.If) and edge.test is not None:
+            if only_with_gradients(whole) and self.machine.surely(state) is (not edge.outcome):
+                return None
             other = whole.orelse if edge.outcome else whole.body
             taken = whole.body if edge.outcome else whole.orelse
             if any(self.bodies.does(s, "backward") for s in other):
@@ -160,8 +162,8 @@ class Runs(Learned):
             state = state_or_none
         if edge.loops and edge.to.stmt is not None:
             loop = getattr(edge.to.stmt, "whole", edge.to.stmt)
-            if not self.bodies.does(loop, "backward"):
-                state = self.machine.left_out(state, "again")
+            again = not self.bodies.does(loop, "backward")
+            state = self.machine.left_out(state, "again") if again else self.machine.later(state)
             state = state.turned(state.turns | {id(loop)})
         elif edge.to.kind == "next" and id(loop := getattr(edge.to.stmt, "whole", edge.to.stmt)) in state.turns:
             state = state.turned(state.turns - {id(loop)})  # it was left by a `break` last
@@ -204,7 +206,7 @@ class Runs(Learned):
         for ident, members in targets:
             if ident in self.machine.optimizers:
                 state = state.put({t: state.of(ident) for t in self.machine.targets(members, self.machine.optimizers)})
-        return state.turned(state.turns - {id(loop)})
+        return self.machine.later(state.turned(state.turns - {id(loop)}))
 
     def _node(self, scope: Scope, env: Env, node: Node, facts: Facts, state: State) -> Iterable[Reached]:
         if node.stmt is None:

@@ -15,6 +15,7 @@ from amp_migrate.reading.gradients.states import (
     AGAIN,
     CLEAN,
     DONE,
+    EMPTIED,
     OUTDATED,
     PLAIN,
     SCALED,
@@ -84,6 +85,7 @@ class Events:
         self.idle: dict[
             ast.Call, bool
         ] = {}  # steps that a path reaches without a backward: whether the gradients are gone
+        self.emptied: set[ast.Call] = set()  # those of them that another step comes before, on the same way
         self.optimizers = unit.optimizers
         self.objects = OneObject(unit)
         self._steps = {s.call: s for s in unit.steps}
@@ -329,8 +331,9 @@ class Events:
             self.faults.setdefault(Fault(module, step.call, "stepped twice"))
         elif AGAIN in gradients or gradients == {DONE}:
             self.faults.setdefault(Fault(module, step.call, "stepped again"))
-        elif gradients & {CLEAN, DONE} and self._scales_beside(module) and not self._ready(step):
+        elif gradients & {CLEAN, DONE, EMPTIED} and self._scales_beside(module) and not self._ready(step):
             self.idle[step.call] = self.idle.get(step.call, True) and DONE not in gradients
+            self.emptied |= {step.call} if EMPTIED in gradients else set()
 
     def _ready(self, step: Step) -> bool:
         """Whether a step has its backward where none is seen to come before it."""
@@ -366,10 +369,8 @@ class Events:
         self._unscaled[stmt] = module, keys | self._unscaled.get(stmt, (module, keys))[1]
         if len(keys) == 1 and any(UNSCALED in state[k] or state[k] <= WAITING for k in keys):
             self.faults.setdefault(Fault(module, stmt, "unscaled twice"))
-        root = step
-        while root.within is not None:
-            root = root.within
-        if root.call in self._steps and all(state[k] & {CLEAN, DONE} and not state[k] & WAITING for k in keys):
+        root = step.root
+        if root.call in self._steps and all(state[k] & {CLEAN, DONE, EMPTIED} and not state[k] & WAITING for k in keys):
             self._step(module, self._steps[root.call], state, keys, names)
         return some(state, keys, lambda s: frozenset((UNSCALED,)), sure=True)
 

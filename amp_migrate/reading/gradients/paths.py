@@ -26,6 +26,7 @@ from amp_migrate.reading.gradients.states import (
     UNKNOWN,
     State,
     join,
+    later,
     others,
     start,
     turned,
@@ -248,6 +249,8 @@ class GradientPaths(Events):
             last = join([inner.normal, *inner.next])
             if last is not None and (still or each_other):
                 last = turned(last) if still else others(head, last)
+            elif last is not None:
+                last = later(last)
             back = join([head, last])
             assert back is not None
             if back == head:
@@ -264,6 +267,8 @@ class GradientPaths(Events):
         once = each_other or any(self.reader.scaled(n) for n in body.walk())
         done = join([inner.normal, *inner.next, *([] if once else [state])]) if once or ending else head
         result.normal = join([self._then(module, otherwise, done, names, result), *result.loop])
+        if result.normal is not None and not each_other:
+            result.normal = later(result.normal)
         result.loop = []
         return result
 
@@ -323,6 +328,7 @@ class GradientPaths(Events):
         result = Exits(None)
         states: list[State | None] = []
         scaling = self.reader.scaling(node)
+        without = [b for b in node.blocks if not any(self.reader.scaled(n) for n in b.walk())]
         clean = start(len(state), CLEAN)
         told = truth(node.stmt.test, self._facts) if isinstance(node.stmt, ast.If) else None
         for block in node.blocks:
@@ -332,7 +338,7 @@ class GradientPaths(Events):
             copy = block not in scaling and any(self.reader.backward(n) for n in block.nodes)
             after = self._block(module, block, clean if copy else state, names)
             result.take(after)
-            states.append(after.normal)
+            states.append(later(after.normal) if after.normal and block in without != node.blocks else after.normal)
         whole = isinstance(node.stmt, ast.If) and (told or bool(node.stmt.orelse))
         if isinstance(node.stmt, ast.Match):
             whole = any(
@@ -340,7 +346,7 @@ class GradientPaths(Events):
                 for c in node.stmt.cases
             )
         if not whole and not self._always(module, node):
-            states.append(state)
+            states.append(later(state) if without != node.blocks else state)
         result.normal = join(states)
         return result
 

@@ -15,6 +15,7 @@ STEPPED = "stepped"  # and waiting for the update
 CLEARED = "cleared"  # the same, with the gradients gone
 DONE = "done"  # stepped and updated: they are still there
 AGAIN = "again"  # the same, at the next turn of a loop that runs no backward
+EMPTIED = "emptied"  # stepped, updated and cleared, with no backward since in the same turn
 
 State = tuple[frozenset[str], ...]  # for each optimizer: what its gradients may be
 
@@ -22,7 +23,7 @@ WAITING = frozenset((STEPPED, CLEARED))
 _UPDATED = {STEPPED: DONE, UNSCALED: DONE, CLEARED: CLEAN}
 _ZEROED = {STEPPED: CLEARED, UNSCALED: UNSCALED, CLEARED: CLEARED}
 _TURNED = {STEPPED: AGAIN, DONE: AGAIN}
-_VAGUE = frozenset((CLEAN, DONE, AGAIN, UNKNOWN))
+_VAGUE = frozenset((CLEAN, DONE, AGAIN, EMPTIED, UNKNOWN))
 
 
 def start(number: int, state: str) -> State:
@@ -54,7 +55,13 @@ def _blurred(names: frozenset[str]) -> frozenset[str]:
 
 def zeroed(state: State, keys: Keys, left: str = CLEAN, *, sure: bool = False) -> State:
     """After `zero_grad`, which may leave zeros; those that were unscaled or stepped still wait for the update."""
-    return some(state, keys, lambda s: frozenset(_ZEROED.get(name, left) for name in s), sure=sure)
+    known = {**_ZEROED, **({DONE: EMPTIED} if left == CLEAN else {})}
+    return some(state, keys, lambda s: frozenset(known.get(name, left) for name in s), sure=sure)
+
+
+def later(state: State) -> State:
+    """At another turn of a loop that runs the backward, after it, or where one is left out: a backward may come between."""
+    return tuple(frozenset(CLEAN if name == EMPTIED else name for name in s) for s in state)
 
 
 def updated(state: State) -> State:

@@ -202,6 +202,11 @@ class Step:
         """The optimizer as code."""
         return self.text or self.module.source(self.optimizer)
 
+    @property
+    def root(self) -> Step:
+        """The step itself, whichever functions this is seen through."""
+        return self if self.within is None else self.within.root
+
 
 def read_init(project: Project, site: Site) -> Init | None:
     """The `initialize` call of a site; None where the name is not called.

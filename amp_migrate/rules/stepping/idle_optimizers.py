@@ -13,29 +13,35 @@ from amp_migrate.reading.program.module import Scope
 from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.program.view import Node, chain, find
 from amp_migrate.reading.units.places import models_given, place_name
-from amp_migrate.reading.units.unit import Step
+from amp_migrate.reading.units.unit import Blocked, Step
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.stepping.only_with_gradients import only_with_gradients
 
 CODES = (
     Code(
         "AMP219",
         "An optimizer may get no gradient in an iteration",
         "optimizer.step",
-        apex="Steps with whatever gradients there are.",
+        apex="Steps with whatever gradients there are: with None it does nothing, with zeros, which torch's zero_grad left before "
+        "2.0, momentum and weight decay still move the weights (O2 cleared those of its float16 weights to None).",
         native="scaler.step raises where none of the optimizer's parameters has a gradient: No inf checks were recorded "
         "for this optimizer.",
         why="A forward that only some iterations run leaves the parameters of its model without gradients in the others: "
         "step that optimizer under the same condition. A batch that is skipped before its backward, because its loss is "
         "not finite, must skip the step as well, and so must a last step after the loop where no backward came since "
-        "the one before.",
+        "the one before. Where a step by itself is all that is done on such a path, it is written under a test for a gradient.",
         links=(
             "https://pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers",
         ),
     ),
 )
 
-GONE = "there Apex's step did nothing, and scaler.step raises, as no gradient is left"
+GONE = "no gradient is left there, and scaler.step raises"
 KEPT = "the gradients still there would be divided by the scale once more, and without any scaler.step raises"
+NOTHING = (
+    "Apex's step did nothing there where zero_grad sets gradients to None, as torch does since 2.0; where it left zeros, momentum "
+    "and weight decay still moved the weights"
+)
 
 
 def apply(m: Migration) -> None:
@@ -43,15 +49,7 @@ def apply(m: Migration) -> None:
         return
     for step in m.unit.steps:
         if step.call in m.idle_steps:
-            m.output.note(
-                step.module,
-                step.call,
-                "AMP219",
-                "optimizer.step",
-                f"on some path no backward comes between the last step of {step.name} and this one, where a batch is skipped "
-                f"or after the last one: {GONE if m.idle_steps[step.call] else KEPT}; leave the step out on that path",
-                "review",
-            )
+            _without_gradients(m, step)
     scopes: dict[Scope, list[Step]] = {}
     for step in (s for s in m.unit.steps if s.call not in m.idle_steps):
         if m.live(step.module, step.call):
@@ -59,6 +57,26 @@ def apply(m: Migration) -> None:
     for scope, steps in scopes.items():
         if len({scope.module.source(step.optimizer) for step in steps}) > 1:
             _review(m, scope, steps)
+
+
+def _without_gradients(m: Migration, step: Step) -> None:
+    """A step that some path comes to without a backward since the one before: taken where there is a gradient only."""
+    gone = m.idle_steps[step.call]
+    path = f"on some path no backward comes between the last step of {step.name} and this one, "
+    if step.call in m.emptied_steps:
+        path += "which clears the gradients"
+    else:
+        path += "where a batch is skipped or after the last one"
+    if gone and only_with_gradients(m, step):
+        message = f"steps where there is a gradient only: {path}, and scaler.step raises without any. {NOTHING}"
+        m.output.note(step.module, step.call, "AMP219", "optimizer.step", message, "look")
+        return
+    if step.call in m.emptied_steps:
+        message = f"{path}: {GONE}. Step once for each backward: in an else of the condition of the other step, say"
+        raise Blocked(step.module, step.call, "AMP219", "optimizer.step", message)
+    why = f"{GONE}. {NOTHING}" if gone else KEPT
+    message = f"{path}: {why}; leave the step out on that path"
+    m.output.note(step.module, step.call, "AMP219", "optimizer.step", message, "review")
 
 
 def _review(m: Migration, scope: Scope, steps: list[Step]) -> None:

@@ -186,7 +186,9 @@ def apply(m: Migration) -> None:
     faults = paths.walk()
     if faults and not m.scale_is_one:
         _refuse(faults[0])
-    m.idle_steps = paths.idle
+    m.idle_steps, m.emptied_steps = paths.idle, paths.emptied
+    unscaled = [s for plan in plans.values() for s in (*(s for _, s in plan.unscale), *(s for *_, s in plan.moved))]
+    m.unscaled_steps = {step.root.call for step in unscaled}
     unscale.note_directions(m, reader)
 
 

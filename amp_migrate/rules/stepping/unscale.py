@@ -230,9 +230,7 @@ def _scaler(m: Migration, module: Module, stmt: ast.stmt, step: Step) -> str:
     holder = receiver(m.project, step.module, step.call)
     if rest and name == step.within.scope.self_name and holder is not None:
         return f"{holder}.{rest}"
-    root = step
-    while root.within is not None:
-        root = root.within
+    root = step.root
     return m.scaler_of(root.module, root.optimizer).at(module, stmt)
 
 
