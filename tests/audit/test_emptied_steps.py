@@ -25,6 +25,13 @@ def test_one_that_asks_for_a_gradient_is_not() -> None:
     assert not said(BEFORE, f"{AFTER}{ASKED.format(of='optimizer')}optimizer.zero_grad()\n")
 
 
+def test_whatever_else_is_stepped_beside_it() -> None:
+    beside = "from data import schedule\nother = torch.optim.SGD(head.parameters(), lr=0.1)\n"
+    more = "schedule.step()\nother.zero_grad()\ncriterion(head(x), y).backward()\nother.step()\n"
+    after = f"{AFTER}{ASKED.format(of='optimizer')}optimizer.zero_grad()\n"
+    assert not [d for d in said(BEFORE + more, after + more, beside) if d.verdict == "refuse"]
+
+
 @pytest.mark.parametrize("of", ["model.other", "optimizer.base"])
 def test_one_that_asks_for_those_of_another_is(of: str) -> None:
     assert "refuse" in verdicts(BEFORE, f"{AFTER}{ASKED.format(of=of)}optimizer.zero_grad()\n")

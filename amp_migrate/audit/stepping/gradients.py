@@ -190,23 +190,24 @@ def _there(test: ast.expr) -> str:
     return syntax.text(test.left if nothing and isinstance(test, ast.Compare) else test)
 
 
-def only_with_gradients(stmt: ast.AST | None) -> bool:
-    """Whether a statement asks whether an optimizer has any gradient, and steps that one where it has:
+def stepped_with_gradients(stmt: ast.AST | None) -> ast.expr | None:
+    """The optimizer of which a statement asks whether it has any gradient, to step it where it has:
     `if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):`."""
     test = stmt.test if isinstance(stmt, ast.If) and not stmt.orelse else None
     if not isinstance(test, ast.Call) or syntax.text(test.func) != "any" or len(test.args) != 1:
-        return False
+        return None
     (all_of_them,) = test.args
     if not isinstance(all_of_them, ast.GeneratorExp) or any(g.ifs for g in all_of_them.generators):
-        return False
+        return None
     part, group = all_of_them.generators[-1], all_of_them.generators[0].iter
     there = isinstance(all_of_them.elt, ast.Compare) and isinstance(all_of_them.elt.ops[0], ast.IsNot)
     if not there or _there(all_of_them.elt) != f"{syntax.text(part.target)}.grad":
-        return False
+        return None
     if not isinstance(group, ast.Attribute) or group.attr != "param_groups" or not isinstance(stmt, ast.If):
-        return False
+        return None
     steps = (c for s in stmt.body for c in syntax.every(s, ast.Call) if syntax.last(c.func) == "step")
-    return any(syntax.text(group.value) in map(syntax.text, c.args) for c in steps)
+    same = any(syntax.text(group.value) in map(syntax.text, c.args) for c in steps)
+    return group.value if same else None
 
 
 def chosen_for_gradients(module: Module, given: ast.expr) -> bool:

@@ -365,9 +365,9 @@ class Machine:
         late = any(g.held == UNSCALED and g.stage == "unscaled" for g in found)
         self.note("exchange", module, node, "", UNSCALED if late else "ok")
 
-    def surely(self, state: State) -> bool | None:
-        """Whether the one optimizer has gradients; None where it is not told."""
-        held = {g.held for _, g in state.optimizers} if self.single else set()
+    def has_gradients(self, state: State, optimizer: Ident) -> bool | None:
+        """Whether an optimizer has gradients; None where that is not told."""
+        held = {state.of(t).held for t in self.targets(optimizer, self.optimizers)}
         return None if len(held) != 1 or held & {OPEN, USED, ZEROS} else held != {ZERO}
 
     # -- paths -----------------------------------------------------------------------------------------------------

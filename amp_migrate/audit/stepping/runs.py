@@ -14,7 +14,7 @@ from amp_migrate.audit.program.syntax import text
 from amp_migrate.audit.stepping.actions import Reached
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.fixed import fixed
-from amp_migrate.audit.stepping.gradients import asks_for, only_with_gradients
+from amp_migrate.audit.stepping.gradients import asks_for, stepped_with_gradients
 from amp_migrate.audit.stepping.handed import Handed
 from amp_migrate.audit.stepping.learned import Learned
 from amp_migrate.audit.stepping.machine import Grads, Machine, State
@@ -128,10 +128,14 @@ class Runs(Learned):
             return done
 
         matters, ways = self.asked.matters(owner), self._ways.setdefault(owner, {})
-        module = scope.module
 
         def along(node: Node, edge: Edge, state: State) -> State | None:
-            return self._along(module, node, edge, state)
+            optimizer = stepped_with_gradients(node.stmt) if edge.test is not None else None
+            if optimizer is not None:
+                ref = self.ref(scope, optimizer, env)
+                if self.machine.has_gradients(state, ref.ident) is (not edge.outcome):
+                    return None
+            return self._along(scope.module, node, edge, state)
 
         return Paths(self.bodies.graph(owner), step, along, matters, self._error, ways, self._begun)
 
@@ -145,8 +149,6 @@ class Runs(Learned):
         stmt = node.stmt
         whole: ast.AST | None = getattr(stmt, "whole", stmt)
         if type(stmt) is ast.If and isinstance(whole, ast.If) and edge.test is not None:
-            if only_with_gradients(whole) and self.machine.surely(state) is (not edge.outcome):
-                return None
             other = whole.orelse if edge.outcome else whole.body
             taken = whole.body if edge.outcome else whole.orelse
             if any(self.bodies.does(s, "backward") for s in other):

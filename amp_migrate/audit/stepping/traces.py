@@ -17,7 +17,7 @@ from amp_migrate.audit.program.changes import Change
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.stepping.bodies import Action, Bodies, Owner
-from amp_migrate.audit.stepping.gradients import only_with_gradients
+from amp_migrate.audit.stepping.gradients import stepped_with_gradients
 from amp_migrate.audit.stepping.handed import last_names, names_of
 from amp_migrate.audit.stepping.objects import Objects
 from amp_migrate.audit.stepping.paths import Paths
@@ -100,7 +100,7 @@ class _Traces:
                     self.cut.add(trace)  # `while True:` never ends
                 return None
             turns -= {me}
-        if edge.outcome is False and only_with_gradients(node.stmt):
+        if edge.outcome is False and stepped_with_gradients(node.stmt) is not None:
             return None  # a step that is left out for want of gradients did nothing
         if edge.loops and edge.to.stmt is not None:
             turns |= {id(edge.to.stmt)}
