@@ -198,6 +198,58 @@ def test_what_o1_did_not_patch(product: str) -> None:
     assert not found("O1", loss, forward="unit = F.normalize(self.body(x))\nreturn unit @ unit.t()")  # patched
 
 
+SOMETIMES = "unit = self.body(x)\nif self.normed:\n    unit = F.normalize(unit)\n"
+
+
+@pytest.mark.parametrize("product", UNPATCHED)
+def test_what_o1_did_not_patch_of_what_was_float32_on_one_way_and_half_on_another(product: str) -> None:
+    loss = "loss = F.cross_entropy(output, y)"
+    product = product.replace("self.norm(x)", "unit")
+    (doubt,) = found("O1", loss, forward=f"{SOMETIMES}{product}")
+    assert "O1 did not patch" in doubt.message
+    assert "may have been float32" in doubt.message
+    assert doubt.verdict == "review"
+    assert not found("O2", loss, forward=f"{SOMETIMES}{product}")
+    assert not found("O1", loss, forward=f"{SOMETIMES.replace('F.normalize(unit)', 'self.body(unit)')}{product}")
+
+
+def test_beside_what_is_float32_on_every_way_it_ran_in_that() -> None:
+    """Half and float32 together raise there: only the way with float32 was run."""
+    loss = "loss = F.cross_entropy(output, y)"
+    (doubt,) = found("O1", loss, forward=f"{SOMETIMES}return torch.einsum('nc,mc->nm', [unit, self.norm(x)])")
+    assert "its arguments were float32" in doubt.message
+    assert not found("O1", loss, forward=f"{SOMETIMES}return torch.einsum('nc,mc->nm', [unit, self.body(x)])")
+
+
+def test_a_product_beside_the_model_of_what_it_gave_in_float32_on_some_way() -> None:
+    """O1 is spoken of by itself, not only the levels that give all in float32; an entry of a tuple that holds one is one."""
+    product = "loss = F.cross_entropy(torch.einsum('nc,mc->nm', output, output), y)"
+    one, other = sorted(d.message for d in found("args.opt_level", product, forward=f"{SOMETIMES}return unit"))
+    assert "its arguments may have been float32" in one
+    assert other.startswith("where the opt level asked for is O2 or O3")
+    both = "outputs = (self.body(x), self.norm(x))"
+    for place, told in (("i", "may have been"), ("1", "were")):
+        forward = f"{both}\ni = pick(x)\nreturn torch.einsum('nc,mc->nm', outputs[{place}], outputs[{place}])"
+        (doubt,) = found("O1", "loss = F.cross_entropy(output, y)", forward=forward)
+        assert f"its arguments {told} float32" in doubt.message
+
+
+@pytest.mark.parametrize(
+    ("inside", "after"),
+    [
+        ("p = torch.sigmoid(torch.einsum('nc,mc->nm', output, output))", "pass"),
+        ("p = torch.einsum('nc,mc->nm', output, output)", "seen = torch.sigmoid(p)"),
+        ("p = torch.einsum('nc,mc->nm', output, output)", "seen = p.detach().numpy()"),
+        ("p = torch.einsum('nc,mc->nm', output, output)", "torch.save(p, 'seen.pt')"),
+    ],
+)
+def test_what_comes_of_such_a_product_may_have_been_float32(inside: str, after: str) -> None:
+    loss = "\nloss = F.cross_entropy(output, y)"
+    told = [d.message for d in found("O1", inside + loss, after, forward=f"{SOMETIMES}return unit")]
+    assert any("Apex may have " in m and " it in float32" in m for m in told)
+    assert not [m for m in told if "Apex had" in m or "Apex gave" in m]
+
+
 def test_what_the_program_had_apex_patch_itself() -> None:
     forward = "unit = F.normalize(self.body(x))\nreturn torch.einsum('nc,mc->nm', unit, unit)"
     loss = "loss = F.cross_entropy(output, y)"

@@ -68,7 +68,7 @@ class Calls(Builtins):
             if func.attr == "scale" and given and "scaler" in syntax.text(func.value).lower():
                 if given[0].half and given[0].reduced:
                     self.tell("scaled", expr, given[0], syntax.text(expr.args[0]))
-                elif given[0].now == "half" and given[0].was == "float" and not given[0].narrowed:
+                elif given[0].now == "half" and given[0].widened and not given[0].narrowed:
                     self.tell("half loss", expr, given[0], syntax.text(expr.args[0]))
                 return given[0]
             if func.attr in PUTTING and (given or named) and self.put_in(expr, func, receiver, given, named):
@@ -355,10 +355,10 @@ class Calls(Builtins):
         if isinstance(expr.func, ast.Attribute) and isinstance(expr.func.value, (ast.Constant, ast.JoinedStr)):
             return  # `"\\t".join(found)`
         told = next((v.entry() for v in given if v.followed), UNKNOWN)
-        if not told.half or not (told.was == "float" or (self.halves.patches(self.module) and not self.inside)):
+        if not told.half or not (told.widened or (self.halves.patches(self.module) and not self.inside)):
             return
         made = {self.halves.values.maker(o) for o in origins if o.kind != "constant"}
-        if told.was != "float" and ((told.origin == CAST and name in known.COLLECTIVES) or made == {"torch.jit.load"}):
+        if not told.widened and ((told.origin == CAST and name in known.COLLECTIVES) or made == {"torch.jit.load"}):
             return  # which O1 did not reach: compiled by then, or given what the program made half
         called = self.halves.program.dotted(self.module.scope_of(expr), expr.func) or ""
         if called.partition(".")[0] in TEXTS:

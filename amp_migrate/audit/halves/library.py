@@ -62,7 +62,7 @@ class Library(Operations):
                 return UNKNOWN
         if attr in ("to", "type_as") and len(expr.args) == 1 and not expr.keywords:
             like = self.of(expr.args[0])
-            if like.half and (like.was == "float" or self.halves.asked) and self.counts(func.value):
+            if like.half and (like.widened or self.halves.asked) and self.counts(func.value):
                 self.tell("dtype", expr, like, syntax.text(func.value))
             if (like.half or like.now == "float") and not like.items:
                 return self.as_one(like, receiver)
@@ -73,14 +73,14 @@ class Library(Operations):
     @staticmethod
     def as_one(like: Value, receiver: Value) -> Value:
         """A tensor that is cast to the dtype of another: what was float32 under Apex as well is not made half by the program."""
-        return like._replace(narrowed=like.half and receiver.now == "float" and like.was != "float")
+        return like._replace(narrowed=like.half and receiver.now == "float" and not like.widened)
 
     def made_alike(self, expr: ast.Call, attr: str, like: Value) -> Value | None:
         """What `x.new_zeros(4)` makes, of the dtype of `x`; None where that is not known."""
         dtype = next((k.value for k in expr.keywords if k.arg == "dtype"), None)
         if dtype is not None:
             return self.of_type(dtype) or UNKNOWN
-        if like.half and like.was == "float" and self.fractions(expr):
+        if like.half and like.widened and self.fractions(expr):
             self.tell("like", expr, like, attr)
         return like.holding(None) if like.half or like.now in ("float", "int") else None
 
@@ -140,7 +140,7 @@ class Library(Operations):
                 return self.of_type(dtype) or UNKNOWN
             if not given:
                 return UNKNOWN
-            if given[0].half and given[0].was == "float" and self.fractions(expr):
+            if given[0].half and given[0].widened and self.fractions(expr):
                 self.tell("like", expr, given[0], last)
             return given[0]
         if last in ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "all_gather_into_tensor"):
@@ -151,7 +151,7 @@ class Library(Operations):
             return UNKNOWN
         if is_file(name):
             stored = next((v for v in every if v.followed), None)
-            if stored is not None and (entry := stored.entry()).was == "float" and entry.half:
+            if stored is not None and (entry := stored.entry()).widened and entry.half:
                 self.tell("file", expr, entry, name)
             return UNKNOWN
         if last == "where" and len(given) == 3:
@@ -208,7 +208,7 @@ class Library(Operations):
 
     def array(self, expr: ast.expr, value: Value) -> Value:
         """What NumPy makes of a value: of a half tensor, an array of float16, which is told where Apex had it in float32."""
-        if not value.half or value.was != "float":
+        if not value.half or not value.widened:
             return value
         self.tell("numpy", expr, value, "an array")
         return UNKNOWN

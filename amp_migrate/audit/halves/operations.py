@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _BRACKET = re.compile(r"\[")
+WIDE = ("float", "both")  # what Apex had in float32, on some way at least
+NARROW = ("half", "partly", "maybe")  # on none that is seen
 # What is told of code that a region reaches beside its models.
 RAISING = ("inplace", "write", "apart")
 BESIDE = (*RAISING, "double loss", *"double like product unpatched narrow inside operation single numpy file".split())
@@ -132,7 +134,7 @@ class Operations:
                     if self.halves.floats(self.module) and not self.patches:
                         return Value("float", "half", origin=origin, kept=True)
                 apart = name in known.HALF_NATIVE and self.patches  # which O1 left to its arguments
-                return Value(was if apart and was == "float" else "half", "half", origin=origin)
+                return Value(was if apart and was in WIDE else "half", "half", origin=origin)
             if upcasts:
                 if floats and name in known.LOSS_FUNCTIONS:
                     self.double_loss(expr, name, given)
@@ -143,7 +145,7 @@ class Operations:
                 if now == "half" and not widened:
                     self.tell("narrow", expr, first, name)
             if name in known.SENSITIVE and not widened and not self.halves.below and not _picks(expr):
-                if (output := next((v for v in given if v.was == "float" and v.half and v.origin), None)) is not None:
+                if (output := next((v for v in given if v.widened and v.half and v.origin), None)) is not None:
                     self.tell("inside", expr, output, name)
             keeps = Value(was, now, host=host, origin=origin, kept=kept, narrowed=narrowed(given))
             double, either = now in ("float", "?") and first.double, first.either and len(given) == 1
@@ -157,14 +159,14 @@ class Operations:
         elif patches and name in known.HALF_BOTH:
             was = "half"
         halves = [v for v in given if v.half]
-        if halves and was == "float" and now in HALVES and (name in known.SENSITIVE and not _picks(expr)):
-            known_was = halves[0].was == "float" or (patches and floats)
+        if halves and Value(was, now).widened and now in HALVES and (name in known.SENSITIVE and not _picks(expr)):
+            known_was = halves[0].widened or (patches and floats)
             if known_was:
                 if not halves[0].reduced:  # whose reduction was told
                     self.tell("operation", expr, halves[0], name)
                 if name in ("sum", "mean"):
-                    return Value("float", now, reduced=True, origin=origin)
-                return Value("float", "?", origin=origin)
+                    return Value(was, now, reduced=True, origin=origin)
+                return Value(was, "?", origin=origin)
         if name in known.KEEPING or name in known.SENSITIVE:
             reduced, kept = any(v.reduced for v in given), kept and now == "float"
             result = Value(was, now, host=host, origin=origin, reduced=reduced, kept=kept, narrowed=narrowed(given))
@@ -215,8 +217,8 @@ class Operations:
             output = next((v for v in given if v.was == "float" and v.origin), None)
             if output is not None and not self.halves.below:
                 self.tell("product", expr, output, name)
-        elif name in known.HALF_NATIVE - self.halves.both.registered and not any(v.was in HALVES for v in given):
-            floats = [v for v in given if v.was == "float"]
+        elif name in known.HALF_NATIVE - self.halves.both.registered and not any(v.was in NARROW for v in given):
+            floats = sorted((v for v in given if v.was in WIDE), key=lambda v: v.was == "both")
             if floats and (kept or not self.halves.unseen):  # beside what is float32, half raised
                 self.tell("unpatched", expr, floats[0], name)
             elif name != "scaled_dot_product_attention":  # which is given what linear layers made
@@ -263,7 +265,7 @@ class Operations:
         """Values that leave torch: half becomes float16 for NumPy, which computes in it; others are Python's numbers."""
         if name in ("tolist", "item"):
             return NUMBER
-        if not value.half or value.was != "float":
+        if not value.half or not value.widened:
             return value
         parent = self.module.parents.get(expr)
         if isinstance(parent, ast.Attribute) and parent.attr in (

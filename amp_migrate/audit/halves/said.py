@@ -27,7 +27,7 @@ class Said:
         return self.both.floats(module) and self.asked != "O1"
 
     def said(self, kind: str, module: Module, node: ast.AST, value: Value, detail: str) -> tuple[str, Verdict]:
-        text = quoted(node)
+        text, had = quoted(node), "may have had" if value.was == "both" else "had"
         if kind == "below":
             return (
                 f"{text}: the model computes this in float16 under autocast, and NumPy gets a float16 array; O1's .cpu() "
@@ -60,12 +60,13 @@ class Said:
             given = f"what {value.origin} gives" if value.origin else "its argument"
             return (
                 f"{text}: takes the dtype of {given}, which is float16 in the autocast region, and what is put into it is rounded "
-                f"to that; {which} had it in float32. Write dtype=torch.float32"
+                f"to that; {which} {had} it in float32. Write dtype=torch.float32"
             ), "look"
         if kind == "unpatched":
+            were, then = ("may have been", ", then") if value.was == "both" else ("were", "")
             return (
-                f"{text}: O1 did not patch {detail}, and its arguments were float32: it was computed in that; in the autocast "
-                "region it is float16 now. Put it in torch.autocast(..., enabled=False) where that matters"
+                f"{text}: O1 did not patch {detail}, and its arguments {were} float32: it was computed in that{then}; in the "
+                "autocast region it is float16 now. Put it in torch.autocast(..., enabled=False) where that matters"
             ), "review"
         if kind == "perhaps unpatched":
             return (
@@ -95,29 +96,30 @@ class Said:
         comes = self.comes(value, self._inside(module, node))
         if kind == "inside":
             which = "O2" if self.floats(module) else "Apex"
+            gave = "may have given" if value.was == "both" else "gave"
             return (
-                f"{text}: {self.comes(value, inside=True)}, and {detail} is computed in it; {which} gave it in float32. Write "
+                f"{text}: {self.comes(value, inside=True)}, and {detail} is computed in it; {which} {gave} it in float32. Write "
                 ".float() first"
             ), "review"
         if kind == "operation":
             return (
-                f"{text}: {comes}, and {detail} is computed in it; Apex had it in float32. Write .float() first",
+                f"{text}: {comes}, and {detail} is computed in it; Apex {had} it in float32. Write .float() first",
                 "review",
             )
         if kind == "numpy":
             first = "Write .float() first"
             if detail:  # which may be of arrays already
                 first = "Write .float() where it is still a tensor, .astype(numpy.float32) where it is an array"
-            return f"{text}: {comes}, and NumPy gets a float16 array; Apex had it in float32. {first}", "review"
+            return f"{text}: {comes}, and NumPy gets a float16 array; Apex {had} it in float32. {first}", "review"
         if kind == "file":
             return (
-                f"{text}: {comes}, and the file holds float16; Apex had it in float32. Write .float() first",
+                f"{text}: {comes}, and the file holds float16; Apex {had} it in float32. Write .float() first",
                 "review",
             )
         if kind == "dtype":
-            which = "Apex" if value.was == "float" else "O2"
+            which = "Apex" if value.widened else "O2"
             return (
-                f"{text}: {comes}, and {detail} takes its dtype, where {which} had float32: float16 has no odd number above "
+                f"{text}: {comes}, and {detail} takes its dtype, where {which} {had} float32: float16 has no odd number above "
                 "2048, and ends at 65504. Write torch.float32",
                 "review",
             )
@@ -131,8 +133,8 @@ class Said:
                 "given; an extension that reads float32 wants .float()"
             ), "look"
         if kind in ("unseen", "unseen beside"):
-            host = value.was == "float" or self._takes_arrays(module, node)  # what is on the CPU came there as float32
-            was = "Apex had it in float32" if host else "O1 ran its softmax, sums and losses in float32"
+            host = value.widened or self._takes_arrays(module, node)  # what is on the CPU came there as float32
+            was = f"Apex {had} it in float32" if host else "O1 ran its softmax, sums and losses in float32"
             was = "O2 gave it in float32" if self.floats(module) else was
             called = node.func if isinstance(node, ast.Call) and len(node.args) == 1 else None
             if called is not None and not value.host and self._may_have_weights(module, called):

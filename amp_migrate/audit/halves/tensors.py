@@ -9,9 +9,10 @@ from typing import Final, Literal, NamedTuple
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 
-# "partly": half on one way, something else or unseen on another; "nothing": None, an empty list.
-Dtype = Literal["half", "partly", "maybe", "float", "int", "number", "nothing", "?"]
-HALVES = ("half", "partly", "maybe")
+# "partly": half on one way, something else or unseen on another; "both", of Apex's: half on one, float32 on another; "nothing":
+# None, an empty list.
+Dtype = Literal["half", "both", "partly", "maybe", "float", "int", "number", "nothing", "?"]
+HALVES = ("half", "both", "partly", "maybe")
 
 
 class Came(str):
@@ -51,6 +52,11 @@ class Value(NamedTuple):
     def half(self) -> bool:
         return self.now in HALVES
 
+    @property
+    def widened(self) -> bool:
+        """Whether Apex had it in float32, on some way at least on which it is half now."""
+        return self.was == "float" or (self.was == "both" and self.now == "half")
+
     def under(self, key: str) -> Value:
         """What a dictionary holds under a key."""
         return self.items[self.keys.index(key)] if self.items and key in self.keys else UNKNOWN
@@ -68,7 +74,11 @@ class Value(NamedTuple):
         if self.items:
             halves = [i.entry() for i in self.items if i.half]
             if halves and any(not i.half for i in self.items):
-                return join(halves)._replace(now="partly" if any(h.now != "maybe" for h in halves) else "maybe")
+                found, partly = join(halves), any(h.now != "maybe" for h in halves)
+                wide = partly and any(i.was == "float" for i in self.items)
+                return found._replace(
+                    was=_was(found.was, "float") if wide else found.was, now="partly" if partly else "maybe"
+                )
             return join(self.items)
         return self
 
@@ -129,7 +139,7 @@ def join(values: Iterable[Value]) -> Value:
             result = Value("?", "?", (*result.items, *value.items)).entry()
             continue
         result = Value(
-            _join(result.was, value.was),
+            _was(result.was, value.was),
             _join(result.now, value.now),
             items,
             result.reduced or value.reduced,
@@ -198,8 +208,15 @@ def _join(one: Dtype, other: Dtype) -> Dtype:
     return "maybe" if {one, other} == {"maybe", "?"} else "?"
 
 
+def _was(one: Dtype, other: Dtype) -> Dtype:
+    """What Apex had on one way or another."""
+    widest = {one, other} & {"float", "both"}
+    certain = {one, other} & {"half", "both", "partly"}
+    return "both" if widest and certain and one != other else _join(one, other)
+
+
 def promoted(one: Dtype, other: Dtype) -> Dtype:
-    for dtype in ("float", "?", "half", "partly", "maybe", "int"):
+    for dtype in ("float", "?", "both", "half", "partly", "maybe", "int"):
         if dtype in (one, other):
             return dtype
     return "number"
