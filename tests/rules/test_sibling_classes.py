@@ -238,23 +238,47 @@ def test_a_field_that_two_siblings_have_from_one_base_is_two_optimizers() -> Non
     assert results["bare.py"].after is None
 
 
-def test_an_optimizer_that_steps_after_a_plain_backward_is_told_so() -> None:
-    program = """
+NO_MASTERS = "at O3 the half weights were stepped by their own gradients, unscaled"
+MASTERS = "at {} the float32 masters of half weights, which get gradients from amp.scale_loss alone, were not stepped"
+CASTS = "at O1 only the casts were Apex's, at O0 amp did nothing; scale"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ('"O2"', f"backward: {MASTERS.format('O2')}; scale"),
+        ('"O3"', f"backward: {NO_MASTERS}; scale"),
+        ('"O3", master_weights=True', f"backward: {MASTERS.format('O3')}; scale"),
+        ("args.level", f"backward: {NO_MASTERS}, {MASTERS.format('O2')}, {CASTS}"),
+        (
+            "args.level, master_weights=args.kept",
+            f"{MASTERS.format('O2 and O3')} where master_weights has them made, {CASTS}",
+        ),
+    ],
+)
+def test_an_optimizer_that_steps_after_a_plain_backward_is_told_so(asked: str, told: str) -> None:
+    program = f"""
+        import argparse
         import torch
         from apex import amp
 
-        def prepare(model):
+        def prepare(model, args):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            return amp.initialize(model, optimizer, opt_level="O2")
+            return amp.initialize(model, optimizer, opt_level={asked})
 
-        def train(x, y):
-            model, optimizer = prepare(torch.nn.Linear(2, 1))
+        def train(x, y, args):
+            model, optimizer = prepare(torch.nn.Linear(2, 1), args)
             loss = (model(x) - y).pow(2).mean()
             loss.backward()
             optimizer.step()
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--level", default="O0")
+        parser.add_argument("--kept", action="store_true")
         """
-    (told,) = [f for f in rewrite_files({"train.py": program})["train.py"].findings if f.status == "manual"]
-    assert "which train.py:12 steps after a plain backward" in told.message
+    (found,) = [f for f in rewrite_files({"train.py": program})["train.py"].findings if f.status == "manual"]
+    assert "which train.py:13 steps after a plain backward" in found.message
+    assert told in found.message
 
 
 @pytest.mark.parametrize("kept", ['["steps_a", "steps_b"]', "options.names"])

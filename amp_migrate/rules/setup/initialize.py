@@ -138,7 +138,8 @@ CODES = (
         apex="initialize(model) without an optimizer only sets up casting; so does O1 where no loss is scaled.",
         native="torch.autocast around the forward and the loss is all that is needed.",
         why="Nothing is scaled without a backward, or before a plain one: that stays, and small float16 gradients are lost as they "
-        "were. At O2 and O3 a step after a plain backward had no gradients: such a program is left as it is.",
+        "were. At O2 a step after a plain backward found no gradients, and at O3 it was one of half weights: such a program is "
+        "left as it is.",
         links=("https://pytorch.org/docs/stable/amp.html#torch.autocast",),
         examples=(
             Example(

@@ -130,10 +130,7 @@ def no_loss(m: Migration) -> str:
         place = f"{plain[0].module.display}:{plain[0].call.lineno}"
         stepped = f"no loss is scaled for this optimizer, which {place} steps after a plain backward"
         if not all(init.levels <= CASTING for init in m.unit.inits):
-            return (
-                f"{stepped}: at O2 and O3 that step had no gradients, and at O1 only the casts were Apex's; scale the loss, or take "
-                "initialize out and put the forward under torch.autocast"
-            )
+            return f"{stepped}: {_stepped_at(m)}; scale the loss, or take initialize out and put the forward under torch.autocast"
         if found:
             return f"{stepped}, and how it comes to those that are ({found}) could not be followed"
     takers, lacking = _takers(m)
@@ -156,6 +153,30 @@ def no_loss(m: Migration) -> str:
     if not found and not plain:
         return "no amp.scale_loss for this optimizer is in sight; rewrite this file together with the one that trains"
     return f"no amp.scale_loss is seen to be for this optimizer: how it comes to those in sight ({found}) could not be followed"
+
+
+def _stepped_at(m: Migration) -> str:
+    """What a step after a plain backward did, at each level that some `initialize` may ask for: where the optimizer has
+    float32 masters of half weights, these get their gradients from `amp.scale_loss` alone; else it has the weights themselves."""
+    lost = "the float32 masters of half weights, which get gradients from amp.scale_loss alone, were not stepped"
+    told = {
+        "O0": "amp did nothing",
+        "O1": "only the casts were Apex's",
+        "O2": lost,
+        "O3": "the half weights were stepped by their own gradients, unscaled",
+    }
+    levels = frozenset[str]().union(*(init.levels for init in m.unit.inits))
+    for init in m.unit.inits:
+        asked = init.only("master_weights")
+        if asked is not None:
+            by_it = lost if asked in (True, "True") else told["O3"]
+            told |= dict.fromkeys(
+                ("O2", "O3"), by_it if asked is not ... else f"{lost} where master_weights has them made"
+            )
+    said: dict[str, list[str]] = {}
+    for level in sorted(levels, reverse=True):
+        said.setdefault(told[level], []).append(level)
+    return ", ".join(f"at {' and '.join(sorted(at))} {what}" for what, at in said.items())
 
 
 def _without_import(m: Migration, steps: Iterable[Step]) -> str | None:
