@@ -101,7 +101,10 @@ def test_what_is_written_for_a_torch_without_the_name_holds_nothing_back(test: s
     ("bound", "name", "told"),
     [
         ("1.6", "GradScaler", True),
-        ("1.6", "autocast", False),  # since 1.10, as torch.autocast
+        ("1.6", "autocast", True),
+        ("1.10", "autocast", False),
+        ("2.3", "custom_fwd", True),
+        ("2.4", "custom_fwd", False),
         ("2.2", "GradScaler", True),
         ("2.3", "GradScaler", False),
     ],
@@ -114,7 +117,7 @@ def test_a_bound_that_lets_in_a_torch_without_the_new_name_is_told(bound: str, n
         if version.parse(torch.__version__) >= version.parse("{bound}"):
             from torch.cuda.amp import {name}
 
-            made = {name}()
+            made = {name}({(name == "custom_fwd" and "print") or ""})
         """
     result = rewrite(program)
     assert result.after is not None
@@ -162,3 +165,51 @@ def test_the_deprecated_name_beside_its_successor_stays_where_a_version_is_asked
 def test_beside_another_device_it_is_no_fallback() -> None:
     result = rewrite("import torch\n\nregion = torch.autocast('cpu') if cpu else torch.cuda.amp.autocast()\n")
     assert result.after == "import torch\n\nregion = torch.autocast('cpu') if cpu else torch.autocast('cuda')\n"
+
+
+IDLE = """
+import torch
+from packaging import version
+from transformers import Trainer, is_apex_available
+
+if is_apex_available():
+    from apex import amp
+
+native = version.parse(torch.__version__) >= version.parse("1.6")
+if native:
+    from torch.cuda.amp import autocast
+
+
+class Own(Trainer):
+    def fit(self, batch):
+        MORE
+        amp.scale_loss(batch)
+"""
+
+
+def test_an_import_that_nothing_uses_is_no_reason_to_write_a_file() -> None:
+    """Importing the deprecated name warns of nothing; the new one may be missing where a test lets an older torch in."""
+    check_untouched("from torch.cuda.amp import autocast\n\nprint(1)\n")
+    check_untouched("def late():\n    from torch.cuda.amp import autocast\n    import torch.cuda.amp as amp\n")
+    result = rewrite(IDLE.replace("MORE", "pass"))
+    assert result.after is None
+    assert not [f for f in result.findings if f.code.startswith("AMP9")]
+
+
+def test_an_import_that_nothing_uses_moves_with_what_is_written_beside_it() -> None:
+    """But where a test of the version lets in a torch without the new name, it stays."""
+    used = "from torch.cuda.amp import autocast\nfrom torch.cuda.amp import GradScaler\n\nscaler = GradScaler()\n"
+    assert "from torch.amp import autocast\nfrom torch.amp import GradScaler\n" in (rewrite(used).after or "")
+    other = rewrite(IDLE.replace("MORE", "scaler = torch.cuda.amp.GradScaler()"))
+    assert 'torch.amp.GradScaler("cuda")' in (other.after or "")
+    assert "    from torch.cuda.amp import autocast\n" in (other.after or "")
+
+
+def test_an_import_that_another_file_uses_moves() -> None:
+    texts = {
+        "names.py": "from torch.cuda.amp import autocast\n",
+        "train.py": "from names import autocast\n\nwith autocast():\n    pass\n",
+    }
+    results = rewrite_files(texts)
+    assert results["names.py"].after == "from torch.amp import autocast\n"
+    assert 'with autocast("cuda"):' in (results["train.py"].after or "")

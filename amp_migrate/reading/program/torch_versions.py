@@ -16,11 +16,11 @@ from amp_migrate.reading.program.tree import children, names_stored, walk, withi
 
 # The oldest torch that runs what is written: torch.amp.GradScaler came with it.
 OLDEST = (2, 3)
-# What tests ask of it in other words: `hasattr(torch.amp, "GradScaler")`.
-NAMES = {
-    "torch": frozenset({"amp", "autocast"}),
-    "torch.cuda": frozenset({"amp"}),
-    "torch.amp": frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
+# What tests ask of it in other words, `hasattr(torch.amp, "GradScaler")`, and the torch that each name came with.
+NAMES: dict[str, dict[object, tuple[int, int]]] = {
+    "torch": {"amp": (1, 10), "autocast": (1, 10)},
+    "torch.cuda": {"amp": (1, 6)},
+    "torch.amp": {"autocast": (1, 10), "GradScaler": (2, 3), "custom_fwd": (2, 4), "custom_bwd": (2, 4)},
 }
 MIRRORED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
 USED = frozenset({"initialize", "scale_loss", "master_params"})
@@ -126,8 +126,8 @@ class TorchVersions:
             return False if False in links else None if None in links else True
         if isinstance(test, ast.Call) and ast.unparse(test.func) == "hasattr" and len(test.args) == 2:
             holder, name = ast.unparse(test.args[0]), getattr(test.args[1], "value", None)
-            if name in NAMES.get(holder, ()):
-                return self.torch >= OLDEST or name in ("amp", "autocast")
+            if (since := NAMES.get(holder, {}).get(name)) is not None:
+                return self.torch > OLDEST or self.torch >= since
         return None
 
     def comes_to(self, test: ast.expr, constants: Mapping[str, ast.expr]) -> bool | None:

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from amp_migrate.reading.program.module import FUNCTION_NODES, Module, Scope
+from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import children, walk
 from amp_migrate.reading.sites.deprecated import EXPORTS, HOMES, STAR, SUBMODULES, Binding, home, import_targets
 from amp_migrate.rules.migration import Output
+from amp_migrate.rules.torch_names.old_branches import lets_older_in
 
 PUBLIC = ("autocast", "GradScaler", "custom_fwd", "custom_bwd")
 PARENTS = {"torch.cuda": "cuda", "torch.cpu": "cpu"}
 BUILTIN_FAILURES = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception")
 
 
-def move_imports(module: Module, kept: Mapping[Binding, str], output: Output) -> None:
+def move_imports(
+    project: Project, module: Module, kept: Mapping[Binding, str], used: Collection[Binding | None], output: Output
+) -> None:
     """Rewrite the import statements of one file whose names no longer need the deprecated modules.
 
-    `kept` says which names must stay, and why.
+    `kept` says which names must stay, and why; `used`, through which the program uses something. An import that nothing uses
+    warns of nothing: it stays where nothing else of the file is written, and where a torch may come that has no `torch.amp`.
     """
     if "amp" not in module.text:
         return
     edits = output.edit(module)
+    untouched = not edits
     for scope in module.scopes.values():
         for stmt in _imports(scope):
             if edits.gone(stmt) or stmt in edits.statements:
+                continue
+            if _is_idle(project, scope, stmt, used) and (
+                untouched or lets_older_in(project, module, stmt, edits, "autocast")
+            ):
                 continue
             if _served_only_amp(module, scope, stmt, output):
                 edits.delete(stmt)
@@ -45,6 +55,22 @@ def _served_only_amp(module: Module, scope: Scope, stmt: ast.Import | ast.Import
     edits = output.edit(module)
     uses = [n for n in walk(module.tree) if isinstance(n, ast.Name) and n.id == name]
     return bool(uses) and all(edits.gone(use) for use in uses)
+
+
+def _is_idle(
+    project: Project, scope: Scope, stmt: ast.Import | ast.ImportFrom, used: Collection[Binding | None]
+) -> bool:
+    """Whether nothing in the project reads a name that an import binds."""
+    module, names = (
+        scope.module,
+        [a.asname or a.name for a in stmt.names if a.asname or isinstance(stmt, ast.ImportFrom)],
+    )
+    if len(names) < len(stmt.names) or STAR in names or not any(home(scope.imports.get(n, "")) for n in names):
+        return False
+    return not any(
+        module.loads.get(n) or {Binding(scope, n), Binding(module.root, n)} & {*used} or project.hands_on(module, n)
+        for n in names
+    )
 
 
 def _imports(scope: Scope) -> list[ast.Import | ast.ImportFrom]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
-from amp_migrate.reading.program.torch_versions import TorchVersions
+from amp_migrate.reading.program.torch_versions import NAMES, TorchVersions
 from amp_migrate.writing.edits import Edits
 
 SUCCESSORS = frozenset(f"torch.{name}" for name in ("GradScaler", "amp.GradScaler", "autocast", "amp.autocast"))
 VERSIONED = re.compile(r"torch\w*(?:version|_at_least|_(?:ge|gt|lt|le)_|_?\d)", re.IGNORECASE)
 Asked = tuple[TorchVersions, dict[str, ast.expr]]
 
-LAST_WITHOUT = (2, 2)  # the last torch whose torch.amp has no GradScaler
+SINCE = NAMES["torch.amp"]
 
 
 def for_old_torch(project: Project, module: Module, node: ast.AST) -> bool:
@@ -37,9 +38,9 @@ def _has_successor(module: Module, branch: Iterable[ast.AST]) -> bool:
     return any(name in SUCCESSORS for name in names)
 
 
-def lets_older_in(project: Project, module: Module, node: ast.AST, edits: Edits) -> bool:
-    """Whether a test of the version stands, and stays, around a node, and older ones than run what is written pass it too."""
-    asked = list(_asked(project, module, node, _versions_before, edits))
+def lets_older_in(project: Project, module: Module, node: ast.AST, edits: Edits, name: str) -> bool:
+    """Whether a test of the version stands, and stays, around a node, and ones whose torch.amp has no such name pass it too."""
+    asked = list(_asked(project, module, node, _BEFORE[name], edits))
     return bool(asked) and all(value is taken for value, taken in asked)
 
 
@@ -83,5 +84,10 @@ def _versions(project: Project, module: Module) -> Asked:
     return TorchVersions(module.tree), constants
 
 
-def _versions_before(project: Project, module: Module) -> Asked:
-    return TorchVersions(module.tree, LAST_WITHOUT), project.once(_versions, module)[1]
+def _versions_before(project: Project, module: Module, *, name: object) -> Asked:
+    """The same of the last torch whose torch.amp has no such name."""
+    major, minor = SINCE[name]
+    return TorchVersions(module.tree, (major, minor - 1)), project.once(_versions, module)[1]
+
+
+_BEFORE = {name: partial(_versions_before, name=name) for name in SINCE}

@@ -16,7 +16,7 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.deprecated import STAR, Binding, Use, deprecated_uses
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.torch_names.imports import move_imports
-from amp_migrate.rules.torch_names.old_branches import for_old_torch, lets_older_in
+from amp_migrate.rules.torch_names.old_branches import SINCE, for_old_torch, lets_older_in
 from amp_migrate.rules.torch_names.uses import CODE, Refused, convert, refuse
 
 AUTOCAST = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
@@ -144,7 +144,8 @@ def apply(project: Project, module: Module, options: Options, output: Output) ->
         if binding.scope.module is module and binding not in mine:
             place = binding.scope.bindings[binding.name][0] if binding.name != STAR else module.tree.body[0]
             output.manual(module, place, "AMP905", "torch.cuda.amp", reason)
-    move_imports(module, plan.kept, output)
+    used = {use.binding for uses in found.values() for use in uses}
+    move_imports(project, module, plan.kept, used, output)
 
 
 def _younger(project: Project, use: Use, output: Output) -> None:
@@ -152,8 +153,8 @@ def _younger(project: Project, use: Use, output: Output) -> None:
     module = use.module if use.binding is None else use.binding.scope.module
     bound = use.binding.scope.bindings.get(use.binding.name, ()) if use.binding is not None else [use.node]
     for node in bound:
-        if use.name in CODE and use.name != "autocast" and lets_older_in(project, module, node, output.edit(module)):
-            since = "2.3" if use.name == "GradScaler" else "2.4"
+        if use.name in CODE and lets_older_in(project, module, node, output.edit(module), use.name):
+            since = ".".join(map(str, SINCE[use.name]))
             told = f"torch.amp has {use.name} since torch {since}, and the test around this lets older ones in: raise its bound"
             if told not in {f.message for f in output.findings.get(module, ())}:
                 output.note(module, node, "AMP904", use.construct, told, "review")
