@@ -328,10 +328,15 @@ HEADS = """
     [
         ("", "", True),
         ("cross_entropy(answer, y)", "cross_entropy(answer, y) + match.mean()", False),
-        ("answer, match = model(x)", "answer, match = both = model(x)", False),
+        ("answer, match = model(x)", "answer, match = both = model(x)", True),
+        ("answer, match = model(x)", "answer, match = both = model(x)\n        print(both)", False),
+        ("answer, match = model(x)", "answer, match = both = model(x)\n        print(lambda: both)", False),
+        ("answer, match = model(x)", "answer, *_ = model(x)", True),
+        ("answer, match = model(x)", "answer, *more = model(x)\n        print(more)", False),
         ("match = self.match(hidden)", "match = self.match(hidden)\n            answer = answer * match", False),
         ("hidden = self.body(x)", "hidden = self.body(x) * self.match(x)", False),
-        ("return answer, match", "return [answer, match]", False),
+        ("return answer, match", "return [answer, match]", True),
+        ("return answer, match", "return dict(answer=answer, match=match)", False),
     ],
 )
 def test_a_head_that_no_caller_reads(made: str, old: str, new: str, wanted: bool) -> None:

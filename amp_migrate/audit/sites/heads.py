@@ -6,12 +6,13 @@ The caller runs the network as a whole, or is a network itself that has it for a
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Class, Function, Module
 from amp_migrate.audit.program.program import Program
+from amp_migrate.audit.sites.entries import Entries, Shape
 from amp_migrate.audit.sites.unused import ASKED, IN_TURN, has_parameters, in_sight, kept, named_elsewhere
 
 
@@ -50,15 +51,17 @@ def heads_within(program: Program, network: Class) -> Iterator[tuple[str, Class,
                 yield from ((name, kind, layer, is_read) for layer, is_read in heads)
 
 
-def _heads_read(cls: Class, forward: Function, read_of: Callable[[int], set[int] | None]) -> Iterator[tuple[str, bool]]:
-    """The heads of a forward, with whether a caller reads them; `read_of`: of the tuples of a length that it returns, which
-    entries are read, and None of those that no caller takes."""
-    returned = _returned(forward)
-    read = {arity: read_of(arity) for arity in {len(entries) for entries in returned}}
-    taken_of = [(entries, found) for entries in returned if (found := read[len(entries)]) is not None]
-    for layer, names in _heads(cls, forward, returned).items() if taken_of else ():
-        places = ((e, i, found) for entries, found in taken_of for i, e in enumerate(entries))
-        yield layer, any(e in names and i in taken for e, i, taken in places)
+def _heads_read(
+    cls: Class, forward: Function, read_of: Callable[[Shape], set[int] | None]
+) -> Iterator[tuple[str, bool]]:
+    """The heads of a forward, with whether a caller reads them; `read_of`: of a tuple that it returns, which entries are read,
+    and None of one that no caller takes."""
+    inside = Entries(forward.node.body)
+    taken_of = [(shape, found) for shape in inside.returned if (found := read_of(shape)) is not None]
+    entries = {e for shape in inside.returned for e in shape.items if isinstance(e, ast.expr)} - inside.read
+    for layer, given in _heads(cls, forward, entries).items() if taken_of else ():
+        places = ((e, i, found) for shape, found in taken_of for i, e in enumerate(shape.items))
+        yield layer, any(e in given and i in taken for e, i, taken in places)
 
 
 def _learns(program: Program, cls: Class, layer: str) -> bool:
@@ -67,7 +70,7 @@ def _learns(program: Program, cls: Class, layer: str) -> bool:
     return any(name == layer and has_parameters(program, cls, call) for init in inits for name, call in kept(init.node))
 
 
-def _read_of_part(program: Program, network: Class, part: str, arity: int) -> set[int] | None:
+def _read_of_part(program: Program, network: Class, part: str, shape: Shape) -> set[int] | None:
     """Which entries of the tuple of so many that a part of a network returns are read; None where it is used otherwise."""
     found: set[int] = set()
     seen = False
@@ -81,15 +84,15 @@ def _read_of_part(program: Program, network: Class, part: str, arity: int) -> se
             if node.attr != part or syntax.text(node.value) != "self" or isinstance(node.ctx, ast.Store):
                 continue
             around = cls.module.parents.get(node)
-            if isinstance(around, ast.Compare):
-                continue  # `self.encoder is not None`
+            if _asked_for(cls.module, node):
+                continue
             if isinstance(around, ast.Attribute):
                 asked = cls.module.parents.get(around)
                 if isinstance(asked, ast.Call) and asked.func is around and around.attr not in ASKED:
                     return None
                 continue
             entries = (
-                _entries(cls.module, around, arity) if isinstance(around, ast.Call) and around.func is node else None
+                _entries(cls.module, around, shape) if isinstance(around, ast.Call) and around.func is node else None
             )
             if entries is None:
                 return None
@@ -98,95 +101,47 @@ def _read_of_part(program: Program, network: Class, part: str, arity: int) -> se
     return found if seen else None
 
 
-def _entries(module: Module, call: ast.Call, arity: int) -> set[int] | None:
-    """Which entries of a tuple that a call gives are read: `sequence, _ = self.encoder(x)`, `self.encoder(x)[0]`."""
-    around = module.parents.get(call)
-    if isinstance(around, ast.Subscript) and around.value is call:
-        return _item(around, arity)
-    target = around.targets[0] if isinstance(around, ast.Assign) and len(around.targets) == 1 else None
-    if isinstance(target, ast.Name):
-        return _entries_of_variable(module, target, arity)
-    if not isinstance(target, ast.Tuple) or len(target.elts) != arity:
-        return None
-    return _taken_apart(module, call, target)
+def _entries(module: Module, call: ast.Call, shape: Shape) -> set[int] | None:
+    """Which entries of a tuple that a call gives are read; None where that is not told by their places."""
+    return Entries(module.around(call).body, call, Shape(tuple(range(len(shape.items))), shape.more)).of_call()
 
 
-def _item(item: ast.Subscript, arity: int) -> set[int] | None:
-    """Which entry is asked for by its place; None where that is not written, or counted from the end."""
-    place = item.slice.value if isinstance(item.slice, ast.Constant) else None
-    return {place} if isinstance(place, int) and 0 <= place < arity else None
-
-
-def _taken_apart(module: Module, at: ast.AST, target: ast.Tuple) -> set[int]:
-    """Which entries are read once they have names of their own."""
-    return {i for i, e in enumerate(target.elts) if not isinstance(e, ast.Name) or _loaded(module, at, e.id)}
-
-
-def _entries_of_variable(module: Module, variable: ast.Name, arity: int) -> set[int] | None:
-    """Which entries are read of a tuple that a variable holds, where it is only taken apart: `outputs = self.encoder(x)`. One
-    that is taken apart into another number is another tuple."""
-    found: set[int] = set()
-    seen = False
-    for node in syntax.every(module.around(variable), ast.Name):
-        if node.id != variable.id or node is variable:
-            continue
-        around = module.parents.get(node)
-        if isinstance(node.ctx, ast.Store) or not isinstance(around, (ast.Assign, ast.Subscript)):
-            return None
-        if isinstance(around, ast.Subscript):
-            entry = _item(around, arity)
-            if entry is None:
-                return None
-            found |= entry
-            seen = True
-            continue
-        target = around.targets[0]
-        if not isinstance(target, ast.Tuple) or around.value is not node:
-            return None
-        if len(target.elts) == arity:
-            found |= _taken_apart(module, around, target)
-            seen = True
-    return found if seen else None
-
-
-def _returned(forward: Function) -> list[list[str]]:
-    """The names that each return of a forward gives; none where one gives something else than a tuple of names."""
-    found: list[list[str]] = []
-    for stmt in syntax.every(forward.node, ast.Return):
-        names = [e.id for e in stmt.value.elts if isinstance(e, ast.Name)] if isinstance(stmt.value, ast.Tuple) else []
-        if not isinstance(stmt.value, ast.Tuple) or len(names) != len(stmt.value.elts):
-            return []
-        found.append(names)
-    return found
-
-
-def _heads(cls: Class, forward: Function, entries: list[list[str]]) -> dict[str, set[str]]:
+def _heads(cls: Class, forward: Function, entries: Set[ast.expr]) -> dict[str, set[ast.expr]]:
     """The layers that are used for returned entries alone, and for which."""
-    found: dict[str, set[str]] = {}
-    returned = [name for names in entries for name in names]
-    counted = [n.id for n in syntax.every(forward.node, ast.Name) if isinstance(n.ctx, ast.Load)]
-    for stmt in syntax.walk(forward.node):
-        if not isinstance(stmt, ast.Assign):
-            continue
-        given = {n.id for t in stmt.targets for n in syntax.every(t, ast.Name)}
-        if given and given <= {*returned} and all(counted.count(name) == returned.count(name) for name in given):
-            for call in syntax.every(stmt.value, ast.Call):
-                func = call.func
-                if (
-                    isinstance(func, ast.Attribute)
-                    and syntax.text(func.value) == "self"
-                    and func.attr not in cls.methods
-                ):
-                    found.setdefault(func.attr, set()).update(given)
+    found: dict[str, set[ast.expr]] = {}
+    loads: dict[str, set[ast.expr]] = {}
+    for name in syntax.every(forward.node, ast.Name):
+        if isinstance(name.ctx, ast.Load):
+            loads.setdefault(name.id, set()).add(name)
+    computed: list[tuple[ast.expr, set[ast.expr]]] = [(e, {e}) for e in sorted(entries, key=_position)]
+    for stmt in syntax.every(forward.node, ast.Assign):
+        names = {n.id for t in stmt.targets for n in syntax.every(t, ast.Name)}
+        if names and all(loads.get(name, set()) and loads[name] <= entries for name in names):
+            computed.append((stmt.value, {e for name in names for e in loads[name]}))
+    for value, given in computed:
+        for call in syntax.every(value, ast.Call):
+            func = call.func
+            if isinstance(func, ast.Attribute) and syntax.text(func.value) == "self" and func.attr not in cls.methods:
+                found.setdefault(func.attr, set()).update(given)
     used = [
         n.attr
         for n in syntax.every(cls.node, ast.Attribute)
-        if isinstance(n.ctx, ast.Load) and syntax.text(n.value) == "self"
+        if isinstance(n.ctx, ast.Load) and syntax.text(n.value) == "self" and not _asked_for(cls.module, n)
     ]
-    return {layer: names for layer, names in found.items() if used.count(layer) == 1}
+    return {layer: given for layer, given in found.items() if used.count(layer) == 1}
 
 
-def _read(program: Program, home: Module, model: str, arity: int) -> set[int] | None:
+def _position(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _asked_for(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is only asked whether a field has a value: `self.pooler is not None`."""
+    around = module.parents.get(node)
+    return isinstance(around, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in around.ops)
+
+
+def _read(program: Program, home: Module, model: str, shape: Shape) -> set[int] | None:
     """Which entries of a tuple of so many callers of a model read; None where they cannot be told."""
     found: set[int] = set()
     seen = False
@@ -198,14 +153,9 @@ def _read(program: Program, home: Module, model: str, arity: int) -> set[int] | 
         return None  # no gradients are waited for
     for module in modules:
         for call in module.calls_named.get(model, ()):
-            entries = _entries(module, call, arity)
+            entries = _entries(module, call, shape)
             if entries is None:
                 return None
             seen = True
             found |= entries
     return found if seen else None
-
-
-def _loaded(module: Module, call: ast.AST, name: str) -> bool:
-    names = syntax.every(module.around(call), ast.Name)
-    return any(n.id == name and isinstance(n.ctx, ast.Load) for n in names)
