@@ -189,13 +189,25 @@ def with_data(made: str, given: str = "image") -> tuple[dict[str, str], list[tup
             "image",
             "image.float()",
         ),
+        # What is not known is floating, too, once it is divided, or goes through what gives nothing else.
+        (
+            "if index < 0:\n    image = self.unseen(image)\nimage = torch.from_numpy(image / 255)",
+            "image",
+            "image.float()",
+        ),
+        (
+            "image = np.sqrt(self.unseen(image)) if index < 0 else image\nimage = image / 5\nimage -= 0.5\n"
+            "image = torch.from_numpy(image.transpose())",
+            "image",
+            "image.float()",
+        ),
     ],
 )
 def test_what_numpy_makes_float64_is_cast_where_it_is_given(made: str, given: str, now: str, tmp_path: Path) -> None:
     texts, ((code, message),) = with_data(made, given)
     assert code == "AMP524"
     assert "of data.py)" in message
-    assert ("is float64 on some way" in message) == ("else" in made)
+    assert ("is float64 on some way" in message) == ("if" in made)
     assert f"model({now})" in texts["train.py"]
     losses = run_files(tmp_path, texts, "train.py")
     assert len(losses) == 4
@@ -239,6 +251,13 @@ def test_what_may_be_float64_or_something_that_is_not_seen_is_told() -> None:
     assert "image may be float64 (image / 255.0: line 16 of data.py)" in message
     assert "model(image)" in texts["train.py"]
     assert with_data("image = unseen(image / 255.0)")[1] == []
+    # A number of Python's is no tensor, a product of what is not known may be an integer.
+    for made in (
+        "image = torch.from_numpy(image / 255) if index else unseen(image) / 255",
+        "image = unseen(image) * 2 if index else image / 255",
+    ):
+        source = with_data(made, "image if epoch else unseen(epoch) / 2" if "from_numpy" in made else "image")
+        assert [code for code, _ in source[1]] == ["AMP544"], made
 
 
 @pytest.mark.parametrize("told", [False, True])

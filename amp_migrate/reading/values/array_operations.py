@@ -157,13 +157,13 @@ class Operations:
 
 
 def _tensors(kinds: Kinds) -> Kinds:
-    return frozenset(k._replace(tensor=True) if k.dtype == "double" else k for k in kinds)
+    return frozenset(k._replace(tensor=True) if k.among("double", "floating") else k for k in kinds)
 
 
 def _elementwise(kind: Kind) -> Kind:
     if kind.among("real", "whole", "scalar"):
         return Kind("scalar", kind.module, kind.node)
-    return kind if kind.among("double", "single") else Kind("unknown")
+    return kind if kind.among("double", "single") else Kind("floating")
 
 
 def _is_place(module: Module, node: ast.expr) -> bool:

@@ -11,14 +11,19 @@ from typing import Literal, NamedTuple
 
 from amp_migrate.reading.program.module import Module
 
-# double, single, integer: an array or tensor of float64, of another floating dtype, of integers of NumPy's; index: a tensor of
-# integers, which torch makes float32 of; scalar: one number of NumPy's in float64, that may widen or not, by its version;
-# real, whole: numbers of Python's; image: of PIL, of which an array of integers is made.
-Dtype = Literal["double", "single", "integer", "index", "scalar", "real", "whole", "image", "none", "unknown"]
+# double, single, integer: an array or tensor of float64, of another floating dtype, of integers of NumPy's; floating: of one of
+# the first two, which is not known; index: a tensor of integers, which torch makes float32 of; scalar: one number of NumPy's in
+# float64, that may widen or not, by its version; real, whole: numbers of Python's; image: of PIL, of which an array of integers is
+# made.
+Dtype = Literal[
+    "double", "single", "floating", "integer", "index", "scalar", "real", "whole", "image", "none", "unknown"
+]
+ARRAYS: tuple[Dtype, ...] = ("double", "single", "floating", "integer", "index")
 
 
 class Kind(NamedTuple):
-    """What a value may be, and, of float64, what made it so, and whether it is a tensor, no array."""
+    """What a value may be, and, of float64, what made it so; of that and of what is floating, whether it is seen to be a
+    tensor, no array."""
 
     dtype: Dtype
     module: Module | None = None
@@ -103,6 +108,10 @@ def together(one: Kind, other: Kind, divides: bool, module: Module, node: ast.AS
             return kind
     made = Kind("double", module, node)
     both = {one.dtype, other.dtype}
+    if "floating" in both:
+        return one if one.dtype == "floating" else other
+    if divides and "unknown" in both:
+        return Kind("floating")
     if both & {"unknown", "image"}:
         return Kind("unknown")
     if "scalar" in both:
@@ -140,7 +149,7 @@ def as_array(kind: Kind, module: Module, node: ast.AST) -> Kind:
         return Kind("double", module, node)
     if kind.among("whole", "image"):
         return Kind("integer")
-    return kind if kind.among("double", "single", "integer") else Kind("unknown")
+    return kind if kind.among("double", "single", "floating", "integer") else Kind("unknown")
 
 
 def as_tensor(kind: Kind, module: Module, node: ast.AST) -> Kind:
@@ -149,7 +158,7 @@ def as_tensor(kind: Kind, module: Module, node: ast.AST) -> Kind:
         return Kind("double", module, node, tensor=True)
     if kind.among("integer", "whole", "index"):
         return Kind("index")
-    if kind.dtype == "double":
+    if kind.among("double", "floating"):
         return kind._replace(tensor=True)
     return Kind("single") if kind.among("real", "single") else Kind("unknown")
 
@@ -158,6 +167,8 @@ def collated(kind: Kind) -> Kind:
     """What torch's `default_collate` makes of several of a kind: of Python's floats float64."""
     if kind.among("real", "scalar", "double"):
         return kind._replace(dtype="double", tensor=True)
+    if kind.dtype == "floating":
+        return kind._replace(tensor=True)
     return Kind("index") if kind.among("integer", "whole", "index") else kind
 
 
@@ -167,4 +178,4 @@ def reduced(kind: Kind, averaged: bool, along: bool, module: Module, node: ast.A
         return Kind("double" if along else "scalar", module, node)
     if kind.among("double", "scalar"):
         return kind if along else kind._replace(dtype="scalar")
-    return kind if kind.among("single", "integer") else Kind("unknown")
+    return kind if kind.among("single", "floating", "integer") else Kind("unknown")

@@ -190,7 +190,7 @@ class Doubles:
             return self.of(module, node.value, path, call)
         if not path:
             whole = self.of(module, node.value, (), call)
-            if whole and all(k.among("double", "single", "integer", "index") for k in whole):
+            if whole and all(k.among(*known.ARRAYS) for k in whole):
                 return whole | {k._replace(dtype="scalar") for k in whole if k.dtype == "double"}
         return self.of(module, node.value, (key_of(node.slice), *path), call)
 
@@ -308,7 +308,7 @@ class Doubles:
             return self.of(module, node.func.value, (key, *path), call)  # type: ignore[attr-defined]
         if all(p is None or isinstance(p, int) for p in path):
             rows = self._operations.of(module, node, name, call)
-            return rows if all(k.among("double", "single", "integer", "index") for k in rows) else UNKNOWN
+            return rows if all(k.among(*known.ARRAYS) for k in rows) else UNKNOWN
         return UNKNOWN
 
     def _run(self, function: Function, module: Module, node: ast.Call, outer: Call | None) -> Call:

@@ -27,7 +27,8 @@ CODES = (
         native="Autocast leaves float64 alone, and a float64 input raises beside a half weight; outside of a region it raises "
         "beside a float32 one.",
         why="The model computed in half or in float32 under Apex, never in float64. What is cast to float64 in sight is found, and "
-        "what NumPy computes in it where nothing says otherwise (`np.zeros(3)`, integers divided), also in the data set of a "
+        "what NumPy computes in it where nothing says otherwise (`np.zeros(3)`, integers divided; what is not known is floating "
+        "once it is divided), also in the data set of a "
         "loader, whose `collate` makes float64 of Python's numbers, too. What may be float64 or something that is not seen is "
         "told with [AMP544](#amp544-float64-reaches-a-layer-or-a-product-that-runs-in-half).",
         links=("https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior",),
@@ -89,7 +90,7 @@ def _by_default(m: Migration, module: Module, call: ast.Call, value: ast.expr) -
     if not all(k.tensor for k in doubles) or not doubles or any(k.dtype == "scalar" for k in found):
         return  # an array, or a number, is no tensor yet
     made, text = ", ".join(sorted({_place(k, module) for k in doubles})), module.source(value)
-    sure = all(k.among("double", "single") for k in found)
+    sure = all(k.among("double", "single") or (k.dtype == "floating" and k.tensor) for k in found)
     if sure:
         plain = isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
         if not plain:
