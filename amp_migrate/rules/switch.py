@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.reading.conditions.tests import excludes
-from amp_migrate.reading.program.module import LOOP_NODES, Module, Scope
-from amp_migrate.reading.program.processes import imported
+from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.regions.renewed import never_cast, runs_new
 from amp_migrate.reading.scaler.handover import ScalerPlan
@@ -19,9 +18,10 @@ from amp_migrate.reading.scaler.left_out import left_out
 from amp_migrate.reading.switch.elsewhere import expanded, through_field, visible
 from amp_migrate.reading.switch.flag import Flag, distinct, without_implied
 from amp_migrate.reading.switch.flags import asked_around, flag_around, guard_parts, init_flag, where_half
-from amp_migrate.reading.switch.given_again import given_again, stored_fields
+from amp_migrate.reading.switch.given_again import stored_fields
 from amp_migrate.reading.switch.handed_amp import given_sometimes
 from amp_migrate.reading.switch.on_ways import on_ways
+from amp_migrate.reading.switch.other_names import under_other_name
 from amp_migrate.reading.switch.ways import on_the_way
 from amp_migrate.reading.units.legacy import LegacyInit
 from amp_migrate.reading.units.naming import free
@@ -30,11 +30,10 @@ from amp_migrate.reading.units.static_scale import static_scale
 from amp_migrate.reading.units.unit import Blocked, Init
 from amp_migrate.reading.values.bools import as_bool
 from amp_migrate.reading.values.sources import Sources
+from amp_migrate.rules.given_since import DEPTH, GivenSince
 
 if TYPE_CHECKING:
     from amp_migrate.rules.migration import Migration
-
-DEPTH = 4  # calls followed up
 
 
 class Switch:
@@ -44,7 +43,7 @@ class Switch:
         self.m, self.unit, self.project = m, m.unit, m.project
         self._plan: ScalerPlan | None = None
         self._used = False
-        self._again: dict[tuple[str, Scope, tuple[Init, ...]], bool] = {}
+        self._given_again = GivenSince(m)
 
     @property
     def plans(self) -> list[ScalerPlan]:
@@ -83,7 +82,7 @@ class Switch:
             return None
         if not flag.never and self._runs_without(scope):
             return self._without(module, node)
-        there = self._seen_from(flag, scope)
+        there = self._seen_from(flag, scope, module.statement(node))
         seen = there.text() if there is not None else None
         if seen is not None and not flag.never:
             seen = " and ".join(without_implied(distinct([*way, seen])))
@@ -98,6 +97,8 @@ class Switch:
             try:
                 return self._switch_at(module, node)
             except Blocked:
+                other = self._under_other_names(flag, scope, module.statement(node)) if seen is None else None
+                seen = " and ".join(distinct([*way, other])) if other is not None else seen
                 if seen is None:
                     raise
         return as_bool(self.project, scope, seen)
@@ -228,7 +229,7 @@ class Switch:
         """The switch as an argument, where it is not set by several `initialize` calls and can be evaluated in a scope; at a node
         of it without what stands around that."""
         handed = scope in self.unit.handed or self._runs_without(scope) or scope.module not in self.unit.cast
-        seen = None if handed or self._is_beside(scope) else self._read(scope)
+        seen = None if handed or self._is_beside(scope) else self._read(scope, node)
         if seen is None:
             return None
         switch = seen.joined(self._on_the_way(scope))
@@ -252,11 +253,25 @@ class Switch:
         seen = self._read(scope)
         return seen.text() if seen is not None else None
 
-    def _read(self, scope: Scope) -> Flag | None:
+    def _read(self, scope: Scope, node: ast.AST | None = None) -> Flag | None:
         flags = self.flags(scope)
         if not flags or all(f.always for f in flags):
             return Flag(scope)
-        return self._seen_from(flags[0], scope, by_field=True) if len({f.text() for f in flags}) == 1 else None
+        at = scope.module.statement(node) if node is not None else None
+        if len({f.text() for f in flags}) > 1:
+            return None
+        seen = self._seen_from(flags[0], scope, at, by_field=True)
+        if seen is None and at is not None and not self._asks_scaler:
+            other = self._under_other_names(flags[0], scope, at)
+            seen = Flag(scope, (other,)) if other is not None else None
+        return seen
+
+    def _under_other_names(self, flag: Flag, scope: Scope, at: ast.stmt) -> str | None:
+        """The switch as it reads at a statement where what it is asked of has another name; None where it has none."""
+        texts = [under_other_name(self.project, part, flag.scope, scope, at) for part in flag.parts or ()]
+        if None in texts or not texts or any(self._given_again(part, flag.scope) for part in flag.parts or ()):
+            return None
+        return " and ".join(distinct([t for t in texts if t is not None]))
 
     def _asked(self, module: Module, node: ast.AST) -> str:
         """`scaler.is_enabled()`, where the scaler can be handed to a node; else the variable that holds the switch."""
@@ -302,8 +317,8 @@ class Switch:
         forwards = self.m.regions.forwards
         return isinstance(node, ast.Call) and runs_new(self.unit, module, node, forwards.is_model)
 
-    def _seen_from(self, flag: Flag, scope: Scope, by_field: bool = False) -> Flag | None:
-        """The switch as it reads in a scope; None where it cannot be evaluated there. A field of the object is read where no
+    def _seen_from(self, flag: Flag, scope: Scope, at: ast.stmt | None = None, by_field: bool = False) -> Flag | None:
+        """The switch as it reads in a scope, or at a statement; None where it cannot be evaluated there. A field is read where no
         scaler is kept beside it, that can be asked, or `by_field`."""
         if flag.parts is None:
             return Flag(scope, None)
@@ -312,53 +327,19 @@ class Switch:
         for part in flag.parts:
             if self._given_again(part, flag.scope):
                 return None
-            seen = self.m.scaler.as_seen(part, flag.scope, scope)
+            seen = self.m.scaler.as_seen(part, flag.scope, scope, at)
             if seen is None and not asks:
                 seen = through_field(self.project, part, flag.scope, scope)
             if seen is not None:
                 texts.append(seen)
                 continue
             longer = expanded(flag.scope, part)
-            if longer in (part, "True", "False") or not visible(self.project, longer, flag.scope, scope):
+            if longer in (part, "True", "False") or not visible(self.project, longer, flag.scope, scope, at):
                 return None  # a literal is what a name is set to today: whoever sets it otherwise asks by the name
             if self._given_again(longer, flag.scope):
                 return None
             texts.append(longer)
         return Flag(scope, without_implied(distinct(texts)))
-
-    def _given_again(self, part: str, scope: Scope, since: Sequence[Init] = ()) -> bool:
-        """Whether what a condition names may be another thing once it has been asked for at the set-up."""
-        inits = tuple(since or self.unit.inits)
-        if (part, scope, inits) not in self._again:
-            before = partial(self._is_before, inits=inits)
-            self._again[part, scope, inits] = given_again(self.project, part, scope, before)
-        return self._again[part, scope, inits]
-
-    def _is_before(self, module: Module, node: ast.AST, holder: ast.expr | None, inits: Sequence[Init]) -> bool:
-        """Whether no set-up comes before a place. An object is made before its methods run, and a file is loaded before its
-        functions are."""
-        scope = module.scope_of(node)
-        function = self.project.functions.get(scope.node)
-        fresh = isinstance(holder, ast.Name) and holder.id == scope.self_name
-        if fresh and function is not None and function.name == "__init__":
-            own = [i.stmt for i in inits if i.site.scope is scope]
-            return all(module.statement(node).lineno < stmt.lineno for stmt in own)
-        if scope.is_module and not self.m.set_up.runs_at_load(module):
-            return all(module in (i.module, *imported(self.project, i.module)) for i in inits)
-        return self._is_above(module, node, inits, 0) or self.m.set_up.never_at(module, node)
-
-    def _is_above(self, module: Module, node: ast.AST, inits: Sequence[Init], depth: int) -> bool:
-        """Whether a place is come by on the way to a set-up alone, which asks after it whenever it has been come by."""
-        scope, stmt = module.scope_of(node), module.statement(node)
-        loops = {a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)}
-        for init in inits:
-            if init.site.scope is scope and stmt.lineno < init.stmt.lineno:
-                return loops.issubset(module.ancestors(init.stmt))
-        function = self.project.functions.get(scope.node)
-        calls = self.project.calls.get(function, ()) if function is not None and depth < DEPTH else ()
-        if function is None or self.project.once(Sources).is_value(function):
-            return False
-        return bool(calls) and all(self._is_above(where, call, inits, depth + 1) for where, call in calls)
 
     def _on_the_way(self, scope: Scope) -> list[str]:
         """What a run asks for that comes by `initialize` before it comes to a scope, as it reads there: other runs had no

@@ -261,21 +261,19 @@ def _under(module: Module, stmt: ast.stmt) -> list[_Under]:
     return found[::-1]
 
 
-# -- values -------------------------------------------------------------------------------------------------------
-
-
 def _overwritten(review: Review, change: Change) -> Iterator[Doubt]:
     """Options that the edit gives another value, and that code it left alone reads for something else."""
     # What a statement that went gave a value is given it by another one now: `model, self.opt = amp.initialize(...)`.
-    gone = [*change.removed, *change.rewritten.values()]
-    had = {syntax.text(t) for s in gone for t in written(s)}
+    had = {syntax.text(t) for s in (*change.removed, *change.rewritten.values()) for t in written(s)}
+    # `model.infer = torch.autocast(...)(model.infer)` runs the same, in a region.
+    had |= {syntax.text(a) for m, a, _ in mixed(review).after.regions.wrapped if m is change.after}
     for stmt in [*change.added, *change.rewritten]:
         for target in written(stmt):
             text = syntax.text(target)
             if text not in had and isinstance(target, ast.Subscript) and (saved := _saved(review, change, target)):
                 message = f"`{text}` is given another value for the scaler, and {saved} saves what holds it"
                 yield review.doubt(change.after, stmt, "AMP134", text, message)
-            if text in had or not isinstance(target, ast.Attribute) or target.attr == "forward":
+            if text in had or not isinstance(target, ast.Attribute):
                 continue
             reader = _reader(change, target, stmt)
             if reader is not None:

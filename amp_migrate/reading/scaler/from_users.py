@@ -135,8 +135,8 @@ class FromUsers(ScalerPlan):
         bound = any(self.project.partial_of(module, call) for module, call in calls)
         return plain and not bound and bool(self.unit.losses) and is_public(self.project, thread.function)
 
-    def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
-        return None if text == HANDED else super().as_seen(text, home, there)
+    def as_seen(self, text: str, home: Scope, there: Scope, at: ast.stmt | None = None) -> str | None:
+        return None if text == HANDED else super().as_seen(text, home, there, at)
 
     def governing(self, scope: Scope) -> list[Home]:
         return self.homes[:1]

@@ -280,13 +280,13 @@ class ScalerPlan(Keepers):
         )
         return not listed and any(isinstance(p, ast.Attribute) for p in parents)
 
-    def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
-        """An expression that is valid in one scope as it reads in another: `trainer.config` is `self.config` in the
-        methods of the trainer that carries the scaler, and a global of the script what a function is given for it. None where
+    def as_seen(self, text: str, home: Scope, there: Scope, at: ast.stmt | None = None) -> str | None:
+        """An expression that is valid in one scope as it reads in another, or at a statement: `trainer.config` is `self.config` in
+        the methods of the trainer that carries the scaler, and a global of the script what a function is given for it. None where
         it cannot be read there."""
         if (own := said_by(self.project, text, home, there)) is not None:
             return own
-        if visible(self.project, text, home, there):
+        if visible(self.project, text, home, there, at):
             return text
         carriers = {h.carrier for h in self.homes if h.carrier}
         if not self.keeps(self.project.class_of(there)):

@@ -132,8 +132,8 @@ class ProcessWide(ScalerPlan):
     def governing(self, scope: Scope) -> list[Home]:
         return self.homes
 
-    def as_seen(self, text: str, home: Scope, there: Scope) -> str | None:
-        return super().as_seen(text, home, there) if home.module is there.module else None
+    def as_seen(self, text: str, home: Scope, there: Scope, at: ast.stmt | None = None) -> str | None:
+        return super().as_seen(text, home, there, at) if home.module is there.module else None
 
     def target(self, home: Home) -> str:
         return self.written(home.init.module, self.base_name)

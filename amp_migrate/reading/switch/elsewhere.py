@@ -13,12 +13,12 @@ from amp_migrate.reading.switch.bound_anew import held_anew
 from amp_migrate.reading.values import run_by_variables
 
 
-def visible(project: Project, text: str, home: Scope, there: Scope) -> bool:
-    """Whether an expression that is valid in `home` means the same in `there`."""
+def visible(project: Project, text: str, home: Scope, there: Scope, at: ast.stmt | None = None) -> bool:
+    """Whether an expression that is valid in `home` means the same in `there`, or at a statement of it."""
     tree = ast.parse(text, mode="eval")
     names = identifiers(tree)
     return all(
-        _same(project, name, home, there, _fields(tree, name)) and not held_anew(project, text, name, home, there)
+        _same(project, name, home, there, _fields(tree, name)) and not held_anew(project, text, name, home, there, at)
         for name in names
     )
 

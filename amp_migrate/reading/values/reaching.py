@@ -16,8 +16,8 @@ def reaching(scope: Scope, use: ast.Name) -> Sequence[ast.AST]:
     return reaching_at(scope, use, use.id)
 
 
-def reaching_at(scope: Scope, use: ast.expr, name: str) -> Sequence[ast.AST]:
-    """Those that what runs at some expression may read under a name."""
+def reaching_at(scope: Scope, use: ast.expr | ast.stmt, name: str) -> Sequence[ast.AST]:
+    """Those that what runs at some expression, or begins at some statement, may read under a name."""
     module, bindings = scope.module, scope.bindings.get(name, ())
     if (
         len(bindings) < 2

@@ -125,7 +125,10 @@ def _uses(project: Project, module: Module, function: Function) -> Iterator[ast.
 
 
 def _drop(project: Project, function: Function, names: list[str], calls: list[Call], output: Output) -> bool:
-    """Take parameters out of a signature and of all calls, if that can be done in each."""
+    """Take parameters out of a signature and of all calls, if that can be done in each: not the last behind a bare `*`."""
+    named = {k.arg for k in function.node.args.kwonlyargs}
+    if named and named <= set(names) and function.node.args.vararg is None:
+        return False
     items: list[Item] = [(p, function.defaults.get(p.arg, p)) for p in function.parameters]
     going: list[ast.AST] = [p for p in function.parameters if p.arg in names]
     ways = [dropped(output.edit(function.module), items, going)]

@@ -22,7 +22,7 @@ from amp_migrate.reading.units.unit import Blocked, NeverOn
 from amp_migrate.reading.values.operations import LOSS_NAMES
 from amp_migrate.rules.casts.no_casts import hand_to_callers, run_without, without_casts
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions import forward, own_regions, shared_regions
+from amp_migrate.rules.regions import forward, lazy, own_regions, shared_regions
 from amp_migrate.rules.regions.bce import parts
 from amp_migrate.rules.regions.none_in_sight import _framework_computes, none_in_sight
 
@@ -94,9 +94,10 @@ def apply(m: Migration) -> None:
     asks = any("_amp_stash" in loss.module.text for loss in m.unit.losses)
     if _only_in_framework(m):
         whole = [(s, r) for s in m.regions.scopes() for r in wanted(m, m.regions.read(s))]
-        methods = _methods(m, [(s.module, r) for s, r in whole if not m.set_up.never(s)])
+        out_of_sight = [(s.module, r) for s, r in whole if not m.set_up.never(s)]
+        methods = _methods(m, out_of_sight)
         if not methods or not all(m.scaler.near(module.scope_of(call)) for module, call in methods):
-            forward.wrap(m, [], methods)
+            forward.wrap(m, [], _run(m, out_of_sight))
             return
     for scope in m.regions.scopes():
         module = scope.module
@@ -150,7 +151,7 @@ def apply(m: Migration) -> None:
             if uncached:
                 runs += ", which keeps no half copies of weights here: they would be stale or without history in a later run"
             m.output.note(module, region.first, "AMP501", "torch.autocast", runs, "look" if uncached else "as-is")
-            _lazy(m, module, region)
+            lazy.tell(m, module, region)
         for own in m.regions.read(scope).switched:
             unreached += own_regions.widen(m, module, own)
             written = True
@@ -167,13 +168,14 @@ def apply(m: Migration) -> None:
     unreached += shared_regions.apply(m)
     wrapped = bool(unreached) or (bool(elsewhere) and not written)
     if wrapped:
-        forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _methods(m, outside))
+        outside += [(module, region) for _, module, region in elsewhere if role(module) != "test"]
+        forward.wrap(m, [*unreached, *(failure for failure, *_ in elsewhere)], _run(m, outside))
     else:
         none_in_sight(m, written)
     for _, module, region in elsewhere:
         if wrapped and role(module) == "test":
             m.float32.add(region.first)  # which sets nothing up itself
-        elif not wrapped or _methods(m, [(module, region)]):  # not by a forward that takes its region along
+        elif not wrapped:  # by a forward or a method that takes its region along
             m.float32.add(region.first)
             _left_out(m, module, region.first)
 
@@ -216,8 +218,12 @@ def _only_in_framework(m: Migration) -> bool:
 
 def _methods(m: Migration, outside: list[tuple[Module, Region]]) -> list[tuple[Module, ast.Call]]:
     """Calls of other methods of a model than its forward: `model.infer(x)`."""
-    calls = [(module, c) for module, r in outside for c in _calls(m, module.scope_of(r.first), r)]
-    return [(module, call) for module, call in calls if m.regions.forwards.by_method(module, call)]
+    return [(module, call) for module, call in _run(m, outside) if m.regions.forwards.by_method(module, call)]
+
+
+def _run(m: Migration, regions: list[tuple[Module, Region]]) -> list[tuple[Module, ast.Call]]:
+    """The calls that run a model in some regions."""
+    return [(module, c) for module, r in regions for c in _calls(m, module.scope_of(r.first), r)]
 
 
 def _calls(m: Migration, scope: Scope, region: Region) -> list[ast.Call]:
@@ -300,43 +306,6 @@ def _left_out(m: Migration, module: Module, stmt: ast.stmt) -> None:
                 "review",
             )
             return
-
-
-def _lazy(m: Migration, module: Module, region: Region) -> None:
-    """A forward that only runs once its result is asked for, `outputs = map(lambda x: model(x), batch)`, runs in the region
-    if a list is made of it; where it cannot be, that is said."""
-    for stmt in statements(m.regions.view(module.scope_of(region.first)), region):
-        value = stmt.value if isinstance(stmt, (ast.Assign, ast.Return)) else None
-        named = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "map"
-        if value is None or not (named or isinstance(value, ast.GeneratorExp)):
-            continue
-        if not any(m.regions.is_forward(module, n) for n in walk(value)):
-            continue
-        if named and isinstance(stmt, ast.Assign) and _only_iterated(module, stmt):
-            m.edit(module).insert("before", value, "list(")
-            m.edit(module).insert("after", value, ")")
-        else:
-            m.output.note(
-                module,
-                value,
-                "AMP502",
-                "torch.autocast",
-                "the model runs where the result of this is consumed, outside the region: make a list of it",
-                "review",
-            )
-
-
-def _only_iterated(module: Module, stmt: ast.Assign) -> bool:
-    """Whether a name that is given an iterator is never asked for its next value: a list does as well."""
-    target, scope = stmt.targets[0], module.scope_of(stmt)
-    if len(stmt.targets) > 1 or not isinstance(target, ast.Name) or not scope.is_function:
-        return False
-    uses = [n for n in module.loads.get(target.id, ()) if scope in set(module.scope_of(n).chain())]
-    parents = [module.parents[n] for n in uses]
-    return not any(
-        isinstance(p, ast.Attribute) or (isinstance(p, ast.Call) and ast.unparse(p.func) in ("next", "iter"))
-        for p in parents
-    )
 
 
 def _companion(m: Migration, module: Module, stmt: ast.stmt) -> None:
