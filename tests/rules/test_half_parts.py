@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
 import pytest
 import torch
 
-from tests.rules.helpers import rewrite_files
+from tests.rules.helpers import rewrite_files, texts_of
 
 NETWORK = """
     import torch
@@ -57,30 +62,62 @@ TRAIN = """
     """
 
 
-def told(body: str) -> bool:
+def told(body: str) -> list[tuple[str, str | None]]:
     files = {"network.py": NETWORK.replace("{body}", body), "train.py": TRAIN.replace("{more}", "")}
     results = rewrite_files(files)
-    assert results["train.py"].after is not None
     found = [f for r in results.values() for f in r.findings if f.code == "AMP118"]
     assert all(f in results["network.py"].findings for f in found)
-    assert all("Attempting to unscale FP16 gradients" in f.message and f.review == "review" for f in found)
-    return bool(found)
+    assert all("unscale FP16 gradients" in f.message for f in found)
+    assert (results["train.py"].after is None) == any(f.status == "manual" for f in found)
+    return [(f.status, f.review) for f in found]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "[0]\n            for part in self.modules():\n                part.eval().half()",
-        "[0]\n            for name, part in self.body.named_modules():\n                part.half()",
-        "self.body.apply(halve)",
-        "[0]\n            def own(part):\n                if self.fp16:\n                    part.eval().half()\n"
-        "            self.body.apply(own)",
-        "self.body[1].half(); self.body.half()",
-        "self.body.to(torch.float16)",
-    ],
-)
-def test_parts_made_half_in_a_method_that_runs_are_told(body: str) -> None:
-    assert told(body)
+HALVES = {
+    "each of the parts": "[0]\n            for part in self.modules():\n                part.eval().half()",
+    "with their names": "[0]\n            for name, part in self.body.named_modules():\n                part.half()",
+    "applied": "self.body.apply(halve)",
+    "by a function in the method": "[0]\n            def own(part):\n                if part is not self:\n"
+    "                    part.eval().half()\n            self.body.apply(own)",
+    "named": "self.body[1].half(); self.body.half()",
+    "to": "self.body.to(torch.float16)",
+}
+
+
+@pytest.mark.parametrize("body", HALVES.values(), ids=HALVES)
+def test_parts_made_half_in_every_run_are_refused(body: str) -> None:
+    assert told(body)[0][0] == "manual"
+
+
+def under(test: str, body: str) -> str:
+    lines = body.replace("; ", "\n").replace("[0]\n", "").split("\n")
+    return f"[0]\n            if {test}:\n" + "\n".join(
+        f"                {line.removeprefix(' ' * 12)}" for line in lines
+    )
+
+
+@pytest.mark.parametrize("body", HALVES.values(), ids=HALVES)
+def test_parts_made_half_with_mixed_precision_alone_stay_float32(body: str) -> None:
+    """And the network trains: each step is taken."""
+    files = {"network.py": NETWORK.replace("{body}", under("self.fp16", body)), "train.py": TRAIN.replace("{more}", "")}
+    results = rewrite_files(files, device="cpu")
+    assert {f.status for f in results["network.py"].findings if f.code == "AMP118"} == {"done"}
+    texts = texts_of(results)
+    assert ".eval()" in texts["network.py"] or "eval" not in body
+    network = ModuleType("network")
+    exec(compile(texts["network.py"], "network.py", "exec"), network.__dict__)
+    with mock.patch.dict(sys.modules, network=network):
+        names: dict[str, Any] = {}
+        exec(compile(texts["train.py"], "train.py", "exec"), names)
+        names["main"]([torch.randn(4, 2)], True)
+
+
+@pytest.mark.parametrize("body", HALVES.values(), ids=HALVES)
+def test_parts_made_half_where_something_else_asks_for_it_are_told(body: str) -> None:
+    assert set(told(under("mode == 'low'", body))) == {("note", "review")}
+
+
+def test_parts_that_may_be_frozen_are_told() -> None:
+    assert set(told("self.body[1].half(); self.body[1].requires_grad_(False)")) == {("note", "review")}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +146,26 @@ def test_what_makes_no_part_half_is_not(body: str) -> None:
 def test_a_function_that_the_model_applies_in_the_script_is_told() -> None:
     script = TRAIN.replace("{more}", ", halve").replace("model.train()", "model.train()\n        model.apply(halve)")
     results = rewrite_files({"network.py": NETWORK.replace("{body}", "pass"), "train.py": script})
-    assert [f.code for f in results["network.py"].findings if f.code == "AMP118"] == ["AMP118"]
+    assert [f.status for f in results["network.py"].findings if f.code == "AMP118"] == ["manual"]
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        "for part in model.modules():\n                if isinstance(part, torch.nn.BatchNorm1d):\n                    part.half()",
+        "model.body[1].half()",
+        "def low(part):\n                name = part.__class__.__name__\n                if name.find('BatchNorm') != -1:\n"
+        "                    part.half()\n            model.apply(low)",
+    ],
+)
+def test_parts_of_the_model_that_the_script_makes_half_stay_float32(half: str) -> None:
+    script = TRAIN.replace("{more}", "").replace(
+        "model.train()", f"if fp16:\n            {half}\n        model.train()"
+    )
+    result = rewrite_files({"network.py": NETWORK.replace("{body}", "pass"), "train.py": script})["train.py"]
+    assert [f.status for f in result.findings if f.code == "AMP118"] == ["done"]
+    assert result.after is not None
+    assert not any(word in result.after for word in ("half", "isinstance", "low", "if fp16"))
 
 
 @pytest.mark.parametrize(("base", "said"), [("torch.nn.Module", True), ("object", False)])
@@ -173,6 +229,6 @@ IMAGES = """
 def test_what_no_optimizer_has_is_not_said_to_be_trained(given: str, trained: bool) -> None:
     result = rewrite_files({"train.py": IMAGES.replace("{given}", given)})["train.py"]
     (told,) = [f for f in result.findings if f.code == "AMP118"]
-    assert ("Attempting to unscale" in told.message) is trained
-    assert "may refuse float32 input" in told.message
-    assert told.review == ("review" if trained else "look")
+    assert ("unscale FP16 gradients" in told.message) is trained
+    assert ("may refuse float32 input" in told.message) is not trained
+    assert told.status == ("done" if trained else "note")

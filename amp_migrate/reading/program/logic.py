@@ -80,7 +80,7 @@ LOOKING = frozenset("getattr hasattr id isinstance len print str type".split())
 _TELLING = frozenset(
     "hasattr getattr isinstance len is_available get_rank is_initialized bool dict float int str abs min max round".split()
 )
-_GIVING = frozenset("get keys lower upper strip startswith endswith".split())
+_GIVING = frozenset("get keys lower upper strip startswith endswith find".split())
 
 
 def pure(expr: ast.expr) -> bool:

@@ -20,19 +20,32 @@ LISTING = frozenset("modules named_modules children named_children".split())
 RUN_BY_TORCH = frozenset("__init__ __call__ forward train eval".split())
 
 
-def is_part(m: Migration, module: Module, call: ast.Call, half: ast.expr) -> bool:
-    """Whether a call makes a part of a network half that stays in it: a statement of its own, for of a tensor it gives a copy."""
-    if not isinstance(module.parents.get(call), ast.Expr):
-        return False
+def where_made(m: Migration, module: Module, call: ast.Call, half: ast.expr) -> list[tuple[Module, ast.stmt]]:
+    """The statements by which a call makes parts of a network half that stay in it, for of a tensor it gives a copy: itself, the
+    loop over the parts, or what applies the function that it stands in."""
+    stmt = module.parents.get(call)
+    if not isinstance(stmt, ast.Expr):
+        return []
     while isinstance(half, ast.Call) and isinstance(half.func, ast.Attribute) and half.func.attr in SAME_OBJECT_METHODS:
         half = half.func.value
     if isinstance(half, (ast.Attribute, ast.Subscript)):
-        return _of_network(m, module, half) and _runs(m.project, module, half)
-    return isinstance(half, ast.Name) and any(_holds_parts(m, *whole) for whole in _wholes(m, module, half))
+        own = (_of_network(m, module, half) or _of_model(m, module, half)) and _runs(m.project, module, half)
+        return [(module, stmt)] if own else []
+    wholes = _wholes(m, module, half) if isinstance(half, ast.Name) else ()
+    return [(where, by) for where, whole, by in wholes if _holds_parts(m, where, whole)]
 
 
 def _holds_parts(m: Migration, module: Module, whole: ast.expr) -> bool:
     return _runs(m.project, module, whole) and (is_model(m, module, whole) or _of_network(m, module, whole))
+
+
+def _of_model(m: Migration, module: Module, part: ast.expr) -> bool:
+    """Whether an expression is held by one of the unit's models: `model.norm`."""
+    while isinstance(part, (ast.Attribute, ast.Subscript)):
+        part = part.value
+        if is_model(m, module, part):
+            return True
+    return False
 
 
 def _of_network(m: Migration, module: Module, node: ast.expr) -> bool:
@@ -43,25 +56,25 @@ def _of_network(m: Migration, module: Module, node: ast.expr) -> bool:
     return module.is_self(node) and cls is not None and cls.is_module
 
 
-def _wholes(m: Migration, module: Module, part: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
-    """What a variable is a part of: what a loop goes through the modules of, or `apply` is called on."""
+def _wholes(m: Migration, module: Module, part: ast.Name) -> Iterator[tuple[Module, ast.expr, ast.stmt]]:
+    """What a variable is a part of, and by what: what a loop goes through the modules of, or `apply` is called on."""
     for around in module.ancestors(part):
         if isinstance(around, (ast.For, ast.AsyncFor)):
             over = around.iter
             if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in LISTING:
                 if any(isinstance(n, ast.Name) and n.id == part.id for n in walk(around.target)):
-                    yield module, over.func.value
+                    yield module, over.func.value, around
     function = m.project.function_of(module, part)
     if function is not None and function.by_place and function.by_place[-1].arg == part.id:
         yield from _applied(m, function)
 
 
-def _applied(m: Migration, function: Function) -> Iterator[tuple[Module, ast.expr]]:
+def _applied(m: Migration, function: Function) -> Iterator[tuple[Module, ast.expr, ast.stmt]]:
     """What a function is applied to: `model.apply(freeze)`."""
     for module in m.unit.reach:
         for call, method in module.method_calls.get("apply", ()) if function.name in module.text else ():
             if len(call.args) == 1 and function.node in m.project.definitions(module, call.args[0]):
-                yield module, method.value
+                yield module, method.value, module.statement(call)
 
 
 def _runs(project: Project, module: Module, node: ast.AST) -> bool:

@@ -14,13 +14,12 @@ from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import FUNCTION_NODES, LOOP_NODES, Module
 from amp_migrate.reading.program.tree import identifiers, walk
 from amp_migrate.reading.sites.half_casts import cast_to_half, casts_nothing
-from amp_migrate.reading.switch.elsewhere import expanded
-from amp_migrate.reading.switch.flags import init_flag
 from amp_migrate.reading.units.legacy import is_legacy
-from amp_migrate.rules.casts import half_parts
+from amp_migrate.rules.casts import half_parts, trained_parts
+from amp_migrate.rules.casts.before_training import same_switch, sets_up, trains
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.older.fp16_utils import is_model, keep_float32
-from amp_migrate.rules.setup.when_on import asked_at, never_on, ways_to
+from amp_migrate.rules.setup.when_on import never_on
 
 CODES = (
     Code(
@@ -31,7 +30,7 @@ CODES = (
         native="GradScaler raises 'Attempting to unscale FP16 gradients.' for them.",
         why="Set up before training they stay float32. Elsewhere, for an export or an evaluation, half weights may be "
         "meant, and only training on with them fails. The same holds for parts of a network that are made half in place, such as "
-        "its normalization layers in an overridden `train`.",
+        "its normalization layers in an overridden `train`: where mixed precision alone asks for that, they stay float32.",
         links=(
             "https://nvidia.github.io/apex/amp.html#opt-levels",
             "https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler",
@@ -53,15 +52,15 @@ def apply(m: Migration) -> None:
                 continue
             if casts_nothing(m.project, module, call):
                 continue
-            part = half_parts.is_part(m, module, call, func.value)
+            part = half_parts.where_made(m, module, call, func.value)
             if not (part or is_model(m, module, func.value) or _returned(m, module, call)) or not m.live(module, call):
                 continue
             if never_on(m, module, call):
                 continue  # no training follows: it is for runs that only evaluate
             if part:
-                _tell_of_part(m, module, call, func)
+                trained_parts.apply(m, module, call, part)
                 continue
-            if _sets_up(m, module, call) and _same_switch(m, module, call):
+            if sets_up(m, module, call) and same_switch(m, module, call):
                 keep_float32(m, module, call, func)
             elif module in m.unit.modules and not (
                 _kept_apart(m, module, func.value) or _float_again(module, call, func.value)
@@ -93,11 +92,13 @@ def _trained_again(m: Migration, module: Module, call: ast.Call, model: ast.expr
         if not isinstance(loop, LOOP_NODES):
             continue
         inside = [n for stmt in loop.body for n in walk(stmt)]
-        trains = [n for n in inside if n in losses or (isinstance(n, ast.Call) and _trains(m, n))]
-        trains = [n for n in trains if {a for a, _ in _asked_around(module, n) if not a.startswith("line ")} <= asked]
-        if not trains:
+        training = [n for n in inside if n in losses or (isinstance(n, ast.Call) and trains(m, n))]
+        training = [
+            n for n in training if {a for a, _ in _asked_around(module, n) if not a.startswith("line ")} <= asked
+        ]
+        if not training:
             continue
-        line = next((n.lineno for n in trains if n.lineno > call.lineno), trains[0].lineno)
+        line = next((n.lineno for n in training if n.lineno > call.lineno), training[0].lineno)
         renewed = {
             n.lineno
             for n in inside
@@ -118,56 +119,11 @@ def _leaves_next(module: Module, node: ast.AST) -> bool:
     return any(isinstance(s, (ast.Break, ast.Return, ast.Raise)) for s in module.block(node) if s.lineno > node.lineno)
 
 
-def _tell_of_part(m: Migration, module: Module, call: ast.Call, method: ast.Attribute) -> None:
-    trained = "those that are trained make scaler.step raise 'Attempting to unscale FP16 gradients.', and "
-    tensors = half_parts.only_tensors(m)
-    message = (
-        f"makes weights of the network float16: {'' if tensors else trained}a layer with such weights may refuse float32 input; "
-        "leave them float32, autocast casts what it needs"
-    )
-    m.output.note(
-        module, call, "AMP118", f"{module.source(method.value)}.{method.attr}", message, "look" if tensors else "review"
-    )
-
-
 def _returned(m: Migration, module: Module, call: ast.Call) -> bool:
     """Whether a function returns the half model to where it is trained: `return Net().half()`."""
     stmt = module.statement(call)
     function = m.project.function_of(module, call)
     return isinstance(stmt, ast.Return) and function is not None and Slot(function, "return") in m.unit.model_slots
-
-
-def _sets_up(m: Migration, module: Module, call: ast.Call) -> bool:
-    """Whether a statement belongs to what happens once, before the first loss is scaled."""
-    scope = module.scope_of(call)
-    if any(isinstance(a, LOOP_NODES) for a in module.ancestors(call)) or _copies(call):
-        return False
-    for init in m.unit.inits:
-        if init.site.scope is scope:
-            loops = [a for x in m.unit.losses if x.module is module for a in module.ancestors(x.call)]
-            first = min((a.lineno for a in loops if isinstance(a, LOOP_NODES)), default=None)
-            calls = [c.lineno for c, s in module.calls if s is scope and _trains(m, c)]
-            limits = [*calls, *([first] if first is not None and scope is _scope_of_losses(m, module) else [])]
-            if call.lineno < min(limits, default=call.lineno + 1):
-                return True
-    function = m.project.function_of(module, call)
-    return function is not None and any(function is f for i in m.unit.inits for f in m.unit.before(i))
-
-
-def _scope_of_losses(m: Migration, module: Module) -> object:
-    scopes = {module.scope_of(x.call) for x in m.unit.losses if x.module is module}
-    return scopes.pop() if len(scopes) == 1 else None
-
-
-def _trains(m: Migration, call: ast.Call) -> bool:
-    """Whether a call runs a function that scales a loss."""
-    scaling = set(m.unit.functions())
-    return any(f in scaling for f in m.project.resolved.get(call, ()))
-
-
-def _copies(call: ast.Call) -> bool:
-    """Whether what becomes half is a copy: `copy.deepcopy(model).half()`."""
-    return any("copy" in ast.unparse(n.func) for n in walk(call.func) if isinstance(n, ast.Call))
 
 
 def _kept_apart(m: Migration, module: Module, model: ast.expr) -> bool:
@@ -235,23 +191,3 @@ def _may_leave(module: Module, first: ast.AST, then: ast.AST) -> bool:
             if next((a for a in module.ancestors(node) if isinstance(a, LOOP_NODES)), None) in around:
                 return True
     return False
-
-
-def _same_switch(m: Migration, module: Module, call: ast.Call) -> bool:
-    """Whether the model becomes half just where mixed precision is on, on every way there: that is then what it was for."""
-    asked: set[str] = set()
-    guards: list[set[str]] = []  # around each initialize
-    for init in m.unit.inits:
-        around = asked_at(m, init.module, init.stmt)
-        guards.append({s for p in around for s in (p, expanded(init.site.scope, p))})
-        asked |= guards[-1] | set(init_flag(m.project, init).parts or ())
-        level = init.arguments.get("opt_level")
-        asked.update([init.module.source(level)] if isinstance(level, (ast.Name, ast.Attribute)) else [])
-    return all(
-        all(any(_one_of(part, asked) for part in own) for own in way) and (bool(way) or not any(guards))
-        for way in ways_to(m, module, call)
-    )
-
-
-def _one_of(part: str, asked: set[str]) -> bool:
-    return any(part in (a, f"bool({a})") or part.startswith(f"{a} ==") for a in asked)
