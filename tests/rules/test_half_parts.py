@@ -73,7 +73,7 @@ def told(body: str) -> list[tuple[str, str | None]]:
 
 
 HALVES = {
-    "each of the parts": "[0]\n            for part in self.modules():\n                part.eval().half()",
+    "each of the parts": "[0]\n            for part in self.body.modules():\n                part.eval().half()",
     "with their names": "[0]\n            for name, part in self.body.named_modules():\n                part.half()",
     "applied": "self.body.apply(halve)",
     "by a function in the method": "[0]\n            def own(part):\n                if part is not self:\n"
