@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
@@ -105,10 +104,13 @@ def test_parts_made_half_with_mixed_precision_alone_stay_float32(body: str) -> N
     assert ".eval()" in texts["network.py"] or "eval" not in body
     network = ModuleType("network")
     exec(compile(texts["network.py"], "network.py", "exec"), network.__dict__)
-    with mock.patch.dict(sys.modules, network=network):
-        names: dict[str, Any] = {}
+    names: dict[str, Any] = {}
+    sys.modules["network"] = network
+    try:
         exec(compile(texts["train.py"], "train.py", "exec"), names)
-        names["main"]([torch.randn(4, 2)], True)
+    finally:
+        del sys.modules["network"]
+    names["main"]([torch.randn(4, 2)], True)
 
 
 @pytest.mark.parametrize("body", HALVES.values(), ids=HALVES)
