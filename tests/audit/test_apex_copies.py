@@ -228,3 +228,26 @@ def test_each_run_on_old_copies_is_told_and_embeddings_have_none(test: str, runs
     """The run before the step takes what the attack made old, the next batch's what the step did."""
     between = "first = model(x)\nattack(model)\nnn.functional.cross_entropy(model(x), y).backward()"
     assert len(said(between, also=ATTACK.replace("TEST", test))) == runs
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "spread"),
+    [
+        ("nn.DataParallel(model)", True),
+        ("torch.nn.parallel.DataParallel(model, device_ids=[0, 1])", True),
+        ("nn.DataParallel(model, device_ids=[1])", False),
+        ("nn.parallel.DistributedDataParallel(model)", False),
+        ("model.train()", False),
+    ],
+)
+def test_replicas_have_no_copies(wrapped: str, spread: bool) -> None:
+    """DataParallel gives replicas tensors for weights, and O1 kept copies of parameters only."""
+    setting = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+    old = HEAD.format(imports="from apex import amp", setting=f"{setting}\nnet = {wrapped}", also="")
+    new = HEAD.format(imports="", setting=f'scaler = torch.amp.GradScaler("cuda")\nnet = {wrapped}', also="")
+    old += SCALED.replace("model(x)", "net(x)") + "    scores = net(x)\n    optimizer.step()\n"
+    new += (
+        AFTER.replace("model(x)", "net(x)") + "    scores = net(x)\n    scaler.step(optimizer)\n    scaler.update()\n"
+    )
+    (message,) = [d.message for d in doubts(old, new) if d.code == "AMP538"]
+    assert message.startswith("on one device") is spread

@@ -19,7 +19,8 @@ from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.effects import Called, Effects
 from amp_migrate.audit.sites.happened import Blind, Stale, State
 from amp_migrate.audit.sites.passes import MOST, Passes, _Call
-from amp_migrate.audit.sites.weights import Frame, Place, Value, covers
+from amp_migrate.audit.sites.setups import argument
+from amp_migrate.audit.sites.weights import Frame, Place, Value, Weights, covers, overlap
 from amp_migrate.findings import Code
 
 CODES = (
@@ -34,6 +35,7 @@ CODES = (
     ),
 )
 SCALING = "scale_loss"
+DATA_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
 
 def check(review: Review) -> Iterable[Doubt]:
@@ -54,15 +56,29 @@ def check(review: Review) -> Iterable[Doubt]:
                 place = both.now(stale.module, stale.node)
                 if place is not None and stale.node not in told and not both.made_before(stale.module, stale.node):
                     told.add(stale.node)
-                    message = _message(stale, scaled)
+                    message = _message(stale, scaled, replicated=_replicated(review, passes.weights, stale))
                     yield review.doubt(*place, "AMP538", "a call of the model", message, "look")
 
 
-def _message(stale: Stale, scaled: bool) -> str:
+def _replicated(review: Review, weights: Weights, stale: Stale) -> bool:
+    """Whether DataParallel may run a network on several devices: the weights of its replicas are tensors, and O1 kept copies of
+    parameters only."""
+    ran = weights.network(Frame(stale.module.scope_of(stale.node)), stale.node.func)
+    for module, call, _ in review.calls_before(*DATA_PARALLEL):
+        on = argument(call, "device_ids", 1)
+        alone = isinstance(on, (ast.List, ast.Tuple)) and len(on.elts) == 1
+        wrapped = weights.network(Frame(module.scope_of(call)), call.args[0]) if call.args and not alone else ()
+        if any(overlap(one, other) for one in ran for other in wrapped):
+            return True
+    return False
+
+
+def _message(stale: Stale, scaled: bool, *, replicated: bool) -> str:
     module, node = stale.wrote
     left = "a forward between amp.scale_loss and there had left them" if scaled else "only amp.scale_loss drops them"
+    on = "on one device, where nn.DataParallel makes no replicas, " if replicated else ""
     return (
-        f"{syntax.text(stale.node.func)} ran on half copies of its weights under O1 that were made before "
+        f"{on}{syntax.text(stale.node.func)} ran on half copies of its weights under O1 that were made before "
         f"{module.path}:{getattr(node, 'lineno', 1)} wrote into them ({stale.written}): {left}. It runs on the weights "
         "as they are now, so that the losses differ from those of Apex"
     )
