@@ -40,6 +40,9 @@ class Thread:
     forwards: list[Function] = field(
         default_factory=list
     )  # nothing in sight calls these, and they hand on what they are given
+    misfits: list[tuple[Module, ast.Call]] = field(
+        default_factory=list
+    )  # calls that Python refuses, for what they give
 
     @property
     def stands_in(self) -> bool:
@@ -109,7 +112,11 @@ class Threads(Homes):
                 raise self._sometimes(other, node)
             found = Thread(other, self.base_name, all_calls(self.project, other), group=group)
             found.replaces = self.amp_parameter(other)
+            found.misfits = [(m, c) for m, c in found.calls if self._misfits(other, m, c)]
             self.threads[other] = found
+        if any(self.threads[other].calls != self.threads[other].misfits for other in group):
+            for thread in (self.threads[other] for other in group):
+                thread.calls = [c for c in thread.calls if c not in thread.misfits]
         failures: list[Blocked] = []
         for thread in [self.threads[other] for other in group]:
             for module, call in list(thread.calls):
@@ -131,6 +138,11 @@ class Threads(Homes):
         self._read_without(function, node)
         self._busy.discard(function)
         return self.base_name
+
+    def _misfits(self, function: Function, module: Module, call: ast.Call) -> bool:
+        """Whether a call gives a function too little or too much, which raises, with a scaler as without."""
+        as_written = not function.node.decorator_list and not self.project.partial_of(module, call)
+        return as_written and call in self.project.resolved and not function.takes(call)
 
     def _only_forwards(self, module: Module, call: ast.Call) -> Function | None:
         """The function around a call that nothing in sight calls, where the call is given all that the function is, by its own

@@ -152,7 +152,15 @@ def _parameter(m: Migration, plan: ScalerPlan, thread: Thread) -> None:
     if apart:
         _left_to_others(m, plan, function, thread)
         return
-    if calls and (is_offered(function) or is_public(m.project, function)):
+    if thread.misfits and calls:
+        at = ", ".join(f"{where.display}:{call.lineno}" for where, call in thread.misfits[:3])
+        message += (
+            f", which every call in sight that fits it hands over; at {at} it is given too little or too much, which "
+        )
+        m.output.note(
+            module, function.node, "AMP220", "GradScaler", f"{message}raises TypeError, as it did", about=function.name
+        )
+    elif calls and (is_offered(function) or is_public(m.project, function)):
         none = ", or None where they pass None as the optimizer" if thread.without else ""
         message += f", which every call in sight hands over{none}; any other must too"
         m.output.note(module, function.node, "AMP220", "GradScaler", message, about=function.name)
