@@ -151,6 +151,8 @@ def _decide(
             continue
         for module, edits in carry_out(unit, targets, options, output, _taken(unit, set_up, output), loose).items():
             output.units.setdefault(module, {})[number] = edits
+        if all(refused is not unit for refused, _ in output.refused):
+            output.carried.append(unit)
     own = [module for module in modules if module in targets]
     for rule in FILE_RULES:
         for module in own:

@@ -83,10 +83,12 @@ def _by_value(site: Site) -> bool:
 
 
 def refuse(unit: Unit, failure: Exception, output: Output) -> Mapping[Module, Edits]:
+    from amp_migrate.findings import Cause
     from amp_migrate.reading.units.unit import Blocked
 
     assert isinstance(failure, Blocked)
     output.manual(failure.module, failure.node, failure.code, failure.construct, failure.message)
+    output.refused.append((unit, Cause(failure.module.display, getattr(failure.node, "lineno", 1), failure.code)))
     own = {site.call or site.node: site for site in unit.sites if site.name.startswith(INNER)}
     for module, node, code, construct in unit_sites(unit):
         if node is failure.node:

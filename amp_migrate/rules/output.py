@@ -11,7 +11,7 @@ from amp_migrate.findings import Cause, Finding, Review, Status
 from amp_migrate.options import Wishes
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.units.unit import Blocked, Unit
 from amp_migrate.writing.edits import Edits
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Output:
         default_factory=set
     )  # forwards that give one tensor for sure, to cast if asked
     unbound: set[Module] = field(default_factory=set)  # files with uses of Apex that no import reaches
+    refused: list[tuple[Unit, Cause]] = field(default_factory=list)  # units that stay with Apex, and why
+    carried: list[Unit] = field(default_factory=list)  # those that do not
     left: set[tuple[Module, int]] = field(default_factory=set)  # lines of sites that were to be left as they are
     _lines: dict[Module, set[int]] = field(default_factory=dict)  # where findings may be
 

@@ -659,6 +659,14 @@ WRAPPED_BESIDE = """
         else:
             {before}model = torch.nn.parallel.DistributedDataParallel({beside})
         return model, optimizer
+
+    def train(args, gpu, model, optimizer, data):
+        model, optimizer = wrap(args, gpu, model, optimizer)
+        for x in data:
+            optimizer.zero_grad()
+            with amp.scale_loss(model(x).sum(), optimizer) as loss:
+                loss.backward()
+            optimizer.step()
     """
 
 

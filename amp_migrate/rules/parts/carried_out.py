@@ -20,6 +20,7 @@ from amp_migrate.reading.switch.folds import guard_folds
 from amp_migrate.rules.migration import Output
 from amp_migrate.rules.parts import larc, no_counterpart, normalization, optimizers, parallel, syncbn
 from amp_migrate.rules.parts.around_imports import AroundImports, from_apex
+from amp_migrate.rules.parts.belonging import waiting
 from amp_migrate.rules.parts.branches import Branches
 from amp_migrate.rules.parts.counterpart import Convert, Manual, Native
 from amp_migrate.rules.parts.guards import settle_guards
@@ -53,7 +54,6 @@ CLASSES = {
     **{name: native for name, (_, native) in normalization.LAYERS.items()},
     **{name: fused.native for name, fused in optimizers.OPTIMIZERS.items()},
 }
-OF_ALL_RUNS = frozenset({parallel.DDP, *syncbn.NAMES})
 
 
 def apply(project: Project, module: Module, options: Options, output: Output) -> None:
@@ -114,6 +114,7 @@ class _Parts:
         sites = [s for s in find_sites(self.project, self.module) if s.node not in self.output.taken]
         decisions = {s: d for s in sites if (d := self._decide(s)) is not None and not self._in_fallback(s.node)}
         ignored = [s for s, d in decisions.items() if not self.output.wants_at(self.module, s.call or s.node, d.code)]
+        ignored += (waits := waiting(self.project, decisions, ignored, self.output))
         self.held = {key: site for site in ignored if (key := self._key(site)) in self.bindings}
         for site, decision in decisions.items():
             if site in ignored:
@@ -122,7 +123,7 @@ class _Parts:
             if other is None:
                 yield site, decision
             else:
-                stays = (self.module.display, other.at[0]) in self.output.refuted
+                stays = other in waits or (self.module.display, other.at[0]) in self.output.refuted
                 why = "which stays with Apex" if stays else f"where {decisions[other].code} is ignored"
                 message = f"shares its import with line {other.at[0]}, {why}"
                 self.output.manual(self.module, site.call or site.node, decision.code, site.construct, message)
@@ -138,15 +139,14 @@ class _Parts:
         if site.name == parallel.DDP and (beside := self._beside(site.node)) is not None:
             told = read_kept(self.project, site, decision, self.output, beside)
             message, review = message + told, "look" if told else review
-        if site.name in OF_ALL_RUNS and stays and of_all_runs(self.project, site):
+        if stays and of_all_runs(self.project, site):
             message, review = message + FLOAT32, "look" if review == "as-is" else review
         self._done(site, decision.code, message, review)
 
     def _decide(self, site: Site) -> Native | Manual | None:
         if site.call in self.output.clipped:
             return optimizers.convert(self.project, site, clipped=True)
-        convert = CONVERTERS.get(site.name)
-        decision = convert(self.project, site) if convert is not None else no_counterpart.convert(self.project, site)
+        decision = CONVERTERS.get(site.name, no_counterpart.convert)(self.project, site)
         return parallel.answered(decision, site, self.output.mended.get((self.module.display, site.stmt.lineno), {}))
 
     def _beside(self, node: ast.AST) -> list[ast.stmt] | None:

@@ -10,12 +10,14 @@ from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.rules.output import Output
+from amp_migrate.rules.parts import syncbn
 from amp_migrate.rules.parts.counterpart import Manual, Native
 from amp_migrate.rules.parts.devices import of_first
 from amp_migrate.rules.parts.parallel import ASKED_FOR, DDP, DROPPED, only_said
 from amp_migrate.rules.parts.parallel_differs import UNUSED, differs, native_calls, waits_in_vain
 from amp_migrate.writing.calls import Argument, arguments_of, call_code
 
+OF_ALL_RUNS = frozenset({DDP, *syncbn.NAMES})
 FLOAT32 = "; runs without mixed precision, which took Apex's wherever it was installed, take torch's now, too"
 
 
@@ -74,7 +76,7 @@ def _written(decision: Native | Manual) -> tuple[Argument, ...]:
 def of_all_runs(project: Project, site: Site) -> bool:
     """Whether Apex's branch was for runs without mixed precision, too: what it asks for is Apex, and that nothing native was
     chosen, `has_apex and use_amp != "native"`."""
-    test = _decided(project, site)
+    test = _decided(project, site) if site.name in OF_ALL_RUNS else None
     rest = availability(project, site.module).rest(test) if test is not None else None
     return rest is not None and all(_denies(part) for part in rest)
 
