@@ -249,10 +249,19 @@ class SetUp:
         found: set[tuple[Module, bool]] = set()
         for current in reached([scope.outermost], above):
             function, calls = self.project.functions.get(current.node), calls_of(current)
-            if not calls or (function is not None and self.project.once(Sources).is_value(function)):
+            if function is not None and self.project.once(Sources).is_value(function):
                 found.add((current.module, False))
+            elif not calls:
+                found |= {(m, False) for m in self._could_call(current, function)}
             found |= {(m, True) for m, c in calls if run(m, c)}
         return found
+
+    def _could_call(self, scope: Scope, function: Function | None) -> set[Module]:
+        """The files that may yet call what nothing calls: those that import it, or else its file, where all of them are scripts."""
+        known = self.project.once(Imports)
+        importers = known.importers[scope.module] if function is not None and function.cls is None else set[Module]()
+        naming = {m for m in importers if function is not None and _imports(m, function.name)} or importers
+        return naming if naming and naming <= known.scripts else {scope.module}
 
     @cached_property
     def _leading(self) -> set[Place]:
@@ -313,6 +322,10 @@ def _says_kind(module: Module, node: ast.AST) -> bool:
     if isinstance(parent, ast.ClassDef):
         return node in parent.bases
     return isinstance(parent, ast.Call) and node in parent.args and called_name(parent) in KIND_ASKED
+
+
+def _imports(module: Module, name: str) -> bool:
+    return any(path.rpartition(".")[2] == name for scope in module.scopes.values() for path in scope.imports.values())
 
 
 def _named(module: Module, name: str) -> list[ast.AST]:
