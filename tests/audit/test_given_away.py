@@ -7,6 +7,8 @@ import pytest
 from tests.audit.helpers import doubts, doubts_of
 
 PROGRAM = """
+from functools import partial
+from contextlib import nullcontext
 import numpy as np
 import torch
 HEAD
@@ -74,6 +76,7 @@ def test_a_function_out_of_sight_in_the_region(call: str) -> None:
         "x = own(model, x)",
         "v = parameters_to_vector(model.parameters())",
         "v = is_parametrized(model)",
+        "v = partial(model, x)",
         "x = model(x)",
     ],
 )
@@ -84,6 +87,22 @@ def test_what_is_in_sight_or_is_given_no_model(call: str) -> None:
 @pytest.mark.parametrize("off", ["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"])
 def test_no_backward_runs_without_gradients(off: str) -> None:
     assert not found("AMP232", f"with {off}:\n                x = attack(model, x)")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "asked", "told"),
+    [
+        ("torch.no_grad() if testing else nullcontext()", "if testing", 0),
+        ("torch.no_grad() if testing else nullcontext()", "if testing and deep", 0),
+        ("torch.no_grad() if testing else nullcontext()", "if deep", 1),
+        ("torch.no_grad() if testing else nullcontext()", "if not testing", 1),
+        ("nullcontext() if training else torch.no_grad()", "if not training", 0),
+        ("nullcontext() if training else torch.no_grad()", "if training", 1),
+    ],
+)
+def test_nor_where_a_test_says_that_gradients_are_off(chosen: str, asked: str, told: int) -> None:
+    inside = f"with {chosen}:\n                {asked}:\n                    x = attack(model, x)"
+    assert len(found("AMP232", inside)) == told
 
 
 def test_nor_where_every_call_of_a_function_is_without() -> None:

@@ -219,6 +219,39 @@ def test_a_no_grad_line_is_joined_not_nested() -> None:
     check_rewrite(apex(tail=EVALUATE), native(tail=joined))
 
 
+CHOSEN = "torch.no_grad() if testing else contextlib.nullcontext()"
+ONE_RUN = """
+def run(model, x, y, training, testing, count=0):
+    with CHOSEN:
+        output = model(x)
+        loss = criterion(output, y)
+    return loss.item()
+
+
+run(model, x, y, False, True)
+"""
+
+
+@pytest.mark.parametrize("chosen", [CHOSEN, "contextlib.nullcontext() if training else torch.no_grad()"])
+def test_so_is_one_that_chooses_whether_there_are_gradients(chosen: str) -> None:
+    tail = ONE_RUN.replace("CHOSEN", chosen)
+    joined = tail.replace(f"{chosen}:", f'{chosen}, torch.autocast("cuda", dtype=torch.float16):')
+    check_rewrite(apex(tail=tail), native(tail=joined))
+
+
+def test_a_region_within_one_takes_in_no_more_than_it_has_to() -> None:
+    counted = "found = output.argmax(1)\n        seen = len(x)\n        count = count + seen\n"
+    hot = (
+        "output = model(x)\n        more = output + 1\n        best = more.max()\n        loss = criterion(output, y)\n"
+    )
+    tail = ONE_RUN.replace("CHOSEN", CHOSEN)
+    tail = tail.replace("output = model(x)\n        loss = criterion(output, y)\n", f"{hot}        {counted}")
+    region = f"{AUTOCAST}\n    {hot}".replace("\n        ", "\n            ").replace(
+        "\n    output", "\n            output"
+    )
+    check_rewrite(apex(tail=tail), native(tail=tail.replace(hot, region)))
+
+
 def test_evaluation_in_fp32_when_asked_for_leaves_it_as_it_is() -> None:
     check_rewrite(apex(tail=EVALUATE), native(tail=EVALUATE), eval="fp32")
 

@@ -7,6 +7,7 @@ Not proved: what that code does. Libraries whose functions are known to run no m
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -60,8 +61,8 @@ def _handed_out_inside(both: Mixed) -> Iterator[Doubt]:
             ]
             scope = module.scope_of(call)
             name = both.review.after.dotted(scope, call.func) if given else None
-            if name is None or name.partition(".")[0] in KNOWN:
-                continue
+            if name is None or name.partition(".")[0] in KNOWN | sys.stdlib_module_names:
+                continue  # which calls nothing here: `functools.partial(model, x)`
             if both.review.after.callees(module, call) or both.review.after.definitions(scope, call.func):
                 continue
             region = both.after.regions.nearest(module, call)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from amp_migrate.audit.kept import kept
+from amp_migrate.audit.paths.facts import NOTHING, Facts, learned, outcome
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
@@ -86,11 +87,31 @@ def without_gradients(program: Program, module: Module, node: ast.AST) -> bool:
 
 def gradients_off(program: Program, module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Whether gradients are off wherever a place is come to: around it, or around every call of its function in sight."""
-    if without_gradients(program, module, node):
+    if without_gradients(program, module, node) or _chosen_off(program, module, node):
         return True
     function = module.function_around(node)
     calls = program.callers(function) if function is not None and depth else ()
     return bool(calls) and all(gradients_off(program, m, call, depth - 1) for m, call in calls)
+
+
+def _chosen_off(program: Program, module: Module, node: ast.AST) -> bool:
+    """Whether tests around a place say that gradients are off where they choose that: `with torch.no_grad() if evaluating else
+    nullcontext():`."""
+    known: Facts | None = NOTHING
+    inner = node
+    for around in module.ancestors(node):
+        if isinstance(around, ast.If) and inner is not around.test and known is not None:
+            known = learned(around.test, inner in around.body, known)
+        if known is None or isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        for item in around.items if isinstance(around, ast.With) else ():
+            chosen = item.context_expr
+            came_out = outcome(chosen.test, known) if isinstance(chosen, ast.IfExp) else None
+            if isinstance(chosen, ast.IfExp) and came_out is not None:
+                if stops_gradients(program, module, chosen.body if came_out else chosen.orelse):
+                    return True
+        inner = around
+    return False
 
 
 def may_write(nodes: Iterable[ast.AST]) -> bool:

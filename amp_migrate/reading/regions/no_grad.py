@@ -16,6 +16,14 @@ def opens(stmt: ast.With | ast.AsyncWith, *names: str) -> bool:
     return any(isinstance(c, ast.Call) and called_name(c) in names for c in made)
 
 
+def switches(stmt: ast.With | ast.AsyncWith) -> bool:
+    """Whether a with statement says whether gradients are made, always or where a test says so:
+    `with torch.no_grad() if evaluating else nullcontext():`."""
+    made = [item.context_expr for item in stmt.items]
+    made += [side for c in made if isinstance(c, ast.IfExp) for side in (c.body, c.orelse)]
+    return any(isinstance(c, ast.Call) and called_name(c) in (*NO_GRAD, "set_grad_enabled") for c in made)
+
+
 def under_no_grad(module: Module, node: ast.AST) -> bool:
     """Whether a node stands in `with torch.no_grad():` or in a function that is decorated so."""
     found: list[ast.expr] = []

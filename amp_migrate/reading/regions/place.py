@@ -21,7 +21,7 @@ from amp_migrate.reading.regions.computing import computes
 from amp_migrate.reading.regions.forwards import Forwards
 from amp_migrate.reading.regions.hot import Outputs, Root, hot_statements, is_loss
 from amp_migrate.reading.regions.losses import LossMakers, names_in
-from amp_migrate.reading.regions.no_grad import NO_GRAD, opens
+from amp_migrate.reading.regions.no_grad import switches
 from amp_migrate.reading.regions.refused import refuses, second_order
 from amp_migrate.reading.regions.spans import Region, Spans, is_elif, statements
 from amp_migrate.reading.regions.stored import defines
@@ -334,11 +334,7 @@ class RegionReader:
                     close()
                 continue
             if not is_elif(module, block) and self._whole(module, node, hot, forwards):
-                if (
-                    isinstance(node.stmt, WITH_NODES)
-                    and opens(node.stmt, *NO_GRAD, "set_grad_enabled")
-                    and node not in hot
-                ):
+                if isinstance(node.stmt, WITH_NODES) and switches(node.stmt) and node not in hot:
                     close()
                     result.found.append(Region(node.stmt, node.stmt, join=node.stmt))  # type: ignore[arg-type]
                 else:
@@ -389,7 +385,7 @@ class RegionReader:
             has_forward = any(n in forwards for n in node.walk())
             return not has_forward and len(cold) <= len(inside) // 2
         if isinstance(node.stmt, WITH_NODES):
-            if opens(node.stmt, *NO_GRAD, "set_grad_enabled"):
+            if switches(node.stmt):
                 if any(isinstance(n.stmt, LOOP_NODES) for n in node.walk()):
                     return False
                 return len(cold) <= 2 and not any(computes(n) for n in cold) and inside[:1] != cold[:1]
