@@ -211,8 +211,8 @@ class Switch:
         return bool(flags) and all(self._asked_around(f, module, node).never for f in flags)
 
     def _told_at(self, module: Module, node: ast.AST) -> str | None:
-        """The switch as an argument where a node stands: evaluated there, or asked of the scaler that is
-        at hand there, or that an object in sight keeps."""
+        """The switch as an argument where a node stands: evaluated there, or asked of the scaler that an object in sight keeps, or
+        that users hand over."""
         scope = module.scope_of(node)
         text = self.evaluated(scope, node) if not self._kept else None
         if text == "True" and self.m.set_up.entered_alone(scope) and self.evaluated(scope) == "True":
@@ -221,7 +221,7 @@ class Switch:
         if text is not None or off:
             return text
         holder = self.m.scaler.holder(module, scope, node)
-        if holder is None and self.m.scaler.near(scope):
+        if holder is None and not self.m.unit.inits and self.m.scaler.near(scope):
             holder = self.m.scaler.at(module, node)
         return f"{holder}.is_enabled()" if holder is not None else None
 

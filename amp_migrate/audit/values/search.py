@@ -263,7 +263,8 @@ class Search:
         if not functions and 0 < len(likely := self._of_one_family(name)) <= FUNCTIONS:
             return [own, Question("given_back", (likely, own))]
         held = [o for answer in answers[1:] for o in answer or ()]
-        if held and answers[0] and all(self._is_mapping(o) for o in answers[0]):
+        seen = all(o.kind not in ("unknown", "class") for o in held)
+        if held and seen and answers[0] and all(self._is_mapping(o) for o in answers[0]):
             return [*held]
         return [own, *(o for o in held if o.kind in ("function", "class"))]
 
