@@ -15,6 +15,8 @@ SCRIPT = """
     import torch.nn.functional as F
     from apex import amp
 
+    valid_criterion = valid_loss_fn = torch.nn.MSELoss()
+    is_valid_loss = check_valid_loss = torch.isfinite
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
@@ -61,6 +63,9 @@ def region(stmt: str, tmp_path: Path) -> str:
         'losses["real"] = torch.stack([F.softplus(-s).mean() for s in out]).sum()',
         'losses["real"] = F.softplus(-out).mean()',
         "real_loss = torch.log(out.abs() + 1).mean()",
+        "valid_loss = F.softplus(-out).mean()",  # of the validation
+        "value = valid_criterion(out, x)",
+        "value = valid_loss_fn(out, x)",
         'losses["real"] = F.softplus(1 - out).sum() / 2',
     ],
 )
@@ -75,6 +80,8 @@ def test_it_is_computed_in_the_region(stmt: str, tmp_path: Path) -> None:
         'losses["real"] = losses["fit"] * 2',
         'losses["count"] = out.detach().cpu().exp().sum()',
         "loss_value = F.softplus(out).mean().item()",
+        "fine = is_valid_loss(out)",
+        "fine = check_valid_loss(out)",
     ],
 )
 def test_what_is_none_is_not(stmt: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from amp_migrate.reading.program.view import Node
 from amp_migrate.reading.values.operations import FUNCTIONAL_IN_APEX, HOST, LOSS_NAMES, TORCH_IN_APEX
 
 NOT_LOSSES = re.compile(
-    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|valid|validate|is|nan|inf|finite|plain|scale|scaled|format|formatted|str|string|text|name|names|history|curve|write|writer|summary)(?:_|$)"
+    r"(?:^|_)(reduced?|meter|log|print|record|append|update|add|track|save|plot|show|report|running|avg|average|get|check|validate|is|nan|inf|finite|plain|scale|scaled|format|formatted|str|string|text|name|names|history|curve|write|writer|summary)(?:_|$)"
 )
 COMPUTING = (FUNCTIONAL_IN_APEX | TORCH_IN_APEX) - frozenset("sum prod".split())  # these count as well
 
