@@ -9,16 +9,20 @@ from amp_migrate.audit.kept import kept
 from amp_migrate.audit.program.module import Module
 from amp_migrate.audit.program.program import Program
 
+DEFINING = tuple(f"DEFINE_{kind}" for kind in "bool boolean string integer float enum list multi_string".split())
+
 
 @kept
 def declared(program: Program) -> set[str]:
     """The attributes that some command line of the program has, roughly."""
-    return {name for module in program.having("add_argument") for name in declared_in(module)}
+    files = {module for word in ("add_argument", *DEFINING) for module in program.having(word)}
+    return {name for module in files for name in declared_in(module)}
 
 
 def declared_in(module: Module) -> set[str]:
     """The attributes that the options declared in a file give a command line, roughly."""
-    return {
+    flags = (call.args[0] for name in DEFINING for call in module.calls_named.get(name, ()) if call.args)
+    return {str(name.value) for name in flags if isinstance(name, ast.Constant)} | {
         str(a.value).lstrip("-").replace("-", "_")
         for call, _ in module.method_calls("add_argument")
         for a in (*call.args, *(k.value for k in call.keywords if k.arg == "dest"))

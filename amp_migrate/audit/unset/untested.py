@@ -21,14 +21,12 @@ from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.options import declared
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.review import Review
+from amp_migrate.audit.unset.mapped_options import PARSING, holds_option
 from amp_migrate.audit.values.origins import Origin
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways import installed
 from amp_migrate.audit.ways.within import raises_else, tests_around
 
-PARSING = frozenset(
-    "parse_args parse_known_args parse_intermixed_args parse_known_intermixed_args parse_args_into_dataclasses".split()
-)
 # What people call what a run is told, and what makes one of a file.
 _SETTINGS = re.compile(
     r"\b_?(arg|opt|option|cfg|conf|config|hparam|hp|flag|param|setting|configuration)s?\b", re.IGNORECASE
@@ -317,7 +315,8 @@ def _one_has(review: Review, values: Values, origin: Origin, node: Read, name: s
     if any(_all_have(review, values, origin.module, of, node, name, asked | {made}) for of in _copied(made)):
         return True
     if isinstance(node, ast.Subscript):
-        return isinstance(made, ast.Dict) and any(isinstance(k, ast.Constant) and k.value == name for k in made.keys)
+        written = isinstance(made, ast.Dict) and any(isinstance(k, ast.Constant) and k.value == name for k in made.keys)
+        return written or holds_option(review.after, values, origin, node, name)
     if origin.kind in ("class", "function", "constant"):
         return True
     given = [review.after.is_self(m.scope_of(at), at.value) for m, at, _, _ in values.fields(name)]
