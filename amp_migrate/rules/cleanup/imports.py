@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
-from amp_migrate.rules.cleanup import handles, stand_ins, torch_imports
+from amp_migrate.rules.cleanup import handles, stand_ins, torch_imports, where_used
 from amp_migrate.rules.cleanup.askers import apex_stays, hangs_on, never_read, not_given
 from amp_migrate.rules.cleanup.beside import speaks_of_more
 from amp_migrate.rules.cleanup.declarations import drop_declarations
@@ -32,7 +32,7 @@ CODES = (
         "import apex",
         apex="An optional dependency: imports are guarded, flags remember whether they worked.",
         native="Nothing to import: torch has it all.",
-        why="An import stays while anything else in the file still uses it.",
+        why="An import stays while anything else in the file still uses it; in the one branch that does, if there is one.",
         links=("https://github.com/NVIDIA/apex/pull/1897",),
         examples=(
             Example(
@@ -101,6 +101,7 @@ class Cleaner:
             if not self.edits.gone(node):
                 under_its_test(self.edits, self.available, guard or node)
         self._orphans()
+        where_used.move(self.module, self.output, None if kept else self._used_elsewhere)
 
     def _tell_unread(self, imports: list[ast.Import | ast.ImportFrom]) -> None:
         """Imports of Apex that nothing read before, in a file that is left to its owner: it still does not load without."""
