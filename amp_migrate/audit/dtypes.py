@@ -75,8 +75,9 @@ LOSSES = frozenset(n for n in FLOAT_LAYERS if n.endswith("Loss"))
 LOSS_FUNCTIONS = frozenset(n for n in FLOAT_BOTH if n.endswith("loss") or n in ("cross_entropy", "kl_div")) | {
     "binary_cross_entropy_with_logits"
 }
-# Compute in the wider dtype of the two that they are given, where nothing casts.
-PROMOTING = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits kl_div".split())
+# Compute in the wider dtype of the two that they are given, where nothing casts. The gradient of binary_cross_entropy_with_logits
+# is half, where its logits are, before it is divided by how many there are: from a loss scale of 131072 on it is inf.
+PROMOTING = frozenset("mse_loss l1_loss smooth_l1_loss kl_div".split())
 # Autocast raises.
 REFUSED = frozenset({"torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"})
 

@@ -13,7 +13,7 @@ PROGRAM = """
     class Loss(torch.nn.Module):
         def forward(self, outputs, targets):
             first, second = outputs
-            return torch.nn.BCEWithLogitsLoss()(first, targets) + second.shape[0]
+            return torch.nn.{kind}()(first, targets) + second.shape[0]
 
 
     class Net(torch.nn.Module):
@@ -29,7 +29,7 @@ PROGRAM = """
     judge = Loss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     {set_up}
-    for x, y in []:
+    for x, y in {data}:
         {region}
             outputs = model(x)
             host = {host}
@@ -39,12 +39,16 @@ PROGRAM = """
     """
 
 
-def found(host: str, loss: str, level: str = "O1") -> list[tuple[int, str]]:
+def found(
+    host: str, loss: str, level: str = "O1", kind: str = "BCEWithLogitsLoss", data: str = "[]"
+) -> list[tuple[int, str]]:
     before = PROGRAM.format(
         apex="from apex import amp",
         set_up=f'model, optimizer = amp.initialize(model, optimizer, opt_level="{level}")',
         region="if True:",
         host=host,
+        kind=kind,
+        data=data,
         loss=loss,
         scaled="with amp.scale_loss(loss, optimizer) as scaled:\n            scaled.backward()\n        optimizer.step()",
     )
@@ -53,6 +57,8 @@ def found(host: str, loss: str, level: str = "O1") -> list[tuple[int, str]]:
         set_up='scaler = torch.amp.GradScaler("cuda")',
         region='with torch.autocast("cuda", dtype=torch.float16):',
         host=host,
+        kind=kind,
+        data=data,
         loss=loss,
         scaled="scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()",
     )
@@ -151,3 +157,10 @@ def test_what_a_function_that_a_region_calls_gives_numpy(pick: str, said: str) -
     found = [d.message for d in doubts(before, after) if d.code == "AMP535"]
     assert len(found) == bool(said)
     assert all(said in message for message in found)
+
+
+@pytest.mark.parametrize(("kind", "lines"), [("MSELoss", []), ("L1Loss", []), ("BCEWithLogitsLoss", [7])])
+def test_a_loss_beside_data_on_the_cpu_computes_in_its_dtype(kind: str, lines: list[int]) -> None:
+    """But for one whose gradient is half."""
+    host = "[output.cpu() for output in outputs]"
+    assert [line for line, _ in found(host, "judge(host, y)", kind=kind, data="load()")] == lines

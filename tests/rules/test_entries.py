@@ -115,11 +115,15 @@ def test_whole_numbers_and_what_no_model_gave_stay_as_they_are(lines: str, retur
     assert not reviews
 
 
-@pytest.mark.parametrize(
-    "returned", ["[hidden, lengths(x)]", "[hidden, x.argmax(1)]", "pack(hidden)", "hidden, self.steps"]
-)
-def test_entries_of_which_one_may_be_whole_are_pointed_out(returned: str) -> None:
+@pytest.mark.parametrize("returned", ["[hidden, lengths(x)]", "[hidden, x.argmax(1)]", "hidden, self.steps"])
+def test_entries_of_which_one_may_be_whole_are_cast_where_they_are_not(returned: str) -> None:
     text, reviews = written("outputs = model(x)\nstore([o.cpu() for o in outputs])", returned)
+    assert "[(o.float() if o.is_floating_point() else o).cpu() for o in outputs]" in text
+    assert reviews == ["as-is"]
+
+
+def test_entries_out_of_sight_are_pointed_out() -> None:
+    text, reviews = written("outputs = model(x)\nstore([o.cpu() for o in outputs])", "pack(hidden)")
     assert ".float()" not in text
     assert reviews
     assert "as-is" not in reviews

@@ -23,6 +23,8 @@ def _not_half(program: Program, scope: Scope, test: ast.expr, truth: bool) -> li
         return _not_half(program, scope, test.operand, not truth)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if truth else ast.Or):
         return [text for value in test.values for text in _not_half(program, scope, value, truth)]
+    if isinstance(test, ast.Call) and (floating := asked_to_float(program, scope, test)) is not None:
+        return [] if truth else [syntax.text(floating)]
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return []
     tensor = _of_dtype(test.left)
@@ -37,6 +39,14 @@ def _not_half(program: Program, scope: Scope, test: ast.expr, truth: bool) -> li
     if (alike and names and names <= _OTHER) or (not alike and any(n in _HALF for n in names)):
         return [syntax.text(tensor)]
     return []
+
+
+def asked_to_float(program: Program, scope: Scope, call: ast.Call) -> ast.expr | None:
+    """`x` of `x.is_floating_point()` and of `torch.is_floating_point(x)`."""
+    if program.dotted(scope, call.func) == "torch.is_floating_point":
+        return call.args[0] if call.args else None
+    method = call.func if isinstance(call.func, ast.Attribute) and not call.args else None
+    return method.value if method is not None and method.attr == "is_floating_point" else None
 
 
 def _of_dtype(expr: ast.expr) -> ast.expr | None:

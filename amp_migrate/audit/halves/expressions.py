@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 
 from amp_migrate.audit import dtypes as known
-from amp_migrate.audit.halves.asked import not_half
+from amp_migrate.audit.halves.asked import asked_to_float, not_half
 from amp_migrate.audit.halves.given import comes_out
 from amp_migrate.audit.halves.implied import Implied
 from amp_migrate.audit.halves.numbers import is_number
 from amp_migrate.audit.halves.tensors import (
+    FLOAT,
+    HALF,
     INTEGER,
     NOTHING,
     NUMBER,
@@ -36,6 +38,13 @@ class Expressions(Implied):
 
     def comes_out(self, test: ast.expr) -> bool | None:
         """How a test comes out in the call that is followed: at its opt level, with what that gives the parameters."""
+        asked = (
+            asked_to_float(self.halves.program, self.module.scope_of(test), test)
+            if isinstance(test, ast.Call)
+            else None
+        )
+        if asked is not None and self.of(asked).now in (INTEGER.now, FLOAT.now, HALF.now):
+            return self.of(asked).now != INTEGER.now
         truth = self.halves.at_level(test)
         return comes_out(test, self.given, self.bound) if truth is None else truth
 

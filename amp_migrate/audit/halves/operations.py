@@ -116,17 +116,19 @@ class Operations:
             return self.out(expr, name, first)
         if name in known.ALIKE_NATIVE or (name in known.ALIKE and not self.inside):
             self.alike(expr, name, name, given)
-        given = self.beside_data(expr, given) if name in known.PROMOTING and not self.inside else given
+        on_host = any(v.host for v in given if v.half)  # a region for the GPU casts nothing on the CPU
+        if name in known.PROMOTING and (on_host or not self.inside):
+            given = self.beside_data(expr, given)
         origin = came_of(given)
         now, was = self.plain([v.now for v in given]), self.plain([v.was for v in given])
         floats = functional if name in known.SOFTMAX else name in known.FLOAT_BOTH or name in known.FLOAT_APEX
         upcasts = name in known.FLOAT_BOTH or name in known.FLOAT_NATIVE or name in known.SOFTMAX
-        host = name == "cpu" or any(v.host for v in given if v.half)
+        host = name == "cpu" or on_host
         if name == "cpu" and self.patches and now in HALVES:
             was = "float"
         kept = any(v.kept for v in given)
         widened = name in known.PROMOTED and not all(v.half for v in given[:2])
-        if self.inside and not any(v.host for v in given if v.half):  # a region for the GPU casts nothing on the CPU
+        if self.inside and not on_host:
             if name in known.HALF_BOTH | known.HALF_NATIVE:
                 if any(v.double for v in given) and all(v.double or v == UNKNOWN for v in given):
                     return join(given)  # float64 as before

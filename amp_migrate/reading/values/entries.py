@@ -14,7 +14,8 @@ DISPLAYS = (ast.Tuple, ast.List)  # several things in a row, given back or unpac
 
 
 def entry_of(module: Module, use: ast.Name) -> ast.expr | None:
-    """What a name is an entry of, in the comprehension around it: `outputs` of `[o.cpu() for o in outputs]`."""
+    """What a name is an entry of, in the comprehension around it: `outputs` of `[o.cpu() for o in outputs]`, or in the function
+    that `map` calls, `map(lambda o: o.cpu(), outputs)`."""
     child: ast.AST = use
     for parent in module.ancestors(use):
         if isinstance(parent, ast.stmt):
@@ -26,12 +27,28 @@ def entry_of(module: Module, use: ast.Name) -> ast.expr | None:
             for generator in reversed(generators):
                 if (held := entries_in(generator.target, generator.iter, use.id)) is not None:
                     return held
+        if isinstance(parent, ast.Lambda) and (held := _mapped(module, parent, use.id)) is not None:
+            return held
         child = parent
     return None
 
 
+def _mapped(module: Module, taken: ast.Lambda, name: str) -> ast.expr | None:
+    """What `map` goes through for a parameter of the function that it is given."""
+    call, names = module.parents.get(taken), [a.arg for a in taken.args.args]
+    if not isinstance(call, ast.Call) or dotted(call.func) != "map" or call.args[0] is not taken or name not in names:
+        return None
+    place = names.index(name) + 1
+    return call.args[place] if place < len(call.args) else None
+
+
 def entries_in(target: ast.expr, iterable: ast.expr, name: str) -> ast.expr | None:
-    """What a name goes through that a loop binds: `b` of `for x, y in zip(a, b)`."""
+    """What a name goes through that a loop binds: `b` of `for x, y in zip(a, b)`, `d` of `for x, y in d.items()`."""
+    method = iterable.func if isinstance(iterable, ast.Call) and not iterable.args else None
+    if isinstance(method, ast.Attribute) and method.attr in ("items", "values"):
+        value = target.elts[-1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
+        pairs = (method.attr == "items") == isinstance(target, ast.Tuple)
+        return method.value if pairs and isinstance(value, ast.Name) and value.id == name else None
     if isinstance(target, ast.Name):
         return iterable if target.id == name else None
     if isinstance(target, ast.Tuple) and isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name):

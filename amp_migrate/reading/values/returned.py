@@ -75,6 +75,33 @@ class Returns:
                 found += self.apart(home, made, length, depth=depth - 1)
         return [(home, t) for home, t in found if not any(isinstance(e, ast.Starred) for e in t.elts)]
 
+    def entries(
+        self, module: Module, call: ast.Call, forwards: Iterable[Function] = (), depth: int = 4
+    ) -> list[tuple[Module, list[ast.expr]]] | None:
+        """The entries of each tuple, list or dictionary that a call gives back, also by way of what it calls in turn, or hands
+        over to have it back; None where that may be anything else."""
+        found: list[tuple[Module, list[ast.expr]]] = []
+        for function in list(self.functions(module, call)) or list(forwards):
+            given = dict(self.project.arguments(function, call))
+            for value in values_returned(function.node.body):
+                names = parameters_of(function, value) if isinstance(value, ast.Name) else set()
+                sources = [(module, given.get(name)) for name in names] or [(function.module, value)]
+                for home, source in sources:
+                    made = only_value(home, source) if isinstance(source, ast.Name) else source
+                    listed = (
+                        made.elts if isinstance(made, DISPLAYS) else made.values if isinstance(made, ast.Dict) else None
+                    )
+                    if isinstance(made, ast.Call) and depth:
+                        inner = self.entries(home, made, depth=depth - 1)
+                        if not inner:
+                            return None
+                        found += inner
+                    elif listed is None or any(isinstance(e, ast.Starred) for e in listed):
+                        return None
+                    else:
+                        found.append((home, listed))
+        return found
+
     def handed(
         self, module: Module, call: ast.Call, index: int, forwards: Iterable[Function] = (), length: int | None = None
     ) -> list[ast.expr] | None:

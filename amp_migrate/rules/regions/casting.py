@@ -15,16 +15,9 @@ from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import own_nodes, reached, walk
 from amp_migrate.reading.values.entries import values_of_pair
-from amp_migrate.rules.regions.half_values import (
-    HALVING,
-    KEEPING,
-    NUMBER_NAMES,
-    OUTPUT_NAMES,
-    UNCHANGED,
-    HalfValues,
-    kept_from,
-)
+from amp_migrate.rules.regions.half_values import HALVING, NUMBER_NAMES, OUTPUT_NAMES, HalfValues, kept_from
 from amp_migrate.rules.regions.own_halves import make_float
+from amp_migrate.rules.regions.shown import KEEPING, UNCHANGED
 
 # What rounds half values once more: what comes of it differs by the dtype that it computes in.
 ROUNDING = frozenset("sigmoid softmax log_softmax tanh exp log sqrt normalize logsigmoid".split())

@@ -18,9 +18,10 @@ from amp_migrate.reading.values.operations import FLOAT_TYPES, FUNCTIONAL_IN_APE
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, apart, passed_on, side, write_float
-from amp_migrate.rules.regions.half_values import KEEPING, HalfValues
+from amp_migrate.rules.regions.half_values import HalfValues
 from amp_migrate.rules.regions.own_halves import make_float
 from amp_migrate.rules.regions.promised import Promised
+from amp_migrate.rules.regions.shown import KEEPING
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior"
 CODES = (

@@ -8,7 +8,6 @@ from functools import cached_property
 
 from amp_migrate.reading.program.definitions import Function, called_name
 from amp_migrate.reading.program.module import Module
-from amp_migrate.reading.regions.hot import is_loss
 from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.values.dtypes import FLOAT32, Dtype, Dtypes
 from amp_migrate.reading.values.entries import DISPLAYS, appended, entries_in, entry_at, entry_of, parts, values_of_pair
@@ -17,22 +16,14 @@ from amp_migrate.reading.values.operations import INTEGERS, JOINING
 from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.returned import Returns
 from amp_migrate.rules.migration import Migration
+from amp_migrate.rules.regions.shown import FLOATING, KEEPING, UNCHANGED, shows_floating, shows_whole
 
-# Functions and methods that return a tensor of the dtype they are given, and methods that write into a part of one.
-KEEPING = frozenset(
-    "sigmoid softmax log_softmax tanh relu exp log sqrt normalize detach clone squeeze unsqueeze view reshape flatten "
-    "permute transpose t contiguous clamp expand expand_as repeat flip roll".split()
-)
-UNCHANGED = KEEPING - frozenset("softmax log_softmax exp log normalize".split())  # autocast makes those float32
-# What is done to floating values alone.
-FLOATING = frozenset("softmax log_softmax sigmoid exp norm argmax std mean tanh log sqrt normalize logsigmoid".split())
 HALVING = frozenset({"half", "bfloat16"})
 # What a model returns beside its predictions may be indices; these names are given to floating values.
 OUTPUT_NAMES = re.compile(r"logit|prob|score|embed|feature|hidden|output|loss|audio|mel|spec", re.IGNORECASE)
 # Names that say how many, or which: `mel_lengths` beside `mels`.
 NUMBER_NAMES = re.compile(r"(?:^|_)(?:len|lens|lengths?|ids?|idxs?|index|indices|counts?|sizes?)$", re.IGNORECASE)
 NO_TENSOR: frozenset[Dtype] = frozenset({"integer", "number", "host"})  # nothing that could be half
-WHOLE_GIVEN = frozenset("repeat_interleave index_select gather".split())  # beside the first
 MAY_BE_WHOLE: frozenset[Dtype] = frozenset({"integer", "either"})  # of what some return gives
 DEPTH = 8  # bindings followed
 JOINTS = frozenset(f"torch.{name}" for name in JOINING)
@@ -258,11 +249,12 @@ class HalfValues:
         if isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)) and held:
             return all(self.is_tensor(v, depth - 1) for v in held)
         if isinstance(node, ast.Call) and self.is_output(node):
-            found = self.m.regions.returns.given_back(self.module, node, self._forwards)
-            apart = [(home, v.elts) for home, v in found if isinstance(v, DISPLAYS)]
-            floating = all(self.dtypes.of(home, e) in {"half", *FLOAT32} for home, entries in apart for e in entries)
+            found = self.m.regions.returns.entries(self.module, node, self._forwards)
+            floating = all(
+                self.dtypes.of(home, e) in {"half", *FLOAT32} for home, listed in found or () for e in listed
+            )
             rows = self.m.regions.returns.of(self.module, node) == "tensor"
-            return rows or (bool(found) and len(apart) == len(found) and floating)
+            return rows or (bool(found) and floating)
         return self.is_tensor(node, depth)  # the rows of a tensor
 
     def _tensor(self, stmt: ast.stmt, name: str, depth: int) -> bool:
@@ -276,7 +268,8 @@ class HalfValues:
         if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
             return False
         if isinstance(stmt.targets[0], DISPLAYS):
-            if self.is_output(stmt.value) and self._entries(stmt.value, depth):
+            made = self._single(stmt.value)
+            if made is not None and self.is_output(made) and self._entries(made, depth):
                 return True
             return self.is_output(stmt.value) and not self.may_be_whole(name)
         return isinstance(stmt.targets[0], ast.Name) and self.is_tensor(stmt.value, depth)
@@ -298,7 +291,7 @@ class HalfValues:
         if any(self.m.regions.returns.of(self.module, v) == "tensor" for v in values):
             return True
         uses = (n for n in self.module.loads.get(node.id, ()) if self.module.scope_of(n) is self.found.scope)
-        return OUTPUT_NAMES.search(node.id) is not None or any(_shows_floating(self.module, n) for n in uses)
+        return OUTPUT_NAMES.search(node.id) is not None or any(shows_floating(self.module, n) for n in uses)
 
     @cached_property
     def _forwards(self) -> list[Function]:
@@ -314,14 +307,27 @@ class HalfValues:
 
     def _is_entry(self, use: ast.Name) -> bool:
         """Whether a name goes through several things that a model may have returned, of which some may hold indices."""
-        held = entry_of(self.module, use)
-        if held is None:
-            loops = [s for s in self.reaching(use) if isinstance(s, ast.For)]
-            held = next((h for s in loops if (h := entries_in(s.target, s.iter, use.id)) is not None), None)
+        held = self._gone_through(use)
         if held is None or not self._out_of_sight(held, DEPTH):
             return False
         named = (n.lower().replace("output", "") for n in (use.id, ast.unparse(held)))
         return not any(OUTPUT_NAMES.search(n) and not NUMBER_NAMES.search(n) for n in named)
+
+    def _gone_through(self, use: ast.Name) -> ast.expr | None:
+        """What a comprehension or a loop goes through that binds a name."""
+        if (held := entry_of(self.module, use)) is not None:
+            return held
+        loops = [s for s in self.reaching(use) if isinstance(s, ast.For)]
+        return next((h for s in loops if (h := entries_in(s.target, s.iter, use.id)) is not None), None)
+
+    def one_is_half(self, use: ast.Name) -> bool:
+        """Whether a name goes through several things that a model gave, of which one is half for sure."""
+        held = self._gone_through(use)
+        made = self._single(held) if held is not None else None
+        if not isinstance(made, ast.Call) or not self.is_output(made):
+            return False
+        found = self.m.regions.returns.entries(self.module, made, self._forwards) or ()
+        return any(self.dtypes.of(home, e) == "half" for home, listed in found for e in listed)
 
     def _out_of_sight(self, node: ast.expr, depth: int) -> bool:
         """Whether an expression is, or is a slice of, what a model gives of which is not seen whether it is one tensor."""
@@ -339,7 +345,7 @@ class HalfValues:
         if len(self.found.scope.bindings.get(name, ())) != 1:
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
-        return any(_shows_whole(self.module, n) for n in uses)
+        return any(shows_whole(self.module, n) for n in uses)
 
     def may_be_whole(self, name: str) -> bool:
         """Whether a name is one of several things that a model returns, and nothing shows that it holds no indices."""
@@ -352,23 +358,7 @@ class HalfValues:
         if "either" not in given and (not parts or OUTPUT_NAMES.search(name) or given == {"half"}):
             return False
         uses = [n for n in self.module.loads.get(name, ()) if self.module.scope_of(n) is self.found.scope]
-        return not any(_shows_floating(self.module, n) for n in uses)
-
-
-def _shows_whole(module: Module, use: ast.expr) -> bool:
-    """Whether a value, or a part of it, is handed to what takes whole numbers alone: `repeat_interleave(x, lengths[0].cpu())`."""
-    whole: ast.AST = use
-    while isinstance(around := module.parents.get(whole), (ast.Subscript, ast.Attribute, ast.keyword, ast.Call)):
-        if isinstance(around, ast.Call) and around.func is not whole:
-            first = isinstance(around.func, ast.Attribute) and ast.unparse(around.func.value) not in ("torch", "F")
-            among = [*around.args[0 if first else 1 :], *(k for k in around.keywords if k.arg in ("repeats", "index"))]
-            return called_name(around) in WHOLE_GIVEN and any(n is whole for n in among)
-        if isinstance(around, ast.Subscript) and around.slice is whole:
-            return False  # a mask as well
-        if isinstance(around, ast.Call) and called_name(around) not in (*UNCHANGED, "cpu", "cuda", "to"):
-            return False
-        whole = around
-    return False
+        return not any(shows_floating(self.module, n) for n in uses)
 
 
 def kept_from(node: ast.expr) -> ast.expr:
@@ -383,16 +373,3 @@ def is_upcast(m: Migration, module: Module, value: ast.expr) -> bool:
     runs those in half."""
     found = m.project.once(Dtypes).single(module, value) if m.options.device == "cuda" else set()
     return bool(found) and found <= FLOAT32
-
-
-def _shows_floating(module: Module, node: ast.Name) -> bool:
-    """Whether a use is made of floating values alone: `softmax(x)`, a loss of it; what comes second in a loss are targets."""
-    parent = module.parents.get(node)
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in FLOATING
-    if isinstance(parent, ast.Call) and node in parent.args:
-        last = called_name(parent)
-        return last in ("softmax", "log_softmax", "sigmoid", "exp", "argmax") or (
-            is_loss(parent) and parent.args[0] is node
-        )
-    return False

@@ -20,7 +20,7 @@ from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.reading.values.operations import TORCH_IN_APEX
 from amp_migrate.rules.migration import Migration
-from amp_migrate.rules.regions.half_values import FLOATING, KEEPING
+from amp_migrate.rules.regions.shown import FLOATING, KEEPING
 
 DEPTH = 4  # calls followed up
 OF_TENSORS = (

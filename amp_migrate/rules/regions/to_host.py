@@ -17,8 +17,9 @@ from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import float_operations
 from amp_migrate.rules.regions.casting import CASTABLE, ROUNDING, function_of, named_floating, unrounded, write_float
-from amp_migrate.rules.regions.half_values import UNCHANGED, HalfValues, kept_from
+from amp_migrate.rules.regions.half_values import HalfValues, kept_from
 from amp_migrate.rules.regions.own_halves import make_float
+from amp_migrate.rules.regions.shown import UNCHANGED
 
 NATIVE = "https://pytorch.org/docs/stable/amp.html#torch.autocast"
 WHOLE_NUMBERS = frozenset("argmax argmin argsort topk max min sort long int bool gt lt ge le eq ne round".split())
@@ -193,6 +194,11 @@ def _host_copies(m: Migration, module: Module, found: Regions, half: HalfValues)
                 if isinstance(stmt, ast.Assign) and kept_from(stmt.value) is node:
                     half.float_stmts.add(stmt)
                 m.output.note(module, node, "AMP504", "Tensor.cpu", f"{root} goes to the CPU as float32", "as-is")
+        elif read not in SAME_VALUES and isinstance(value, ast.Name) and half.one_is_half(value):
+            edits.insert("before", value, f"({root}.float() if {root}.is_floating_point() else ")
+            edits.insert("after", value, ")")
+            message = f"{root} goes to the CPU as float32, where it holds no whole numbers"
+            m.output.note(module, node, "AMP504", "Tensor.cpu", message, "as-is")
         elif read not in SAME_VALUES - {"numpy"} and not (read == "numpy" and isinstance(_whole(value), ast.Name)):
             message = f"{_level(m)} made {root} float32 on the CPU; it may be float16 now: .float() keeps it"
             handed = read != "numpy" and half.may_be_whole(root)
