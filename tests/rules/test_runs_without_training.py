@@ -507,3 +507,31 @@ def test_it_is_not_taken_to_where_some_run_comes_by_none(block: str) -> None:
     result = rewrite(program)
     assert switches(result)[1] == "args.do_train and args.fp16"
     assert told(result)
+
+
+UNSEEN = (
+    re.sub(r"    parser = .*args = parser.parse_args\(\)\n", "    args = options()\n", PROGRAM, flags=re.DOTALL)
+    .replace("import argparse\n", "")
+    .replace("from project import build, loader", "from project import build, loader, options")
+)
+
+
+def test_so_it_does_where_the_options_are_declared_out_of_sight() -> None:
+    result = rewrite(UNSEEN)
+    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
+    assert not told(result)
+
+
+@pytest.mark.parametrize(
+    "line", ["args.do_train = True", 'setattr(args, "do_train", 1)', "vars(args).update(do_train=1)"]
+)
+def test_an_option_out_of_sight_that_is_given_another_value_tells_nothing(line: str) -> None:
+    result = rewrite(UNSEEN.replace("    if args.do_eval", f"    {line}\n    if args.do_eval"))
+    assert "args.do_train and" not in (result.after or "")
+
+
+def test_nor_does_one_that_another_program_may_not_have() -> None:
+    """Its own options come from elsewhere."""
+    other = "from train import build, evaluate, options\n\n\nevaluate(options(), build())\n"
+    result = rewrite_files({"train.py": UNSEEN, "other.py": other})["train.py"]
+    assert switches(result) == ["args.fp16", "use_amp"]

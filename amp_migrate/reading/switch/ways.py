@@ -15,7 +15,9 @@ from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.processes import imported
 from amp_migrate.reading.program.project import Project
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.switch.flags import asked_around, guard_parts
+from amp_migrate.reading.switch.given_again import stored_fields
 from amp_migrate.reading.values.sources import Sources
 
 DEPTH = 4  # calls followed up
@@ -32,6 +34,10 @@ def on_the_way(project: Project, home: Module, set_up: ast.Call, scope: Scope) -
     if starts is None:
         return []
     found: list[tuple[str, Scope]] = []
+    asked = [ast.parse(part) for part in asked_around(project, home, set_up)]
+    read = {
+        n.value.id for a in asked for n in walk(a) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+    }
     current = made_in
     for _ in range(DEPTH):
         calls = project.calls.get(current, [])
@@ -40,9 +46,9 @@ def on_the_way(project: Project, home: Module, set_up: ast.Call, scope: Scope) -
         if len({module.scope_of(call) for module, call in calls}) != 1:
             return []
         told = _without_choices([_asked(project, module, call) for module, call in calls])
-        if not all(_is_option(project, s, part) for way in told for part in way for s in starts):
-            return []
         scope_of_calls = calls[0][0].scope_of(calls[0][1])
+        if not all(_is_option(project, s, part, scope_of_calls, read) for way in told for part in way for s in starts):
+            return []
         known = _known(project, scope_of_calls, there)
         found += [(part, scope_of_calls) for part in _any_of(told) if part not in known]
         caller = project.functions.get(scope_of_calls.node)
@@ -126,12 +132,18 @@ def _begun(project: Project, there: Function, past: Function | None = None) -> l
     return [(m, f) for m, f in ways if f is None or (f is not past and not project.calls.get(f))]
 
 
-def _is_option(project: Project, module: Module, part: str) -> bool:
+def _is_option(project: Project, module: Module, part: str, asked_in: Scope, read: set[str]) -> bool:
     """Whether a condition is an option of the command line, which nothing changes between the two: `args.do_train`. What
-    the file imports may declare it."""
+    the file imports may declare it; where that is out of sight, the file asks for it itself, of what the set-up is asked for
+    as well (`args.fp16`), and nothing gives it a value."""
     tree = ast.parse(part, mode="eval").body
     while isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         tree = tree.operand
     if not isinstance(tree, ast.Attribute) or not isinstance(tree.value, ast.Name):
         return False
-    return any(option == tree.attr for m in imported(project, module) for option, _ in declared(m))
+    if any(option == tree.attr for m in imported(project, module) for option, _ in declared(m)):
+        return True
+    own = asked_in.module is module and tree.value.id != asked_in.self_name
+    return (
+        own and tree.value.id in read and not any(next(stored_fields(project, m, tree), None) for m in project.modules)
+    )
