@@ -518,7 +518,7 @@ UNSEEN = (
 
 def test_so_it_does_where_the_options_are_declared_out_of_sight() -> None:
     result = rewrite(UNSEEN)
-    assert switches(result) == ["args.fp16", "args.do_train and args.fp16"]
+    assert switches(result) == ["bool(args.fp16)", "bool(args.do_train and args.fp16)"]
     assert not told(result)
 
 
@@ -534,4 +534,4 @@ def test_nor_does_one_that_another_program_may_not_have() -> None:
     """Its own options come from elsewhere."""
     other = "from train import build, evaluate, options\n\n\nevaluate(options(), build())\n"
     result = rewrite_files({"train.py": UNSEEN, "other.py": other})["train.py"]
-    assert switches(result) == ["args.fp16", "use_amp"]
+    assert switches(result) == ["bool(args.fp16)", "use_amp"]
