@@ -70,6 +70,7 @@ ENCODERS = frozenset(
     "BertModel RobertaModel XLMRobertaModel CamembertModel DistilBertModel ElectraModel AlbertModel MPNetModel LongformerModel "
     "DebertaModel DebertaV2Model".split()
 )
+HELD_AS = {"XLMRoberta": "roberta", "Camembert": "roberta"}  # in the networks made with them, else by their own name
 WEIGHTED = frozenset("LayerNorm GroupNorm RMSNorm Embedding".split())  # half under O2, which made their weights so
 LOSSES = frozenset(n for n in FLOAT_LAYERS if n.endswith("Loss"))
 LOSS_FUNCTIONS = frozenset(n for n in FLOAT_BOTH if n.endswith("loss") or n in ("cross_entropy", "kl_div")) | {

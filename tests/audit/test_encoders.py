@@ -85,3 +85,43 @@ def test_an_encoder_within_a_network(lines: str) -> None:
 )
 def test_what_a_network_makes_of_it_may_be_half(lines: str) -> None:
     assert told("Wrapper()", lines)
+
+
+FINE_TUNED = """
+import numpy as np
+import torch
+from apex import amp
+from transformers import BertForTokenClassification, XLMRobertaForMaskedLM, XLNetForTokenClassification
+
+class Tuned(BASE):
+    def forward(self, ids):
+        outputs = self.FIELD(ids)
+        GIVEN
+
+model = Tuned.from_pretrained("base").cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for x in loader:
+    out = model(x)
+    np.save("out", out.cpu().numpy())
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "field", "given", "half"),
+    [
+        ("BertForTokenClassification", "bert", "return outputs[0][:, 0, :]", False),
+        ("XLMRobertaForMaskedLM", "roberta", "return outputs[0]", False),
+        ("BertForTokenClassification", "bert", "return outputs[1]", True),
+        ("BertForTokenClassification", "bert", "return self.classifier(outputs[0])", True),
+        ("BertForTokenClassification", "roberta", "return outputs[0]", True),
+        ("XLNetForTokenClassification", "xlnet", "return outputs[0]", True),
+    ],
+)
+def test_the_encoder_that_a_class_has_of_the_one_it_is_made_from(base: str, field: str, given: str, half: bool) -> None:
+    text = FINE_TUNED.replace("BASE", base).replace("FIELD", field).replace("GIVEN", given)
+    after = text.replace("from apex import amp\n", "").replace(
+        'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n', ""
+    )
+    after = after.replace("    out =", '    with torch.autocast("cuda", dtype=torch.float16):\n        out =')
+    assert any(d.code == "AMP535" and "numpy" in d.message for d in doubts(text, after)) is half

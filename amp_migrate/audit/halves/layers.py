@@ -35,6 +35,7 @@ class Layers:
             kind if isinstance(kind, Class) else kind.rpartition(".")[2]
             for kind in self.values.instances.of(scope, func)
         ]
+        found = found or self._inherited(scope, func)
         return [kind for kind in found if isinstance(kind, str) or self.runs.cls(kind)] or found
 
     def _seen(self, scope: Scope, func: ast.expr) -> list[str | Class]:
@@ -57,6 +58,16 @@ class Layers:
                 return []
             found += made
         return list(dict.fromkeys(found))
+
+    def _inherited(self, scope: Scope, func: ast.expr) -> list[str | Class]:
+        """The encoder that a class has of a library's that it is made from: `self.bert` of a `BertForTokenClassification`."""
+        owner = self.program.is_self(scope, func.value) if isinstance(func, ast.Attribute) else None
+        if owner is None or not isinstance(func, ast.Attribute):
+            return []
+        bases = [name.split(".") for name in self.program.external_bases(owner)]
+        kinds = [b[-1].partition("For")[0] for b in bases if b[0] in known.ENCODING and "For" in b[-1]]
+        held = [f"{k}Model" for k in kinds if func.attr in (k.lower(), known.HELD_AS.get(k))]
+        return [name for name in held if name in known.ENCODERS]
 
     def _made(self, there: Scope, call: ast.Call, depth: int = 0) -> list[str | Class]:
         """What a call makes: a layer of torch's, a class of the program that has a forward; what a Sequential ends in."""
