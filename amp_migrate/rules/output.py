@@ -11,6 +11,7 @@ from amp_migrate.findings import Cause, Finding, Review, Status
 from amp_migrate.options import Wishes
 from amp_migrate.reading.program.definitions import Function
 from amp_migrate.reading.program.module import Module, Scope
+from amp_migrate.reading.scaler.home import Home
 from amp_migrate.reading.units.unit import Blocked, Unit
 from amp_migrate.writing.edits import Edits
 
@@ -28,6 +29,8 @@ class Output:
     gathered: set[Function] = field(default_factory=set)  # functions that run a model in the region of who calls them
     inner: set[Function] = field(default_factory=set)  # functions that variables hold, which have their regions inside
     switches: dict[Function, str] = field(default_factory=dict)  # functions that take a switch for autocast, its name
+    fields: dict[str, list[Home]] = field(default_factory=dict)  # where objects are given one, by the field it is in
+    begun: set[tuple[ast.AST, str]] = field(default_factory=set)  # where they are off from the beginning, by their name
     given: set[tuple[ast.Call, str]] = field(default_factory=set)  # calls that hand one over
     passing: set[ast.Call] = field(default_factory=set)  # calls in runs that come by no set-up
     kept: set[ast.expr] = field(default_factory=set)  # uses of Apex that work as they are
@@ -151,6 +154,9 @@ class Output:
         self.gathered |= other.gathered
         self.inner |= other.inner
         self.switches |= other.switches
+        for name, homes in other.fields.items():
+            self.fields.setdefault(name, []).extend(homes)
+        self.begun |= other.begun
         self.given |= other.given
         self.passing |= other.passing
         self.kept |= other.kept

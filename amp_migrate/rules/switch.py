@@ -4,6 +4,7 @@ scaler, or of a variable that is handed along like one."""
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ from amp_migrate.rules.given_since import DEPTH, GivenSince
 
 if TYPE_CHECKING:
     from amp_migrate.rules.migration import Migration
+
+NAMES = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled", "native_amp_enabled")
 
 
 class Switch:
@@ -288,23 +291,24 @@ class Switch:
 
     def _switch_at(self, module: Module, node: ast.AST) -> str:
         """A variable that holds the switch, handed along like a scaler: nothing else reaches this place."""
-        if self._plan is None:
-            names = ("use_amp", "amp_enabled", "mixed_precision", "autocast_enabled", "native_amp_enabled")
-            self._plan = ScalerPlan(self.unit, free(self.unit, names))
-            self._plan.optional = True
-            self._plan.taken = shared_switches(self.unit) | self.m.earlier.switches
-            self._plan.seen, self._plan.never = self._told_at, self._float32_at
-            self._plan.passed_by = self.m.set_up.never_at
-            self._plan.entered = self.m.set_up.begins_alone
-            self._plan.settle([(module, node)])
-        saved = self._plan.snapshot()
+        plan = self._plan or self._planned(module, node)
+        saved = plan.snapshot()
         try:
-            text = self._plan.at(module, node)
+            text = plan.at(module, node)
         except Blocked:
-            self._plan.restore(saved)
+            plan.restore(saved)
             raise
-        self._used = True
+        self._plan, self._used = plan, True  # a place that it cannot be handed to has no say in where it is kept
         return text
+
+    def _planned(self, module: Module, node: ast.AST) -> ScalerPlan:
+        plan = ScalerPlan(self.unit, free(self.unit, NAMES))
+        plan.optional = True
+        plan.taken = shared_switches(self.unit) | self.m.earlier.switches
+        plan.seen, plan.never, plan.passed_by = self._told_at, self._float32_at, self.m.set_up.never_at
+        plan.entered = self.m.set_up.begins_alone
+        plan.settle([(module, node)])
+        return plan
 
     def _float32_at(self, module: Module, node: ast.AST) -> bool:
         """Whether what a call runs was in float32: no set-up comes before it, or it is given a network that none is about."""
@@ -316,6 +320,18 @@ class Switch:
             return True
         forwards = self.m.regions.forwards
         return isinstance(node, ast.Call) and runs_new(self.unit, module, node, forwards.is_model)
+
+    def is_kept_as(self, scope: Scope, node: ast.AST, field: str) -> bool:
+        """Whether this unit gives an object the switch in a field that a region of another unit asks, too."""
+        plan, used, saved = self._plan, self._used, self._plan.snapshot() if self._plan is not None else ()
+        with contextlib.suppress(Blocked):
+            if self._switch_at(scope.module, node) == field and self._plan is not None:
+                self._plan.left_on(self.m.earlier.fields[field])
+                return True
+        self._plan, self._used = plan, used
+        if plan is not None:
+            plan.restore(saved)
+        return False
 
     def _seen_from(self, flag: Flag, scope: Scope, at: ast.stmt | None = None, by_field: bool = False) -> Flag | None:
         """The switch as it reads in a scope, or at a statement; None where it cannot be evaluated there. A field is read where no

@@ -22,6 +22,7 @@ from amp_migrate.audit.ways.chains import Chain, Chains, Step
 from amp_migrate.audit.ways.choices import chosen_to_be, given_at_all, said_outright
 from amp_migrate.audit.ways.devices import of_type
 from amp_migrate.audit.ways.formulas import Formula, conjunction, disjunction, negation
+from amp_migrate.audit.ways.given_later import at_first, last_given, of_its_class
 from amp_migrate.audit.ways.installed import beside_import, import_or_none, of_apex, on_or_off, tells
 from amp_migrate.audit.ways.off_instead import GRAD_SCALER, given_or_off
 from amp_migrate.audit.ways.options import taken_back
@@ -307,36 +308,26 @@ class Predicates:
         return self._made_on.setdefault(key, disjunction(made))
 
     def _off_at_first(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
-        """`self.mixed = False` of a constructor, `self.mixed = x` of another method: on once that ran with it."""
-        first, later = self._at_first(expr, place)
-        if first is None or first.value is not False or later is None:
+        """`self.mixed = False` of a constructor, `self.mixed = x` of other methods: on once one of them ran with it."""
+        first, later = at_first(self.trails, expr, place)
+        if first is None or first.value is not False or any(v is None for _, v in later):
             return None
-        module, value = later
-        return self._made(module, value, value, depth, place.chain)
+        if len(later) > 1 and (last := last_given(self.program, expr, place)) is not None:
+            return self.of(last[1], self._on_the_way(last[0], place.chain), depth + 1)
+        own = [g for g in later if of_its_class(self.program, self.chains, g, place.chain)]
+        return disjunction([self._made(m, v, v, depth, place.chain) for m, v in own if v is not None])
 
     def _kept_later(self, expr: ast.Attribute, place: Place, depth: int) -> Formula | None:
         """`self.amp = None` of a constructor, `self.amp = amp` of another method: Apex once that ran."""
-        first, later = self._at_first(expr, place)
-        if first is None or first.value is not None or later is None:
+        first, later = at_first(self.trails, expr, place)
+        module, value = later[0] if len(later) == 1 else (None, None)
+        if first is None or first.value is not None or module is None or value is None:
             given = self.trails.fields(expr, place)
             whole = given and all(v is not None and on_or_off(self.program, m, v) is not None for m, v in given)
             bools = any(isinstance(v, ast.Constant) and v.value is not None for _, v in given)
             return self._field_branches(expr, place, depth) if whole and not bools else None
-        module, value = later
         apex = (self.program.dotted(module.scope_of(value), value) or "").startswith("apex")
         return self._made(module, value, ast.Constant(True), depth, place.chain) if apex else None
-
-    def _at_first(
-        self, expr: ast.Attribute, place: Place
-    ) -> tuple[ast.Constant | None, tuple[Module, ast.expr] | None]:
-        """The constant that a constructor gives a field, and the one other thing that it is given elsewhere."""
-        found = self.trails.fields(expr, place)
-        first = [v for m, v in found if (f := m.function_around(v) if v is not None else None) and f.name == "__init__"]
-        later = [(m, v) for m, v in found if v not in first]
-        if len(first) != 1 or len(later) != 1 or not isinstance(first[0], ast.Constant):
-            return None, None
-        module, value = later[0]
-        return first[0], (module, value) if value is not None else None
 
     def _branches(self, expr: ast.Name, place: Place, depth: int) -> Formula | None:
         """`fp16 = False` first, `if x: fp16 = True` later: the conditions under which it is on."""

@@ -65,11 +65,15 @@ class Homes:
         again = [home for home in self.homes if raised_again(self.project, self.homes, home)]
         self.again = [home.init for home in again]
         self.homes = [home for home in self.homes if home not in again]
-        for home in [h for h in self.homes if may_be_on(self.project, self.homes, h)]:
-            home.stays = True
-            self._stays(home)
+        self.left_on(self.homes)
         join(self.homes)
         self.settled = frozenset(self.keepers)
+
+    def left_on(self, homes: list[Home]) -> None:
+        """Have an object keep what it has where a set-up is passed by, if another of its methods may have set it up."""
+        for home in [h for h in self.homes if may_be_on(self.project, homes, h)]:
+            home.stays = True
+            self._stays(home)
 
     def serves(self, init: Init) -> bool:
         """Whether the scaler takes the place of this call's loss scale: not where each optimizer brought its own."""

@@ -103,6 +103,8 @@ def _compare(m: Migration, scope: Scope) -> None:
             message = f"{where} runs the model in a region that asks {m.set_for[init]}, which is set here"
             m.output.note(init.module, init.call, "AMP517", "torch.autocast", message, "as-is")
         return
+    if theirs in m.earlier.fields and m.switch.is_kept_as(scope, getattr(scope.node, "body", [scope.node])[0], theirs):
+        return
     mine, ways = m.switch.read_in(scope), m.switch.on_ways(scope)
     if ways is not None and all(_written(*way) == _written(theirs) for way in ways):
         return

@@ -238,6 +238,8 @@ def create_switch(m: Migration, plan: ScalerPlan) -> None:
             continue
         plan.created.append(home)
         target = plan.target(home)
+        if home.kind == "self":
+            m.output.fields.setdefault(target, []).append(home)
         value = as_bool(m.project, home.scope, (home.own or home.flag).text())
         m.create(home, [f"{target} = {value}"], [f"{target} = False"])
         before_leaving(m, home, f"{target} = False")

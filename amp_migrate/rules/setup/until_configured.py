@@ -65,6 +65,8 @@ def disabled(
     that is off."""
     module, name = made.module, made.scope.self_name or "self"
     kept = f"{name}.{plan.base_name}"
+    if plan.optional and _is_begun(m, made.node, plan):
+        return
     if plan.optional:
         m.edit(module).insert_after(stmt, f"{kept} = False")
         m.output.note(module, stmt, "AMP110", "torch.autocast", f"{kept} is False {_until(home, made.scope)}", "as-is")
@@ -80,6 +82,12 @@ def disabled(
     m.output.done(
         module, stmt, "AMP110", "amp.initialize", said or f"a disabled scaler {_until(home, made.scope)}", "look"
     )
+
+
+def _is_begun(m: Migration, place: ast.AST, plan: ScalerPlan) -> bool:
+    """Whether an earlier unit has said there that a switch is off, which this one turns on as well; this one says so then."""
+    m.output.begun.add((place, plan.base_name))
+    return (place, plan.base_name) in m.earlier.begun
 
 
 def _until(home: Home, scope: Scope) -> str:
@@ -103,6 +111,8 @@ def _sets(made: Function, attribute: str) -> bool:
 
 def _class_default(m: Migration, cls: ClassInfo, plan: ScalerPlan, home: Home) -> None:
     """Give the objects of a class without a constructor of its own a disabled scaler, or a switch that is off."""
+    if plan.optional and _is_begun(m, cls.node, plan):
+        return
     body = [s for s in cls.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     value = "False" if plan.optional else m.scaler_off(cls.module, cls.scope)
     m.edit(cls.module).insert_before(body[0], f"{plan.base_name} = {value}")
