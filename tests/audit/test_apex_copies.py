@@ -251,3 +251,42 @@ def test_replicas_have_no_copies(wrapped: str, spread: bool) -> None:
     )
     (message,) = [d.message for d in doubts(old, new) if d.code == "AMP538"]
     assert message.startswith("on one device") is spread
+
+
+TRIED = """
+try:
+    loss = nn.functional.cross_entropy(model(x), y)
+    TRAIN
+except Exception as error:
+    print(error)
+"""
+
+
+def in_try(between: str) -> list[tuple[int, str]]:
+    """The same where an error of the forward, or of the backward pass, is caught, and the step comes all the same."""
+    old = TRIED.replace("TRAIN", "with amp.scale_loss(loss, optimizer) as scaled_loss:\n        scaled_loss.backward()")
+    new = TRIED.replace("TRAIN", "scaler.scale(loss).backward()")
+    head = HEAD.format(imports="IMPORT", setting="SETTING", also="def score(net, x):\n    return net(x).argmax(1)\n")
+    texts = [
+        head + textwrap.indent(t + between, "    ") + f"    {step}\n    print(score(model, x))\n"
+        for t, step in ((old, "optimizer.step()"), (new, "scaler.step(optimizer)\n    scaler.update()"))
+    ]
+    for i, (imported, setting) in enumerate(
+        (
+            ("from apex import amp", 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'),
+            ("", 'scaler = torch.amp.GradScaler("cuda")'),
+        )
+    ):
+        texts[i] = texts[i].replace("IMPORT", imported).replace("SETTING", setting)
+    return told(doubts(*texts), "AMP538")
+
+
+def test_a_step_without_its_backward_pass_after_an_error_is_not_what_a_run_does() -> None:
+    assert not in_try("")
+    assert in_try("scores = model(x)\n")
+
+
+def test_a_method_of_the_network_that_runs_none_of_it_is_no_forward() -> None:
+    method = "    def keep(self, path):\n        torch.save(self.state_dict(), path)\n"
+    keeping = said("scores = model(x)", "model.keep('last.pt')", also=method)
+    assert keeping == said("scores = model(x)", also=method)

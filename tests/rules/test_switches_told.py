@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.helpers import rewrite
+from tests.rules.helpers import rewrite, rewrite_files
 from tests.rules.programs import found
 
 PROGRAM = """
@@ -106,3 +106,55 @@ def test_where_no_set_up_comes_before_nothing_is_to_be_handed_over() -> None:
     said = ": left out, as in train.py:26, where no run comes that sets Apex up, what it runs is float32, as it was"
     assert finding.message.endswith(said)
     assert finding.review == "as-is"
+
+
+BY_NAME = {
+    "kinds.py": """
+        import torch
+        from apex import amp
+
+        class Silent:
+            def score(self, loader):
+                return len(loader)
+
+        class Plain:
+            def __init__(self, model):
+                self.model = model
+
+            def score(self, loader):
+                with torch.no_grad():
+                    return [self.model(x) for x in loader]
+
+        def fit(model, loader, mixed=False):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            if mixed:
+                model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+            for x in loader:
+                loss = model(x).sum()
+                if mixed:
+                    with amp.scale_loss(loss, optimizer) as scaled_loss:
+                        scaled_loss.backward()
+                else:
+                    loss.backward()
+                optimizer.step()
+            Plain(model).score(loader)
+        """,
+    "run.py": """
+        import sys
+
+        import kinds
+
+        CHOSEN = vars(kinds)[sys.argv[1]]
+        if len(sys.argv) > 2:
+            CHOSEN(load()).score([])
+        """,
+}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_call_of_an_object_that_is_not_known_is_in_sight(known: bool) -> None:
+    run = BY_NAME["run.py"].replace("score", "count") if known else BY_NAME["run.py"]
+    results = rewrite_files(BY_NAME | {"run.py": run})
+    (told,) = found(results["kinds.py"], "AMP220")
+    assert told.message.startswith("score takes use_amp, which every call in sight hands over")
+    assert ("but for run.py:7, where the object is not known" in told.message) is not known

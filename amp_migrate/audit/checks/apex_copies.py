@@ -1,9 +1,10 @@
 """Where a network ran on old weights under O1, since its half copies outlived a step, it runs on current ones now: told.
 
-O1 kept the half copy of each weight until an `amp.scale_loss` ended. A forward after that, or one whose loss goes backward by
-itself, leaves copies; if the optimizer steps before the next `amp.scale_loss` ends, the forward between computes with the
-weights from before the step. Each autocast region makes its own. Followed: the loop around each `amp.scale_loss`, or around each
-backward where nothing scales a loss, with the functions and networks it calls (`passes.py`); not proved: what is out of sight.
+O1 kept the half copy of each weight until an `amp.scale_loss` ended. A forward after that, or one whose loss goes backward
+by itself, leaves copies; if the optimizer steps before the next `amp.scale_loss` ends, the forward between computes with the
+weights from before the step. Each autocast region makes its own. Followed: the loop around each `amp.scale_loss`, or around
+each backward where nothing scales a loss, with the functions and networks it calls (`passes.py`); not proved: what is out of
+sight, and where a backward pass ended in an error that is caught.
 """
 
 from __future__ import annotations
@@ -147,6 +148,11 @@ class Copies(Passes):
         if scaled:  # Apex is off where the other branch goes backward by itself; without any, no step writes a thing
             bodies = [b for b in bodies if b in scaled or (b and not _any(b, "backward"))]
         super()._either(at, bodies)
+
+    def _caught(self, stmt: ast.Try) -> list[list[ast.stmt]]:
+        """What is told is what each run does: no step that was left without its backward pass by an error."""
+        trains = [*stmt.body, *stmt.orelse]
+        return [] if _any(trains, SCALING) or _any(trains, "backward") else super()._caught(stmt)
 
     def _assigned(self, at: _Call, stmt: ast.stmt) -> None:
         """Only calls are followed: what is assigned is most often a result, not a weight."""

@@ -74,6 +74,8 @@ class Effects:
                     return Effect(bound, self.weights.of(frame, func), partial=(origin.module, origin.node))
         if not functions and not lambdas:
             return None
+        if isinstance(func, ast.Attribute) and any(f.owner is not None and f.name == func.attr for f in functions):
+            return None  # a method, and no value
         network = self.weights.of(frame, func)
         if network is not None and network.kind == "network":
             functions += self.forwards.values.methods(frame.scope, func, "forward")

@@ -103,7 +103,7 @@ class Passes:
                     break
             self._block(at, stmt.orelse)
         elif isinstance(stmt, ast.Try):
-            self._either(at, [stmt.body, *(h.body for h in stmt.handlers)])
+            self._either(at, [stmt.body, *self._caught(stmt)])
             self._block(at, stmt.orelse)
             self._block(at, stmt.finalbody)
         elif isinstance(stmt, (ast.With, ast.AsyncWith)):
@@ -119,6 +119,9 @@ class Passes:
                 at.returned.join(self.state)
             if isinstance(stmt, (ast.Return, ast.Raise)):
                 self.state = State(over=True)
+
+    def _caught(self, stmt: ast.Try) -> list[list[ast.stmt]]:
+        return [h.body for h in stmt.handlers]
 
     def _either(self, at: _Call, bodies: list[list[ast.stmt]]) -> None:
         start, end = self.state, State(over=True)

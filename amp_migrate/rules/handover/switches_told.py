@@ -35,7 +35,9 @@ def _left_to(project: Project, output: Output, function: Function, name: str) ->
     if not calls:
         return ": nothing in sight calls it; without it, what it runs is float32", False
     if not without:
-        return ", which every call in sight hands over", True
+        unknown = _of_unknown(project, function, name)
+        but = f", but for {_named(unknown)}, where the object is not known: without it, what it runs is float32"
+        return f", which every call in sight hands over{but if unknown else ''}", not unknown
     apex = {place for place in without if _set_up_stays(project, output, place[0])}
     said = []
     passing = {(module, call.lineno) for module, call in calls if call in output.passing} & without - apex
@@ -48,6 +50,12 @@ def _left_to(project: Project, output: Output, function: Function, name: str) ->
     if apex:
         said.append(f"as in {_named(apex)}, what is left with Apex there runs as it did")
     return f": left out, {', and '.join(said)}", passing == without
+
+
+def _of_unknown(project: Project, function: Function, name: str) -> set[tuple[Module, int]]:
+    """The calls of a method of that name of objects of which nothing is known, that do not hand it over."""
+    found = ((m, c) for m in project.modules if function.cls for c, _ in m.method_calls.get(function.name, ()))
+    return {(m, c.lineno) for m, c in found if not project.resolved.get(c) and all(k.arg != name for k in c.keywords)}
 
 
 def _named(places: Collection[tuple[Module, int]]) -> str:
