@@ -187,11 +187,11 @@ class _Found(Said):
                 remedy = at[0].path, review.line(*at)
             lost = self._ran_in_half(node, at) if remedy is not None and kind == "module" else ()
             given, by = None, ""
-            if (kind in COMING or kind == "below") and verdict == "review":
+            if (kind in COMING or kind in ("below", "inside")) and verdict == "review":
                 certain = (
                     kind in ("numpy", "below") and value.now == "half" and (not detail or self._of_joined(module, node))
                 )
-                by = "AMP522" if kind == "operation" else "AMP504" if certain else ""
+                by = "AMP522" if kind in ("operation", "inside") else "AMP504" if certain else ""
                 if isinstance(value.origin, Came):
                     given = value.origin.place[0].path, review.line(*value.origin.place)
             alike = self.comes(value) if kind in COMING else message.replace(quoted(node), "", 1)
