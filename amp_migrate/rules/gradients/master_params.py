@@ -62,7 +62,8 @@ def apply(m: Migration) -> None:
         enabled = _asked(m, site, choice) if choice is not None else None
         other = _other(m, site, optimizer, plain) if plain is not None else None
         differs = renewed is not None or other is not None
-        more = plain is not None and enabled is not None and (differs or _has_more(m, site, optimizer, plain))
+        beyond = plain is not None and enabled is not None and _has_more(m, site, optimizer, plain)
+        more = plain is not None and enabled is not None and (differs or beyond)
         proved = (text is not None or plain is None or other is not None) and not more
         if text is None and plain is not None and not more and not differs:
             text = site.module.source(plain)
@@ -80,7 +81,7 @@ def apply(m: Migration) -> None:
             if not isinstance(site.module.parents.get(call), (ast.Call, ast.Assign)):
                 parts = ("(", *parts, ")")
             others = f", of which line {renewed.lineno} may give the model others" if renewed is not None else ""
-            which = "has more" if other is None else f"has none of {other}"
+            which = f"has none of {other}" if other is not None else "has more" if beyond else "may have more"
             message += f"{others}; {plain_text}, which {which}, without mixed precision, as before"
         elif renewed is not None:
             proved = False

@@ -16,6 +16,7 @@ from amp_migrate.reading.regions.place import Regions
 from amp_migrate.reading.regions.refused import refuses
 from amp_migrate.reading.values.dtypes import Dtypes
 from amp_migrate.reading.values.entries import DISPLAYS
+from amp_migrate.reading.values.reaching import reaching
 from amp_migrate.reading.values.tensors import held, only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions import bce, to_host
@@ -88,7 +89,7 @@ def _outputs(
         # Apex patched the forward alone: what another method or a part gave, `model.encoder(ids)`, came as it was.
         promised = everything and gives_floats(m, module, value)
         name = stmt.targets[0].id
-        uses = _read_after(scope, name, stmt)
+        uses = [n for n in _read_after(scope, name, stmt) if _may_read(scope, n, stmt)]
         rebound = min((b.lineno for b in bindings(found, name) if b.lineno > stmt.lineno), default=None)
         first_uses = [n for n in uses if rebound is None or n.lineno <= rebound]
         outside = [n for n in uses if not module.inside_of(n, inside)]
@@ -129,6 +130,15 @@ def _read_after(scope: Scope, name: str, stmt: ast.stmt) -> list[ast.Name]:
     """Where a name is read below a statement, in the scope or within it."""
     nodes = (n for s in scope.body for n in walk(s) if isinstance(n, ast.Name) and n.lineno > stmt.lineno)
     return [n for n in nodes if n.id == name and isinstance(n.ctx, ast.Load)]
+
+
+def _may_read(scope: Scope, use: ast.Name, stmt: ast.Assign) -> bool:
+    """Whether a name may hold at a use what a statement gave it, or what was computed from that under the same name."""
+    for binding in reaching(scope, use):
+        made = scope.module.statement(binding)
+        if made is stmt or any(isinstance(n, ast.Name) and n.id == use.id and n is not binding for n in walk(made)):
+            return True
+    return False
 
 
 def _returned(m: Migration, module: Module, inside: set[ast.stmt]) -> None:
