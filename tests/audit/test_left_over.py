@@ -169,3 +169,45 @@ optimizer.step()
 def test_a_count_that_goes_down_counts() -> None:
     before = "if args.left == 0:\n    model.zero_grad()"
     assert not _told("pass", before, "args.left -= 1\nif args.left == args.n:\n    args.restart()\n    STEP")
+
+
+CAUGHT = """
+{head}
+for x, y in loader:
+    try:
+        {backward}
+        {step}
+        {between}
+        optimizer.zero_grad()
+    except RuntimeError:
+        {handler}
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "handler", "codes"),
+    [
+        ("scheduler.step()", "print(x)", {"AMP234"}),
+        ("scheduler.step()", "scaler.update()", {"AMP224"}),
+        ("if x.any():\n            continue", "print(x)", {"AMP224", "AMP234"}),
+        ("scheduler.step()", "optimizer.zero_grad(); scaler.update()", set()),
+    ],
+)
+def test_what_only_an_error_that_is_caught_leaves_is_told_of_once(between: str, handler: str, codes: set[str]) -> None:
+    head = "from data import loader, model, criterion\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    head += "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
+    apex = CAUGHT.format(
+        head=f"import torch\nfrom apex import amp\n{head}model, optimizer = amp.initialize(model, optimizer, opt_level='O1')",
+        backward=indent(APEX, "        ").strip(),
+        step="optimizer.step()",
+        between=between,
+        handler=handler.replace("scaler.update()", "pass"),
+    )
+    native = CAUGHT.format(
+        head=f"import torch\n{head}scaler = torch.amp.GradScaler('cuda')",
+        backward=indent(NATIVE, "        ").strip(),
+        step="scaler.step(optimizer)\n        scaler.update()",
+        between=between,
+        handler=handler,
+    )
+    assert {d.code for d in doubts(apex, native)} & {"AMP224", "AMP234"} == codes

@@ -28,7 +28,7 @@ from amp_migrate.audit.sites.setups import INITIALIZE
 from amp_migrate.audit.stepping.bodies import Bodies, Owner
 from amp_migrate.audit.stepping.bounds import left_its_branch
 from amp_migrate.audit.stepping.excluded import never_two
-from amp_migrate.audit.stepping.left_over import added_up, left_over
+from amp_migrate.audit.stepping.left_over import added_up, left_over, only_where_caught
 from amp_migrate.audit.stepping.lost import not_followed
 from amp_migrate.audit.stepping.machine import (
     BESIDE,
@@ -229,7 +229,7 @@ def _faults(review: Review, machine: Machine, before: bool = False) -> Iterator[
                     yield review.doubt(place.module, place.node, "AMP239", "unscale_", said, weight)
             continue
         if place.what == "kept":
-            if before or added_up(review, place.module):
+            if before or (added_up(review, place.module) and not only_where_caught(place, tags)):
                 yield left_over(review, place, tags, before)
             continue
         if tags & _OF_TWO and not before and never_two(review, place):

@@ -24,6 +24,21 @@ def added_up(review: Review, module: Module) -> bool:
     return both.patches(module) or not both.gave_floats(module)
 
 
+def only_where_caught(place: Place, tags: set[str]) -> bool:
+    """Whether gradients are cleared behind a step in its own block, so that only what is raised between the two, and caught
+    around both, leaves them: without scaler.update(), which is told of as AMP234."""
+    module, stmt = place.module, place.module.statement(place.node)
+    cleared = False
+    for later in module.following(stmt):
+        cleared = isinstance(later, ast.Expr) and "zero_grad" in syntax.text(later)
+        if cleared or any(isinstance(n, (ast.Continue, ast.Break, ast.Return)) for n in syntax.walk(later)):
+            break
+    tries = [a for a in module.ancestors(stmt) if isinstance(a, ast.Try) and a.handlers]
+    behind = [n for a in tries for s in (*a.handlers, *a.finalbody) for n in syntax.walk(s) if isinstance(n, ast.Call)]
+    updated = any(syntax.last(call.func) == "update" for call in behind)
+    return cleared and bool(tries) and not updated and not tags - {KEPT, "ok"}
+
+
 def left_over(review: Review, place: Place, tags: set[str], before: bool) -> Doubt:
     """What is told of gradients that an earlier step, or unscale_, has divided by the scale, and that a backward added to."""
     tests = sorted(tags - {KEPT, "ok"})
