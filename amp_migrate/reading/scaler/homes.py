@@ -1,7 +1,5 @@
-"""Where the GradScaler of a unit is created.
-
-In this order: the same scope; `self.scaler` beside `self.optimizer`; a script's module level; the object that carries
-`apex.amp`; the callers of a function that hands the optimizer out.
+"""Where the GradScaler of a unit is created, in this order: the same scope; `self.scaler` beside `self.optimizer`; a
+script's module level; the object that carries `apex.amp`; the callers of a function that hands the optimizer out.
 """
 
 from __future__ import annotations
