@@ -140,7 +140,7 @@ def _decide(
     units = read.units()
     claimed = {s.node for u in units for s in u.sites}
     loose = [s for s in read.sites if s.name in MODULES and s.node not in claimed]
-    set_up = {init.site.scope for unit in units for init in unit.inits}
+    acting = {scope for unit in units for scope in _acts_in(unit)}
     for number, unit in enumerate(units):
         if number % 10 == 0:
             tell(f"migrating {len(targets)} files, training {number + 1} of {len(units)}")
@@ -149,7 +149,7 @@ def _decide(
         if (doubt := held.units.get(number)) is not None:
             refuse(unit, _refuted(unit, read, doubt), output)
             continue
-        for module, edits in carry_out(unit, targets, options, output, _taken(unit, set_up, output), loose).items():
+        for module, edits in carry_out(unit, targets, options, output, _taken(unit, acting, output), loose).items():
             output.units.setdefault(module, {})[number] = edits
         if all(refused is not unit for refused, _ in output.refused):
             output.carried.append(unit)
@@ -177,10 +177,16 @@ def _decide(
     return output, whole_units(results)
 
 
-def _taken(unit: Unit, set_up: set[Scope], output: Output) -> Callable[[Scope], bool]:
-    """What other units have decided. Where a unit is set up its own switch holds, whatever other unit's model may get there."""
-    own = {i.site.scope for i in unit.inits}
-    return lambda scope: scope in output.regions or (scope in set_up and scope not in own)
+def _taken(unit: Unit, acting: set[Scope], output: Output) -> Callable[[Scope], bool]:
+    """What other units have decided. Where a unit is set up, or scales, its own switch holds, whatever other unit's model may
+    get there."""
+    own = _acts_in(unit)
+    return lambda scope: scope in output.regions or (scope in acting and scope not in own)
+
+
+def _acts_in(unit: Unit) -> set[Scope]:
+    """Where a unit sets mixed precision up, or scales a loss."""
+    return {i.site.scope for i in unit.inits} | {x.site.scope for x in unit.losses}
 
 
 @dataclass

@@ -157,3 +157,20 @@ def test_whose_attribute_is_given_a_value(made: str, found: set[str]) -> None:
     values = Values(Program({"train.py": module.text}, {"train.py": module}))
     (call,) = (c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "use")
     assert {"?" if o.kind == "unknown" else ast.unparse(o.node) for o in values.of(module, call.args[0])} == found
+
+
+def test_what_a_file_is_given_is_no_field_of_an_object() -> None:
+    """`engine.scaler = Scaler()` where `engine` is a file, and `self.scaler` of a class."""
+    files = {
+        "engine.py": "scaler = None\n",
+        "keeper.py": "class Keeper:\n    def keep(self, scaler):\n        self.scaler = scaler\n        return self.scaler\n",
+        "train.py": (
+            "import engine\nfrom keeper import Keeper\n\n"
+            "engine.scaler = Wide()\nKeeper().keep(Own())\nsettings().keeper.scaler = Other()\n"
+        ),
+    }
+    whole = Program(files)
+    module = whole.modules["keeper.py"]
+    read = next(n for n in ast.walk(module.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    found = {ast.unparse(o.node) for o in Values(whole).origins(module.scope_of(read), read)}
+    assert found == {"Own()", "Other()"}

@@ -178,3 +178,118 @@ def test_where_it_cannot_be_named_the_region_is_told_to_be_off() -> None:
     assert [f.review for f in told] == ["review"]
     assert "evaluate.py" in told[0].message
     assert "off there now" in told[0].message
+
+
+# Another class that owns an optimizer, and scales for itself.
+FINDER = """
+    import torch
+    from .plans import steps_of
+
+    try:
+        from apex import amp
+        HAVE_APEX = True
+    except ImportError:
+        HAVE_APEX = False
+
+
+    class Finder:
+        def __init__(self, model, optimizer, use_amp=False, clip=0.0):
+            self.model, self.optimizer = model, optimizer
+            self.use_amp, self.clip = use_amp, clip
+
+        def search(self, batches):
+            return [self.one(x) for x in steps_of(batches)]
+
+        def one(self, x):
+            self.optimizer.zero_grad()
+            loss = self.model(x).pow(2).mean()
+            if self.use_amp:
+                with amp.scale_loss(loss, self.optimizer) as scaled_loss:
+                    scaled_loss.backward()
+            else:
+                loss.backward()
+            if self.clip > 0:
+                torch.nn.utils.clip_grad_norm_(amp.master_params(self.optimizer), self.clip)
+            self.optimizer.step()
+            return loss.item()
+    """
+BOTH = """
+    import argparse
+    import json
+    import torch
+    from apex import amp
+    from lib.finder import Finder
+    from lib.runner import Runner
+    from model import Net, save
+
+
+    def train(args, model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.amp:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.amp)
+        runner = Runner(model, optimizer, use_amp=args.amp != "")
+        runner.fit([torch.randn(4, 3)], [save])
+        runner.predict(torch.randn(4, 3))
+
+
+    def resume(model):
+        Runner(model, torch.optim.SGD(model.parameters(), lr=0.1)).fit([torch.randn(4, 3)], [save])
+
+
+    def find(args, model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.amp:
+            model, optimizer = amp.initialize(model, optimizer, opt_level=args.amp)
+        Finder(model, optimizer, use_amp=args.amp != "", clip=10.0).search([torch.randn(4, 3)])
+
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--amp", default="O1")
+        parser.add_argument("--mode", default="find")
+        args = parser.parse_args()
+        model = Net()
+        if args.mode == "find":
+            find(args, model)
+        elif args.mode == "resume":
+            resume(model)
+        else:
+            train(args, model)
+        print(json.dumps({"seen": model.seen}))
+
+
+    if __name__ == "__main__":
+        main()
+    """
+PLANS = """
+    def steps_of(batches):
+        return batches
+    """
+WITH_FINDER = {**FILES, "lib/finder.py": FINDER, "lib/plans.py": PLANS, "both.py": BOTH}
+
+
+def test_what_scales_for_itself_asks_its_own_scaler(tmp_path: Path) -> None:
+    texts = check_files(WITH_FINDER, device="cpu", dtype="float16")
+    assert "enabled=self.scaler.is_enabled()" in texts["lib/finder.py"]
+    assert "runner" not in texts["lib/finder.py"]
+    assert run_files(tmp_path, texts, "both.py")["seen"] == "torch.float16"
+
+
+def test_no_region_of_another_is_told_of_where_none_of_its_runs_comes() -> None:
+    """Runs that search stand beside those that train or go on: `if args.mode == "find": ... else: ...`."""
+    found = [f for f in rewrite_files(WITH_FINDER)["both.py"].findings if f.code == "AMP517"]
+    assert found == []
+    below = BOTH.replace(
+        "            find(args, model)\n", "            find(args, model)\n            resume(model)\n"
+    )
+    found = [f for f in rewrite_files({**WITH_FINDER, "both.py": below})["both.py"].findings if f.code == "AMP517"]
+    assert [f.review for f in found] == ["review"]
+    assert "fit (lib/runner.py)" in found[0].message
+
+
+def test_where_it_stays_with_apex_no_other_writes_a_region_there() -> None:
+    private = FINDER.replace("return loss.item()", "return amp._amp_state.handle.unknown(loss)")
+    results = rewrite_files({**WITH_FINDER, "lib/finder.py": private})
+    assert any(f.status == "manual" for f in results["lib/finder.py"].findings)
+    assert not results["lib/finder.py"].changed
+    assert results["lib/runner.py"].changed

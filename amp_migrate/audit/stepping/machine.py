@@ -168,11 +168,13 @@ class Machine:
     def scaled_by(self, scalers: Collection[Ident]) -> list[Ident]:
         """The optimizers that one of some scalers is for, in order."""
         if self.objects.loops or self._shared:
-            return [o for o in sorted(self.optimizers) if not self.scalers_of(o).isdisjoint(scalers)]
-        found = {o for s in scalers for o in self._paired.get(s, ())}
-        if not self.scalers.isdisjoint(scalers):  # whoever has none of its own may have any
-            found |= {o for o in self._alone if self.single or self._is_managed(o)}
-        return sorted(found & self.optimizers)
+            found = {o for o in self.optimizers if not self.scalers_of(o).isdisjoint(scalers)}
+        else:
+            found = {o for s in scalers for o in self._paired.get(s, ())} & self.optimizers
+            if not self.scalers.isdisjoint(scalers):  # whoever has none of its own may have any
+                found |= {o for o in self._alone & self.optimizers if self.single or self._is_managed(o)}
+        # Code that sees more of them steps those that are known on their own.
+        return sorted(found.union(*(self.targets(o, self.optimizers) for o in found)))
 
     def _is_managed(self, optimizer: Ident) -> bool:
         return any(place_made(p) in self.managed for p in parts(optimizer))

@@ -104,7 +104,9 @@ class Fields:
         classes that may be one."""
         family = self.program.family(owner) if below else self.program.family_up(owner)
         told = [at for at in self.sources.stored(name) if below and self._kept_by(at) is not None]
-        parts = self._assigned(name, path, set(family), lambda *_: below, told)
+        # What a file of the program is given is no object's: `engine.scaler = ...`.
+        may_be = lambda scope, holder: below and self.sources.file_named(scope, holder) is None  # noqa: E731
+        parts = self._assigned(name, path, set(family), may_be, told)
         parts += self._filled((g for g in self.sources.records.given(name) if g.cls in family), path)
         otherwise: list[Part] = []
         for function in self.program.methods(owner, name) if below else self.program._method(owner, name):

@@ -139,11 +139,15 @@ class Sources:
         """What other files give a name of a file: `engine.scaler = ...`."""
         found = []
         for at in self.stored(name):
-            dotted = self.program.imported(at.scope, at.holder) if at.owner is None else None
-            if at.value is not None and dotted is not None:
-                if self.program.module_named(dotted, at.scope.module) is module:
-                    found.append((at.scope, at.value, at.item))
+            if at.value is not None and at.owner is None and self.file_named(at.scope, at.holder) is module:
+                found.append((at.scope, at.value, at.item))
         return found
+
+    @kept
+    def file_named(self, scope: Scope, expr: ast.expr) -> Module | None:
+        """The file of the program that an expression stands for: `engine` below `from lib import engine`."""
+        dotted = self.program.imported(scope, expr)
+        return self.program.module_named(dotted, scope.module) if dotted is not None else None
 
     def written(self, scope: Scope, expr: ast.Attribute) -> ast.Attribute:
         """The first attribute of a scope that was asked for and is written as this one is, where only names are."""

@@ -135,7 +135,16 @@ def _comes_there(m: Migration, start: Scope, scope: Scope) -> bool:
         for site in find_sites(m.project, module)
         if site.name == "apex.amp.initialize" and site.scope not in above
     )
-    return not above.isdisjoint(_above(m, scope, elsewhere))
+    below = _above(m, scope, elsewhere)
+    return any(_parts(m, at, below, above & below) for at in above & below)
+
+
+def _parts(m: Migration, at: Scope, below: set[Scope], both: set[Scope]) -> bool:
+    """Whether a scope that leads both to a set-up and to another scope may come to that once it has set up: not in the branch
+    beside it. What leads to both is asked itself."""
+    found = [(c, f.scope) for c, s in at.module.calls if s is at for f in m.project.callees(at.module, c)]
+    calls = [(c, to) for c, to in found if to in below]
+    return not calls or any(to not in both and not m.set_up.passed_by(at.module, c) for c, to in calls)
 
 
 def _above(m: Migration, scope: Scope, without: frozenset[Scope]) -> set[Scope]:
