@@ -293,3 +293,24 @@ def test_where_it_stays_with_apex_no_other_writes_a_region_there() -> None:
     assert any(f.status == "manual" for f in results["lib/finder.py"].findings)
     assert not results["lib/finder.py"].changed
     assert results["lib/runner.py"].changed
+
+
+def test_a_state_that_is_loaded_where_no_run_has_set_the_scaler_is_told_of() -> None:
+    """It was loaded into Apex's own state, which was not set up in those runs either."""
+    runner = (
+        RUNNER
+        + """
+        def load(self, state):
+            amp.load_state_dict(state["amp"])
+    """
+    )
+    lines = "runner = Runner(model, torch.optim.SGD(model.parameters(), lr=0.1))\n        runner.load({})\n        runner.fit"
+    resumed = BOTH.replace("Runner(model, torch.optim.SGD(model.parameters(), lr=0.1)).fit", lines)
+    assert resumed != BOTH
+    later = BOTH.replace("        runner.predict(", "        runner.load({})\n        runner.predict(")
+    for both, unset in ((resumed, True), (later, False)):
+        results = rewrite_files({**WITH_FINDER, "lib/runner.py": runner, "both.py": both})
+        (told,) = (f for f in results["lib/runner.py"].findings if f.code == "AMP402")
+        assert told.status == "done"
+        assert ("one that is disabled loads nothing" in told.message) is unset
+        assert told.review == ("review" if unset else "look")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.rules.helpers import check_untouched, rewrite
 from tests.rules.programs import APEX_LOOP, apex, found
 
@@ -11,6 +13,14 @@ def test_a_skipped_step_found_through_the_step_count_is_reported() -> None:
     (finding,) = found(result, "AMP218")
     assert finding.review == "review"
     assert "_step_count" in finding.message
+
+
+@pytest.mark.parametrize("kept", ["= 0", "= scheduler._step_count", "+= 1"])
+def test_who_keeps_count_tells_nothing_from_it(kept: str) -> None:
+    """As torch's schedulers do, and those that people copy from them."""
+    result = rewrite(apex(APEX_LOOP + f"optimizer._step_count {kept}"))
+    assert not found(result, "AMP218")
+    assert result.changed
 
 
 def test_the_counter_of_something_else_is_not_meant() -> None:

@@ -13,6 +13,7 @@ from amp_migrate.reading.program.definitions import is_none
 from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.scaler.process_wide import ProcessWide
 from amp_migrate.reading.units.naming import unbound
 from amp_migrate.reading.units.unit import Blocked
 from amp_migrate.rules.migration import Migration
@@ -23,6 +24,7 @@ from amp_migrate.writing.edits import Code
 OLD_LAYOUT = "loads the scaler's state where the checkpoint has one; {convert} converts old files"
 BOTH_LAYOUTS = "loads the scaler's state, or Apex's where the checkpoint has only that"
 SETS_UP = "; mixed precision is on only where it has one, so that an old file that is not converted leaves it off"
+NEVER_SET = "; no run that is seen to come here has set the scaler before, and one that is disabled loads nothing"
 SEVERAL = (
     "loads the state of each scaler from the list where the checkpoint has one; {convert} --list converts old files"
 )
@@ -120,8 +122,9 @@ def load(m: Migration, module: Module, call: ast.Call, stmt: ast.stmt, *, empty:
     decides = False
     if entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):
         decides = ask_for_the_new(m, module, stmt, entry.holder, entry.key) and not m.options.checkpoint_compat
-    message = message.format(convert=_converter(m, entry)) + SETS_UP * decides
-    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "review" if decides else "look")
+    unset = all(isinstance(plan, ProcessWide) for plan in m.scalers) and m.set_up.never_at(module, call)
+    message = message.format(convert=_converter(m, entry)) + SETS_UP * decides + NEVER_SET * unset
+    m.output.done(module, call, "AMP402", "amp.load_state_dict", message, "review" if decides or unset else "look")
     if not alone:
         _in_place(loader, state, entry)
     elif entry is not None and entry.named and str(entry.key.value) not in shared_keys(m):

@@ -35,6 +35,8 @@ def apply(m: Migration) -> None:
         for node in module.nodes:
             if not isinstance(node, ast.Attribute) or node.attr != NAME or not m.live(module, node):
                 continue
+            if not isinstance(node.ctx, ast.Load):
+                continue  # whoever sets it keeps count, and tells nothing from it
             if m.project.slot(module, node.value) in m.unit.optimizer_slots:
                 m.output.note(
                     module,
