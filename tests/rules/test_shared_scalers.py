@@ -314,3 +314,39 @@ def test_a_state_that_is_loaded_where_no_run_has_set_the_scaler_is_told_of() -> 
         assert told.status == "done"
         assert ("one that is disabled loads nothing" in told.message) is unset
         assert told.review == ("review" if unset else "look")
+
+
+def test_an_evaluation_between_two_epochs_leaves_the_scaler_as_it_is() -> None:
+    """A new one would begin with another scale."""
+    evaluate = """
+    from apex import amp
+    from lib.runner import Runner
+
+    def evaluate(model, x):
+        model = amp.initialize(model, opt_level="O1")
+        return Runner(model).predict(x)
+    """
+    ends = "runner.predict(torch.randn(4, 3))"
+    train = TRAIN.replace(ends, f"evaluate(runner.model, torch.randn(4, 3))\n    {ends}")
+    train = train.replace("from model import", "from check import evaluate\n    from model import")
+    texts = {p: r.after for p, r in rewrite_files({**FILES, "check.py": evaluate, "train.py": train}).items()}
+    assert "is_enabled" in str(texts["lib/runner.py"])
+    assert "GradScaler" not in str(texts["check.py"])
+    assert "GradScaler" in str(texts["evaluate.py"])
+
+
+def test_a_mode_beside_the_one_that_trains_sets_it(tmp_path: Path) -> None:
+    modes = BOTH.replace("find(args, model)\n", "check(args, model)\n").replace(
+        "    def find(args, model):",
+        """    def check(args, model):
+        if args.amp:
+            model = amp.initialize(model, opt_level=args.amp)
+        Runner(model).predict(torch.randn(4, 3))
+
+
+    def find(args, model):""",
+    )
+    texts = check_files({**WITH_FINDER, "both.py": modes}, device="cpu", dtype="float16")
+    check = texts["both.py"].partition("def check")[2].partition("def find")[0]
+    assert 'runner_module.scaler = torch.amp.GradScaler("cpu", enabled=bool(args.amp and args.amp != "O0"))' in check
+    assert run_files(tmp_path, texts, "both.py")["seen"] == "torch.float16"

@@ -97,7 +97,8 @@ def _compare(m: Migration, scope: Scope) -> None:
     setters = [init for init in m.unit.inits if _comes_there(m, init.site.scope, scope)]
     if theirs == "True" or not setters:
         return
-    if shared_scalers.set_for(m, scope, setters):
+    alone = not any(_meet(m, init.site.scope, other.site.scope) for init in setters for other in m.unit.beside)
+    if alone and shared_scalers.set_for(m, scope, setters):  # else it would take the place of one that is trained with
         for init in setters:
             where = f"{scope.name or scope.module.display} ({scope.module.display})"
             message = f"{where} runs the model in a region that asks {m.set_for[init]}, which is set here"
@@ -135,7 +136,12 @@ def _comes_there(m: Migration, start: Scope, scope: Scope) -> bool:
         for site in find_sites(m.project, module)
         if site.name == "apex.amp.initialize" and site.scope not in above
     )
-    below = _above(m, scope, elsewhere)
+    return _meet(m, start, scope, elsewhere)
+
+
+def _meet(m: Migration, start: Scope, scope: Scope, without: frozenset[Scope] = frozenset()) -> bool:
+    """Whether a run that comes by a set-up may come to another scope too, by none of some others."""
+    above, below = _above(m, start, frozenset()), _above(m, scope, without)
     return any(_parts(m, at, below, above & below) for at in above & below)
 
 
