@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from tests.rules.helpers import check_rewrite, rewrite
@@ -51,12 +53,13 @@ def test_the_step_of_an_accumulation_stays_under_its_if() -> None:
     )
 
 
-def test_a_last_step_after_the_loop_is_scaled_and_updated_too() -> None:
+def test_a_last_step_after_the_loop_is_scaled_and_updated_too_where_gradients_are_left() -> None:
+    held = 'if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):\n'
     tail = "optimizer.step()\noptimizer.zero_grad()\n"
     before = apex(BACKWARD + "if i % 4 == 3:\n    optimizer.step()\n    optimizer.zero_grad()", tail=tail)
     after = native(
         SCALED + "if i % 4 == 3:\n    scaler.step(optimizer)\n    scaler.update()\n    optimizer.zero_grad()",
-        tail=f"{STEP}optimizer.zero_grad()\n",
+        tail=f"{held}{indent(STEP, '    ')}optimizer.zero_grad()\n",
     )
     check_rewrite(before, after)
 
