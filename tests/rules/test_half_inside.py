@@ -51,6 +51,7 @@ def test_what_o2_computed_in_float32_is_cast(scores: str, cast: str) -> None:
     assert result.after is not None
     assert cast in result.after
     assert not found(result, "AMP535")
+    assert {f.message.partition("as it did ")[2] for f in found(result, "AMP522")} == {"under O2 and O3"}
     assert rewrite(result.after).after is None
 
 

@@ -111,7 +111,8 @@ def where_seen(m: Migration) -> None:
             value = next((v for v in open_ if not _is_float32(module, v)), None)
             if value is not None and called_name(call) not in COUNTING:
                 make_float(m, module, value)
-                message = f"{called_name(call)} computes from {module.source(value)} in float32, as it did under Apex"
+                by = "Apex" if called_name(call) in TORCH_IN_APEX | FUNCTIONAL_IN_APEX else "O2 and O3"
+                message = f"{called_name(call)} computes from {module.source(value)} in float32, as it did under {by}"
                 m.output.note(module, call, "AMP522", ast.unparse(call.func), message, "as-is")
 
 
