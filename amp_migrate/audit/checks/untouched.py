@@ -196,7 +196,9 @@ def _branches(review: Review, change: Change, about: About) -> Iterator[Doubt]:
         tests = {(u.test, u.branch) for u in was} & {(u.test, u.branch) for u in now}
         was = [u for u in was if (u.test, u.branch) not in tests and (u.stmt, u.branch) not in known]
         now = [u for u in now if (u.test, u.branch) not in tests and (change.was(u.stmt), u.branch) not in kept]
-        lost = [u for u in was if not about.test(u.expr) and by_version(change.before, u.expr) is not u.branch]
+        lost = [
+            u for u in was if not about.frees(u.expr, u.branch) and by_version(change.before, u.expr) is not u.branch
+        ]
         left = {syntax.text(p) for u in was if about.test(u.expr) for p in parts(u.expr)}  # of `level == -1 or apex`
         gained = [u for u in now if not ABOUT.search(u.test) and not {syntax.text(p) for p in parts(u.expr)} <= left]
         if (lost or gained) and not about.stepping(old):

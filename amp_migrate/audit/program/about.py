@@ -10,7 +10,7 @@ from functools import cached_property
 from amp_migrate.audit.program import syntax
 from amp_migrate.audit.program.changes import head
 from amp_migrate.audit.program.handing import hands_to_apex
-from amp_migrate.audit.program.module import Module
+from amp_migrate.audit.program.module import Function, Module
 from amp_migrate.audit.program.program import Program
 from amp_migrate.audit.program.torch_version import by_version
 
@@ -103,7 +103,39 @@ class About:
 
     def test(self, test: ast.expr) -> bool:
         """Whether a test has to do with mixed precision."""
-        return bool(ABOUT.search(syntax.text(test))) or any(self._asked(p) in self.tests for p in parts(test))
+        if ABOUT.search(syntax.text(test)):
+            return True
+        return any(self._asked(p) in self.tests or self._answers(p) for p in parts(test))
+
+    def frees(self, test: ast.expr, branch: bool) -> bool:
+        """Whether what stood in a branch of such a test may stand without it: not what a flag had to be true for."""
+        return self.test(test) and not (branch and self._answers(test))
+
+    def _answers(self, test: ast.expr) -> bool:
+        """Whether a test asks for a flag of its function that is true only where one of those tests made it so."""
+        return isinstance(test, ast.Name) and (self.module.function_around(test), test.id) in self._flags
+
+    @cached_property
+    def _flags(self) -> set[tuple[Function | None, str]]:
+        """The flags that a function sets to False, and to True under such a test alone."""
+        given: dict[tuple[Function | None, str], list[ast.Assign]] = {}
+        for stmt in syntax.every(self.module.tree, ast.Assign):
+            for target in written(stmt):
+                if isinstance(target, ast.Name):
+                    given.setdefault((self.module.function_around(stmt), target.id), []).append(stmt)
+        return {key for key, found in given.items() if key[0] is not None and self._told_so(found)}
+
+    def _told_so(self, given: list[ast.Assign]) -> bool:
+        on = [s for s in given if not (isinstance(s.value, ast.Constant) and s.value.value is False)]
+        return 0 < len(on) < len(given) and all(
+            isinstance(s.value, ast.Constant)
+            and s.value.value is True
+            and any(
+                isinstance(a, ast.If) and any(self._asked(p) in self.tests for p in parts(a.test))
+                for a in self.module.ancestors(s)
+            )
+            for s in on
+        )
 
     def statement(self, stmt: ast.stmt) -> bool:
         """Whether a statement has to do with it: it says so, it is part of the step (which has a check of its own), or it
@@ -111,6 +143,8 @@ class About:
         if ABOUT.search(head(stmt)) or self.stepping(stmt):
             return True
         if isinstance(stmt, ast.Assign) and syntax.text(stmt.value) in self.given_back:
+            return True
+        if isinstance(stmt, ast.Assign) and any(map(self._answers, stmt.targets)):
             return True
         read = [n for n in syntax.walk(stmt) if isinstance(n, (ast.Name, ast.Attribute))]
         if any(self.of_apex(n) or (isinstance(n, ast.Name) and n.id in self.renamed) for n in read):

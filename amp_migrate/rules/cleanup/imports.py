@@ -14,7 +14,7 @@ from amp_migrate.reading.program.module import Module, Scope
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk, within_apex
 from amp_migrate.reading.sites.apex import apex_imports, imports_apex, of_apex
-from amp_migrate.rules.cleanup import handles, stand_ins, torch_imports, where_used
+from amp_migrate.rules.cleanup import handles, never_set, stand_ins, torch_imports, where_used
 from amp_migrate.rules.cleanup.askers import apex_stays, hangs_on, never_read, not_given
 from amp_migrate.rules.cleanup.beside import speaks_of_more
 from amp_migrate.rules.cleanup.declarations import drop_declarations
@@ -375,6 +375,7 @@ def fold(project: Project, module: Module, output: Output) -> None:
         stand_ins.remove(project, module, output)
         if not _kept(output, module):
             Guards(project, module, output).fold()
+            never_set.fold(module, output.edit(module))
 
 
 def clean(project: Project, module: Module, output: Output) -> None:
