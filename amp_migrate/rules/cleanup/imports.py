@@ -328,9 +328,9 @@ class Cleaner:
         """Imports and simple local values whose every use went with Apex."""
         orphans: dict[ast.Import | ast.ImportFrom, list[str]] = {}
         for scope in self.module.scopes.values():
-            for name, target in list(scope.imports.items()):
-                node = None if within_apex(target) else self._orphan(scope.bindings.get(name, []), name)
-                if node is not None:
+            for name in list(scope.imports):
+                node = self._orphan([b for b in scope.bindings.get(name, ()) if not self.edits.gone(b)], name)
+                if node is not None and not imports_apex(node) and all(map(self.edits.gone, scope.reads(name))):
                     orphans.setdefault(node, []).append(name)
             if not scope.is_class:
                 for name, bindings in scope.bindings.items():
