@@ -19,6 +19,7 @@ from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.program.tree import walk
+from amp_migrate.rules.cleanup import idle_fields
 from amp_migrate.rules.cleanup.idle_options import reads_no_more
 from amp_migrate.rules.cleanup.idle_parameters import unread
 from amp_migrate.rules.migration import Output
@@ -50,6 +51,7 @@ def apply(project: Project, targets: Collection[Module], output: Output) -> None
             if known and not isinstance(node, ast.Name) and not _told(output, module, shown):
                 message = f"{shown} was read here alone: where it is set, it has no effect any more"
                 output.note(module, node, "AMP119", shown, message)
+    idle_fields.tell(project, [(m, n) for m, e in edited.items() for n in _asked(project, m) if e.gone(n)], output)
     for function in project.functions.values():
         edits = edited.get(function.module)
         if edits is not None and not edits.gone(function.node):
