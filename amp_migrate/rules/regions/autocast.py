@@ -63,7 +63,8 @@ CODES = (
         apex="O1 patches torch for the whole process: a frozen teacher ran in mixed precision as well. O2 and O3 cast only "
         "the models they are given.",
         native="Only code inside a torch.autocast region is cast.",
-        why="In a function that trains, its forward is put in a region unless the opt level is known to be O2 or O3.",
+        why="In a function that trains, its forward is put in a region unless the opt level is known to be O2 or O3: then a "
+        "criterion with products of its own is computed outside, on float32.",
         links=("https://nvidia.github.io/apex/amp.html#o1-mixed-precision-recommended-for-typical-use", NATIVE),
         examples=(
             Example(

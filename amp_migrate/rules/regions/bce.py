@@ -21,6 +21,7 @@ from amp_migrate.reading.values.dtypes import FLOAT32
 from amp_migrate.reading.values.tensors import only_described
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.half_values import HalfValues
+from amp_migrate.rules.regions.left_float import left_in_float32
 from amp_migrate.writing.edits import Code as Emitted
 
 SQUASHING = frozenset(("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.nn.Sigmoid", "torch.squeeze"))
@@ -50,8 +51,7 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
     Raises Blocked where such a statement stands deeper in the region.
     """
     module = found.scope.module
-    out: list[Region] = []
-    run: list[ast.stmt] = []
+    runs: list[list[ast.stmt]] = [[]]
     stmts = m.regions.held(found.scope, region)
     if not any(_refused(m, found, s) for s in stmts):
         for inner, calls in _deep(m, found, stmts):
@@ -60,12 +60,17 @@ def parts(m: Migration, found: Regions, region: Region) -> list[Region]:
                 raise Blocked(module, inner, "AMP505", "BCELoss", message)
         return [region]
     for stmt in stmts:
-        if not _refused(m, found, stmt):
-            run.append(stmt)
-            continue
-        out += [Region(run[0], run[-1])] if run else []
-        run = []
-    return out + ([Region(run[0], run[-1])] if run else [])
+        if _refused(m, found, stmt):
+            runs.append([])
+        else:
+            runs[-1].append(stmt)
+    return [Region(run[0], run[-1]) for run in runs if any(map(_computes, run))]
+
+
+def _computes(stmt: ast.stmt) -> bool:
+    """Whether autocast changes anything in a statement: `loss = loss * 0.5` has the dtype of what it is given."""
+    powers = (ast.MatMult, ast.Pow)
+    return any(isinstance(n, ast.Call) or (isinstance(n, ast.BinOp) and isinstance(n.op, powers)) for n in walk(stmt))
 
 
 def _deep(m: Migration, found: Regions, stmts: list[ast.stmt]) -> Iterator[tuple[ast.stmt, list[ast.Call]]]:
@@ -218,7 +223,9 @@ def islands(m: Migration, found: Regions, regions: list[Region]) -> list[ast.stm
 
 def _refused(m: Migration, found: Regions, stmt: ast.stmt) -> bool:
     node = find(m.regions.view(found.scope), stmt)
-    return node is not None and m.regions.refused(found.scope.module, node)
+    if node is None:
+        return False
+    return m.regions.refused(found.scope.module, node) or left_in_float32(m, found, stmt) is not None
 
 
 def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt], cast: set[str]) -> None:
@@ -246,7 +253,12 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
         value = _tensor(module, read)
         if value is not None and not all(half.given(b, read.id) in FLOAT32 for b in half.reaching(read)):
             edits.insert("after", value, ".float()")
-    m.output.note(module, stmt, "AMP505", "BCELoss", "computed outside autocast, on float32 inputs", "look")
+    computed_so = "computed outside autocast, on float32 inputs"
+    if (criterion := left_in_float32(m, found, stmt)) is not None:
+        message = f"{module.source(criterion.func)} was not given to amp.initialize, and is {computed_so}, as it was"
+        m.output.note(module, stmt, "AMP507", "torch.autocast", message, "look")
+    else:
+        m.output.note(module, stmt, "AMP505", "BCELoss", computed_so, "look")
 
 
 def _names(scope: Scope, count: int) -> list[str]:
