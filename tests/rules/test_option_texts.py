@@ -130,3 +130,42 @@ def test_helps_are_found_however_an_option_is_declared(declared: str, read: str,
     told = [f.message for r in results.values() for f in found(r, "AMP854")]
     line = next(n for n, at in enumerate(text.splitlines(), 1) if "apex" in at) if says else 0
     assert told == [f"the help of {shown} still says Apex (line {line}): change the text"] * says
+
+
+OPTIONS = """
+import argparse
+
+
+def read():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fp16", action="store_true", help="16 bits (through NVIDIA APEX)")
+    return parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("from job.options import read", True),
+        ("from options import read", True),
+        ("from job.options import parse as read", False),
+        ("from job.choices import read", False),
+    ],
+)
+def test_the_file_of_options_is_found_where_its_folder_is_called_otherwise_here(line: str, told: bool) -> None:
+    start = (
+        STARTS.partition("parser = ")[0]
+        + f"""{line}
+
+def main():
+    args = read()
+    model = torch.nn.Linear(4, 2).cuda()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), [], mixed=args.fp16)
+
+
+if __name__ == "__main__":
+    main()
+"""
+    )
+    files = {"here/start.py": start, "here/loop.py": LOOP, "here/options.py": OPTIONS}
+    assert bool(found(rewrite_files(files)["here/options.py"], "AMP854")) is told

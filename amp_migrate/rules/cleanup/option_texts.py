@@ -70,7 +70,22 @@ def _served(project: Project, module: Module, call: ast.Call) -> frozenset[Modul
     where there are any."""
     function = project.functions.get(module.scope_of(call).node)
     calling = {m for m, _ in project.calls.get(function, ())} if function is not None else set()
-    return in_process(project, calling or (module,))
+    return in_process(project, calling or (module, *_by_another_name(project, module)))
+
+
+def _by_another_name(project: Project, module: Module) -> list[Module]:
+    """The files that import from a file under a name which nothing in sight has: `from qa.config import options`, where the
+    folder `qa` is called otherwise here, and its `config.py` has `options`."""
+    last = module.name.rpartition(".")[2]
+    found: list[Module] = []
+    for other in project.modules:
+        sources = (target.rpartition(".") for target in other.root.imports.values())
+        if any(
+            source.rpartition(".")[2] == last and source not in project.by_name and name in module.root.bindings
+            for source, _, name in sources
+        ):
+            found.append(other)
+    return found
 
 
 def _reads(project: Project, module: Module, name: str, near: Collection[Module]) -> bool:
