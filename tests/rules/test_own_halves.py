@@ -93,3 +93,20 @@ def test_a_set_up_in_every_run_leaves_the_cast_plain() -> None:
     text = program("print(F.softmax(model(images), dim=1))", halves="if args.half:\n    head = head.half()")
     text = text.replace("if args.apex:\n    model = amp", "model = amp")
     assert "float32 if" not in (rewrite(text).after or "float32 if")
+
+
+MOVE = """
+def move(x):
+    x = STEP
+    if torch.cuda.is_available():
+        x = x.cuda(non_blocking=True)
+    return x
+"""
+
+
+@pytest.mark.parametrize(("step", "plain"), [("x.contiguous()", True), ("prepared(x)", False)])
+def test_what_a_function_gives_that_tensors_alone_are_given_to_is_no_network(step: str, plain: bool) -> None:
+    halves = MOVE.replace("STEP", step) + "\n\nmodel(move(torch.ones(2, 3, 8, 8)).half())\nmove(head)"
+    lines = ("output = model(images[:, :, ::2, ::2])", "print(F.softmax(output, dim=1))")
+    after = rewrite(program(*lines, halves=halves)).after or ""
+    assert ("F.softmax(output.float(), dim=1)" in after) is plain

@@ -75,7 +75,19 @@ def _same(project: Project, name: str, home: Scope, there: Scope, fields: set[st
     if handed and all(slot is not None and origins & project.origins([slot]) for slot in handed):
         return True
     uncalled = other.is_function and not project.calls.get(project.functions[other.node])
-    return uncalled and name in other.params and name in home.params and _may_have(other.module, name, fields)
+    if not uncalled or name not in other.params or not _may_have(other.module, name, fields):
+        return False
+    return name in home.params or (owner is home and home.module is other.module and _reads_alike(name, home, other))
+
+
+def _reads_alike(name: str, home: Scope, other: Scope) -> bool:
+    """Whether a function reads a field of what it calls `args` that another function of the file reads of its own, or an option
+    that the file declares."""
+    read, own = (
+        {n.attr for n in walk(s.node) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == name}
+        for s in (other, home)
+    )
+    return not read.isdisjoint(own.union(option for option, _ in declared(home.module)))
 
 
 def _may_have(module: Module, name: str, fields: set[str]) -> bool:

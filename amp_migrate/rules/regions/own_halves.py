@@ -18,7 +18,9 @@ from amp_migrate.reading.program.project import Project
 from amp_migrate.reading.sites.half_casts import HALF, cast_to_half
 from amp_migrate.reading.switch.flags import asked_around
 from amp_migrate.reading.units.unit import Blocked
+from amp_migrate.reading.values.analysis import Values
 from amp_migrate.reading.values.operations import TORCH_IN_APEX
+from amp_migrate.reading.values.returned import KEEPS
 from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.shown import FLOATING, KEEPING
 
@@ -67,7 +69,9 @@ def _half(project: Project, module: Module) -> tuple[set[str], list[ast.expr]]:
     called = {"self", *(called_name(c) for c, _ in module.calls)} - OF_TENSORS
     if "half" not in module.text.lower() and "float16" not in module.text:
         return called, []
-    casts: list[ast.expr] = [c for c, _ in module.calls if cast_to_half(module, c) and not _of_torch(module, c)]
+    casts: list[ast.expr] = [
+        c for c, _ in module.calls if cast_to_half(module, c) and not _of_torch(project, module, c)
+    ]
     told = {n for c in casts for n in ast.walk(c)}
     named = [
         n for n in ast.walk(module.tree) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
@@ -100,11 +104,16 @@ def _made(module: Module, cast: ast.Call) -> ast.expr:
     return node
 
 
-def _of_torch(module: Module, cast: ast.Call) -> bool:
-    """Whether a tensor is made half where torch makes it: `torch.zeros(4).half()`."""
+def _of_torch(project: Project, module: Module, cast: ast.Call) -> bool:
+    """Whether a tensor is made half that torch makes there, `torch.zeros(4).half()`, or that a function gives which does to it what
+    is done to tensors alone."""
     made = _made(module, cast)
     name = (module.qualify(made.func) or "") if isinstance(made, ast.Call) else ""
-    return name.startswith("torch.") and not name.startswith(("torch.nn.", "torch.hub."))
+    if name.startswith("torch."):
+        return not name.startswith(("torch.nn.", "torch.hub."))
+    values = project.once(Values).may_be(module, made) if isinstance(made, ast.Call) else ()
+    calls = (v.node for v in values if v.kind == "call" and isinstance(v.node, ast.Call) and v.node is not made)
+    return any(isinstance(c.func, ast.Attribute) and c.func.attr in KEEPS for c in calls)
 
 
 def _receiver(module: Module, cast: ast.Call) -> str:
