@@ -2,8 +2,8 @@
 
 O1 patched torch's products for the whole process: `a @ b`, `torch.mm`, `F.linear`, `F.conv2d` of two float32 tensors on the
 GPU were half also where no model runs. What models compute is told of their calls. Nothing is said of tensors that are
-seen to be on the CPU, where O1 cast nothing, as those that a data set gives or a `collate_fn` puts together, nor of those
-that come from a region, which are half now as well. Not
+seen to be on the CPU, where O1 cast nothing, as those that a data set gives, a `collate_fn` puts together or an object has
+that nothing moves, nor of those that come from a region, which are half now as well. Not
 proved: `@` of what is not seen to be torch's (arrays have it too), and products that only code out of sight comes to.
 """
 

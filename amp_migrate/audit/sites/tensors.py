@@ -11,6 +11,7 @@ from amp_migrate.audit.program.module import Scope
 from amp_migrate.audit.program.targets import Path, assignments, put_later
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.sites.regions import Regions
+from amp_migrate.audit.sites.unmoved import made_on_host
 from amp_migrate.audit.values.values import Values
 from amp_migrate.audit.ways.given_above import value_above
 
@@ -88,6 +89,9 @@ class Tensors:
             return self._made_on(scope, expr, depth)
         if isinstance(expr, (ast.List, ast.Tuple)):
             return _all({self.on(scope, e, depth + 1) for e in expr.elts}) if expr.elts else "nothing"
+        owner = self.program.is_self(scope, expr.value) if isinstance(expr, ast.Attribute) else None
+        if isinstance(expr, ast.Attribute) and owner is not None and made_on_host(self.program, owner, expr.attr):
+            return "host"
         if isinstance(expr, (ast.Name, ast.Attribute)):
             name = (scope.binder(expr.id), expr.id) if isinstance(expr, ast.Name) else (None, syntax.text(expr))
             if name in self._asking:
