@@ -22,6 +22,7 @@ import ast
 import itertools
 from collections.abc import Iterable
 
+from amp_migrate.audit.checks.products import factors
 from amp_migrate.audit.doubts import Doubt
 from amp_migrate.audit.dtypes import WRITES
 from amp_migrate.audit.halves.follow import Halves
@@ -34,6 +35,7 @@ from amp_migrate.audit.program.module import Function, Module, Scope
 from amp_migrate.audit.review import Review
 from amp_migrate.audit.sites.mentioned import in_idle_class
 from amp_migrate.audit.sites.never_mixed import never_mixed, never_on
+from amp_migrate.audit.sites.tensors import Tensors
 from amp_migrate.findings import Code
 
 CODES = (
@@ -120,6 +122,7 @@ COMING = frozenset(
     {*"operation numpy file unseen dtype".split(), "unseen beside"}
 )  # where a value that came half is used
 RAISING = frozenset({"inplace", "write", "module", "scaled", "half loss", "integer"})  # each place
+CODE = {"double": "AMP544", "double loss": "AMP544", "lost": "AMP537"}  # of kinds that are no halves
 # What is told where only O2 and O3 computed otherwise, which may be asked for.
 ASKED = frozenset({"operation", "inside", "product", "file", "scaled", "half loss", "write", "apart"})
 
@@ -143,6 +146,8 @@ class _Found(Said):
             return
         if kind == "inplace" and not value.origin and any(key[-1] is node for key in self.places):
             return  # of which it is known what it is given
+        if kind == "lost" and (self.asked or not self._leaves_a_region(module, node)):
+            return  # of what comes from nowhere near a model, `products.py` tells
         if kind not in RAISING and goes_nowhere(module, node):
             return
         if kind in OF_APEX and in_idle_class(self.both, module, node):
@@ -178,11 +183,7 @@ class _Found(Said):
                 module, line = at[0], review.line(*at)
             told = TOLD if kind in LEAVING else ("AMP508",) if kind == "narrow" else ()
             near = (1, len(module.text)) if kind == "narrow" else None  # of the file
-            code, remedy = (
-                ("AMP542", own)
-                if kind in ("inplace", "write")
-                else ("AMP544" if kind in ("double", "double loss") else "AMP535", None)
-            )
+            code, remedy = ("AMP542", own) if kind in ("inplace", "write") else (CODE.get(kind, "AMP535"), None)
             if kind == "module" and verdict != "look" and at is not None:  # without the region it is float32 as a whole
                 remedy = at[0].path, review.line(*at)
             lost = self._ran_in_half(node, at) if remedy is not None and kind == "module" else ()
@@ -203,6 +204,13 @@ class _Found(Said):
                 self.perhaps.add(doubt)
             elif kind == "unpatched":
                 self.sure.add((module.path, line))
+
+    def _leaves_a_region(self, module: Module, node: ast.AST) -> bool:
+        """Whether what is multiplied comes out of a region."""
+        after = self.both.after
+        tensors = Tensors(after.values, after.regions, after.forwards)
+        given = factors(node) if isinstance(node, ast.expr) else []
+        return any(tensors.half(module.scope_of(f), f) for f in given)
 
     def _of_joined(self, module: Module, node: ast.AST) -> bool:
         """Whether NumPy is given what torch joins, which is a tensor for sure: `np.cov(torch.cat(found))`."""

@@ -3,7 +3,7 @@
 O1 patched torch's products for the whole process: `a @ b`, `torch.mm`, `F.linear`, `F.conv2d` of two float32 tensors on the
 GPU were half also where no model runs. What models compute is told of their calls. Nothing is said of tensors that are
 seen to be on the CPU, where O1 cast nothing, as those that a data set gives, a `collate_fn` puts together or an object has
-that nothing moves, nor of those that come from a region, which are half now as well. Not
+that nothing moves, nor here of those that come from a region: they are half now as well, or `escapes.py` tells of it. Not
 proved: `@` of what is not seen to be torch's (arrays have it too), and products that only code out of sight comes to.
 """
 
@@ -82,17 +82,17 @@ def check(review: Review) -> Iterable[Doubt]:
                 continue
             if review.wish.eval == "fp32" and "backward" not in syntax.text(module.around(product)):
                 continue
-            factors = _factors(place[1])
-            on = {tensors.on(place[0].scope_of(f), f) for f in factors}
-            if "host" in on or any(tensors.half(place[0].scope_of(f), f) for f in factors):
+            multiplied = factors(place[1])
+            on = {tensors.on(place[0].scope_of(f), f) for f in multiplied}
+            if "host" in on or any(tensors.half(place[0].scope_of(f), f) for f in multiplied):
                 continue
-            if isinstance(product, ast.BinOp) and not any(tensors.torch(place[0].scope_of(f), f) for f in factors):
+            if isinstance(product, ast.BinOp) and not any(tensors.torch(place[0].scope_of(f), f) for f in multiplied):
                 continue
             if "device" not in on and _loads(both, function):
                 continue
             if runs is None:
                 runs = {f.call for f, _ in both.forwards_before()} | {f.call for f, _ in networks(both)}
-            found = _compared(both, runs, place, tensors, factors)
+            found = _compared(both, runs, place, tensors, multiplied)
             if found is not None:
                 lost.setdefault(function, []).append(Lost(*found, "device" in on))
         yield from (_doubt(both, several) for several in lost.values())
@@ -131,7 +131,7 @@ def _products(both: Mixed, module: Module) -> Iterator[Product]:
                 yield node
 
 
-def _factors(product: ast.expr) -> list[ast.expr]:
+def factors(product: ast.expr) -> list[ast.expr]:
     """The tensors that are multiplied."""
     if isinstance(product, ast.BinOp):
         return [product.left, product.right]

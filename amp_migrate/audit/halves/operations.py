@@ -160,6 +160,8 @@ class Operations:
                 self.double_loss(expr, name, given)
         elif patches and name in known.HALF_BOTH:
             was = "half"
+            if self.told and not self.halves.below and all(v.now == "float" and not v.kept for v in given[:2]):
+                self.halves.report("lost", self.module, expr, first, name, self.halves.at)
         halves = [v for v in given if v.half]
         if halves and Value(was, now).widened and now in HALVES and (name in known.SENSITIVE and not _picks(expr)):
             known_was = halves[0].widened or (patches and floats)

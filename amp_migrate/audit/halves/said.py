@@ -79,6 +79,11 @@ class Said:
                 f"{text}: O1 computed {detail} in float32, and in the autocast region it is computed in float16, as what it is "
                 "given. Write .float() first where that matters"
             ), "look"
+        if kind == "lost":
+            return (
+                f"{text} ran in half precision under Apex, as O1 reached all products; what it is given leaves the autocast region "
+                "in float32, and it runs in that now. Let the region reach to it to have it as it was"
+            ), "look"
         if kind == "single":
             return (
                 f"{text}: one side is a single float32 number, which made this float32 under O1; in the autocast region it "
