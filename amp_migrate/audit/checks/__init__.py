@@ -31,6 +31,7 @@ from amp_migrate.audit.checks import (
     first_gpu,
     float_copies,
     given_again,
+    given_to_bases,
     guards,
     half_averages,
     half_copies,
@@ -116,6 +117,7 @@ TELLING: tuple[Check, ...] = (
     ),
     *(
         given_again,
+        given_to_bases,
         half_inputs,
         half_relied_on,
         half_steps,

@@ -196,11 +196,11 @@ def _kept_out_of_sight(both: Mixed, module: Module, value: ast.expr, patched: bo
     owners = [i[1] for i in found if i[0] == "field" and i[2] in both.start]
     if not owners or len(owners) < len(found):
         return False
-    return patched or all(isinstance(o, Class) and _given_to_base(both, o) for o in owners)
+    return patched or all(isinstance(o, Class) and given_to_base(both, o) for o in owners)
 
 
 @kept
-def _given_to_base(both: Mixed, owner: Class) -> bool:
+def given_to_base(both: Mixed, owner: Class) -> bool:
     """Whether the constructor of a class hands an initialized model on to that of its base."""
     for function in owner.methods.get("__init__", ()):
         for call in syntax.every(function.node, ast.Call):
