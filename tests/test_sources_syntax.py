@@ -62,6 +62,22 @@ def test_markers_of_a_merge(text: str, line: int) -> None:
 
 
 @pytest.mark.parametrize(
+    "line", ["find data -name '*.png' -exec mv {} train \\;", "cd ../data", "pip install -r requirements.txt", "ls -l"]
+)
+def test_a_command_for_a_shell_is_no_python_2(line: str) -> None:
+    said = "does not parse: a command for a shell (a notebook has ! before it), line 2"
+    assert error(f"import os\n{line}\n") == (("AMP003", 2, said) if line != "ls -l" else None)
+
+
+@pytest.mark.parametrize("line", ["find x = 1", "cat in dogs and 1 x", "run -exec mv", "export and x y"])
+def test_what_is_none_is_called_neither(line: str) -> None:
+    found = error(f"import os\n{line}\n")
+    assert found is not None
+    assert "shell" not in found[2]
+    assert "Python 2" not in found[2]
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("x = (\n", 1),

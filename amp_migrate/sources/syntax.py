@@ -30,7 +30,7 @@ _PYTHON_2 = (
     (re.compile(r"\bprint\s+[^\s=(.,:)\]]|\bprint\s*>>"), "print statement"),
     (re.compile(r"\bexcept\b[^#'\"]*[\w.)],\s*\w+\s*:"), "except clause with a comma"),
     (re.compile(r"\braise\s+[\w.]+\s*,"), "raise statement with a comma"),
-    (re.compile(r"\bexec\s+['\"\w]"), "exec statement"),
+    (re.compile(r"(?<![-.\w])exec\s+['\"\w]"), "exec statement"),
     (re.compile(r"<>"), "the <> operator"),
     (re.compile(r"`[^`]+`"), "backticks"),
     (re.compile(r"\b0[0-7]+\b"), "octal number"),
@@ -39,6 +39,10 @@ _PYTHON_2 = (
     (re.compile(r"\bdef\s+\w+\s*\(.*\((\w+\s*,\s*)+\w*\s*\)\s*[,)]"), "tuple parameter"),
 )
 _MERGE = re.compile(r"(<{7}|={7}|>{7})( |$)")  # what git writes around the two sides of a conflict
+_SHELL = re.compile(
+    r"\s*(?:(?:sudo|find|ls|cd|cp|mv|rm|mkdir|ln|cat|echo|export|wget|curl|git|pip3?|conda|apt|apt-get|tar|unzip|chmod|bash|sh)"
+    r"\s+(?!(?:is|in|and|or|if|not)\b)[-\w./~$*'\"{])(?!.*\s=\s)"
+)
 # `async` is a keyword since Python 3.7; torch calls the argument non_blocking since 0.4.
 _ASYNC = re.compile(r"(\.(?:cuda|to|copy_|type)\s*\((?:[^()]|\([^()]*\))*?(?<![^\s(,]))async(?=\s*=(?!=))")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|#.*")
@@ -140,6 +144,10 @@ def _describe(text: str, error: SyntaxError) -> SourceError:
     shown = lines[line - 1] if line <= len(lines) else ""
     if _MERGE.match(shown):
         return SourceError(SYNTAX, f"does not parse: a merge left its marker, line {line}", line, 1)
+    if _SHELL.match(shown):
+        return SourceError(
+            SYNTAX, f"does not parse: a command for a shell (a notebook has ! before it), line {line}", line, 1
+        )
     code = _QUOTED.sub(lambda m: m[0][:1] + m[0][-1:] if m[0][0] != "#" else "", shown)
     indented = isinstance(error, IndentationError)  # what else stands in the line is not why
     for pattern, name in () if indented else _PYTHON_2:
