@@ -16,6 +16,7 @@ from amp_migrate.reading.program.given_values import single_assignment
 from amp_migrate.reading.program.logic import LOOSE
 from amp_migrate.reading.program.module import Module
 from amp_migrate.reading.program.occurrences import Occurrences
+from amp_migrate.reading.program.tree import walk
 from amp_migrate.reading.sites.apex import Site
 from amp_migrate.reading.units.naming import free
 from amp_migrate.reading.values.analysis import Values
@@ -69,7 +70,8 @@ def apply(m: Migration) -> None:
             text = site.module.source(plain)
         bare = _only_argument(site.module, call) and not more
         quote = m.style(site.module).quote
-        groups = ("p for group in ", optimizer, f".param_groups for p in group[{quote}params{quote}]")
+        each, group = _unnamed(site, ("p", "param", "parameter")), _unnamed(site, ("group", "param_group", "of_group"))
+        groups = (f"{each} for {group} in ", optimizer, f".param_groups for {each} in {group}[{quote}params{quote}]")
         parts = (text,) if text is not None else groups if bare else ("(", *groups, ")")
         message = "the parameters that the optimizer steps"
         in_lines = False
@@ -91,6 +93,13 @@ def apply(m: Migration) -> None:
         if not in_lines:
             edits.replace(call, parts)
         m.output.done(site.module, call, "AMP304", "amp.master_params", message, "as-is" if proved else "look")
+
+
+def _unnamed(site: Site, candidates: tuple[str, ...]) -> str:
+    """The first name of some that nothing else of the statement has, so that no reader takes one for the other."""
+    alone = not hasattr(site.stmt, "body")  # what a loop gives the name of is another thing in each line of it
+    named = {n.id for n in walk(site.stmt) if alone and isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return next((name for name in candidates if name not in named), candidates[-1])
 
 
 def _in_lines(m: Migration, site: Site, chosen: str, plain: ast.expr, enabled: str) -> bool:
