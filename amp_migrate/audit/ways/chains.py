@@ -17,6 +17,7 @@ from amp_migrate.audit.program.stopping import stops_at
 from amp_migrate.audit.sites.forwards import Forwards
 from amp_migrate.audit.values.names import bound, calls_by_name, last_name
 from amp_migrate.audit.ways.receivers import Receiver, Receivers
+from amp_migrate.audit.ways.shares import in_turn
 from amp_migrate.audit.ways.texts import start_of_method
 from amp_migrate.audit.ways.within import Tests, may_follow, tests_around
 
@@ -128,13 +129,16 @@ class Chains:
         callers = callers or self.on_objects(function) or self._by_name(function)
         callers = [(m, call) for m, call in callers if stops_at(self.program, m) is None]
         classes = self.receivers.having(function) if classes is None else classes
-        followed = False
+        each: list[list[Chain]] = []
         for caller, call in callers:
+            if not below and sum(map(len, each)) > 4 * MOST:
+                break
             on = self.receivers.of(caller, call, function, classes) if classes is not None else None
             if on is None or on.classes:
-                followed = True
-                self._up(caller, call, steps, found, False, on.classes if on is not None and on.own else None)
-        if not followed:
+                each.append(found if below else [])
+                self._up(caller, call, steps, each[-1], False, on.classes if on is not None and on.own else None)
+        found += in_turn([ways for ways in each if ways is not found], MOST - len(found))
+        if not each:
             mentions = self.mentions(function)
             for caller, expr in mentions[:3]:
                 runs = run_there(self.program, caller, expr)
