@@ -358,6 +358,13 @@ def test_a_fourier_transform_takes_float32_as_o2_gave_it(transform: str) -> None
     [
         ("keep(torch.sigmoid(output).cpu().numpy())", "keep(torch.sigmoid(output.float()).cpu().numpy())"),
         ("keep(output[:, 1].cpu().numpy())", "keep(output[:, 1].float().cpu().numpy())"),
+        ("keep(torch.sigmoid(output[y]).cpu().numpy())", "keep(torch.sigmoid(output[y].float()).cpu().numpy())"),
+        ('keep(output["a"].softmax(1).cpu().numpy())', 'keep(output["a"].float().softmax(1).cpu().numpy())'),
+        ("keep(torch.sigmoid(x[y]).cpu().numpy())", "keep(torch.sigmoid(x[y]).cpu().numpy())"),
+        (
+            "keep(torch.sigmoid(output[y]).argmax(1).cpu().numpy())",
+            "keep(torch.sigmoid(output[y]).argmax(1).cpu().numpy())",
+        ),
         ("p = torch.sigmoid(output).argmax(1); keep(p.cpu().numpy())", "keep(p.cpu().numpy())"),
         ("p = output > 0; keep(p.cpu().numpy())", "keep(p.cpu().numpy())"),
     ],

@@ -137,7 +137,8 @@ def _arrays(m: Migration, module: Module, found: Regions, half: HalfValues) -> N
                 current = current.value
             else:
                 break
-        named = isinstance(current, ast.Name) and half.may_be(current)
+        entry = isinstance(current, ast.Subscript) and bool(methods & ROUNDING)  # `torch.sigmoid(outputs[k])`
+        named = (isinstance(current, ast.Name) or entry) and half.may_be(current)
         forward = half.is_output(current) and half.stands_inside(current)
         if not (named or forward) or methods & (WHOLE_NUMBERS - {"round"} | {"float", "double"}):
             continue
