@@ -1,9 +1,7 @@
-"""What each event does to the gradients of an optimizer and to a scaler, as torch's GradScaler has it.
-
-Gradients are zeroed, scaled, stale (scaled before the last `update`), unscaled, left (unscaled before the last `update`),
-plain (of a backward without scale; reached, where it is seen to come by these parameters), faint (of one that may reach
-no parameter), mixed or used up by a step; where nothing is known, open. What is met is noted for each place, good and bad:
-what is wrong on every path is another thing than what is wrong on one.
+"""What each event does to the gradients of an optimizer and to a scaler, as torch's GradScaler has it. They are zeroed, scaled,
+stale (scaled before the last `update`), unscaled, left (unscaled before it), plain (of a backward without scale; reached, where it
+is seen to come by these parameters), faint (of one that may reach no parameter), mixed or used up by a step; where nothing is
+known, open. What is met is noted for each place: what is wrong on every path, and on one.
 """
 
 from __future__ import annotations

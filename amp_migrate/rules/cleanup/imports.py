@@ -1,6 +1,5 @@
-"""Apex imports, their guards and the flags they set go once nothing uses them.
-
-Apex: https://github.com/NVIDIA/apex (apex.amp was removed in May 2025)
+"""Apex imports, their guards and the flags they set go once nothing uses them: apex.amp was removed in May 2025.
+Apex: https://github.com/NVIDIA/apex
 """
 
 from __future__ import annotations
