@@ -59,3 +59,12 @@ def test_a_field_that_nothing_reads_is_told(more: str, outside: str, told: bool)
     assert "GradScaler" in (results["trainer.py"].after or "")
     found = [(f.line, f.review, f.message) for f in results["trainer.py"].findings if f.code == "AMP119"]
     assert found == [(9, "look", "self.use_apex is kept, but nothing reads it any more: no effect")] * told
+
+
+def test_what_held_the_flag_is_none() -> None:
+    """An object of settings is kept for whatever else it has."""
+    text = TRAINER.replace('self.use_apex = options["use_apex"]', "self.options = options").replace("MORE", "pass")
+    text = text.replace("if self.use_apex:", 'if self.options["use_apex"]:')
+    result = rewrite_files({"trainer.py": text, "main.py": MAIN.replace("MORE", "pass")})["trainer.py"]
+    assert "GradScaler" in (result.after or "")
+    assert not [f for f in result.findings if f.construct == "self.options"]

@@ -24,6 +24,8 @@ def tell(project: Project, asked: Iterable[tuple[Module, ast.expr]], output: Out
         if not isinstance(node, ast.Attribute) or owner is None or (owner, node.attr) in seen:
             continue
         seen.add((owner, node.attr))
+        if isinstance(module.parents.get(node), (ast.Attribute, ast.Subscript)):
+            continue  # what holds settings is no flag
         if isinstance(node.value, ast.Name) and node.value.id == "self" and not _is_read(project, node.attr, output):
             for stmt in _given(owner, node.attr, module.source(node)):
                 edits = output.edit(module)
