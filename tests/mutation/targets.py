@@ -48,6 +48,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     f"{AUDIT}checks/clipped.py": ("tests/audit/test_clipped.py",),
     f"{AUDIT}checks/done_without.py": ("tests/audit/test_without_apex.py",),
     f"{AUDIT}checks/empty_states.py": ("tests/rules/test_empty_states.py",),
+    f"{AUDIT}checks/given_to_bases.py": ("tests/rules/test_given_to_bases.py",),
     f"{AUDIT}checks/guards.py": ("tests/audit/test_flags_and_keys.py",),
     f"{AUDIT}checks/half_weights.py": (
         "tests/rules/test_half_weights.py",
