@@ -146,16 +146,18 @@ def test_of_float32_it_says_nothing(forward: str) -> None:
 
 
 def test_a_product_of_what_another_product_gives_is_told_too() -> None:
-    forward = "x = self.plain(x)\ny = torch.einsum('ij,ij->i', x, x)\nz = torch.einsum('i,ij->ij', y, x)\nreturn self.plain(z)"
+    forward = (
+        "x = self.plain(x)\ny = torch.einsum('ij,ij->i', x, x)\nz = torch.einsum('i,ij->j', y, x)\nreturn self.plain(z)"
+    )
     told = [d.line for d in found(forward) if "did not patch" in d.message]
     assert len(told) == 2
     assert not [d for d in found(forward, "O2") if "did not patch" in d.message]
-    half = "y = torch.einsum('ij,ij->i', x, x)\nreturn self.plain(torch.einsum('i,ij->ij', y, x))"
+    half = "y = torch.einsum('ij,ij->i', x, x)\nreturn self.plain(torch.einsum('i,ij->j', y, x))"
     assert not [d for d in found(half) if "did not patch" in d.message]  # O1 ran it in half as well
 
 
 def test_what_einsum_gave_in_float32_leaves_as_half() -> None:
-    (message,) = last("x = self.plain(x)\nreturn torch.einsum('ij,ij->ij', x, x)")
+    (message,) = last("x = self.plain(x)\nreturn torch.einsum('ij,ij->i', x, x)")
     assert "Apex had it in float32" in message
 
 

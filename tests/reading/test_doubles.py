@@ -153,9 +153,7 @@ def test_expressions_are_what_numpy_and_torch_make_of_them(expression: str) -> N
     "expression",
     [
         "unseen",
-        "unseen / 255.0",
         "np.load(path)",
-        "np.log(u8)",
         "f32 * i64",
         "f64.astype(dtype)",
         "torch.from_numpy(f64).to(like)",
@@ -163,13 +161,19 @@ def test_expressions_are_what_numpy_and_torch_make_of_them(expression: str) -> N
         "frame.values",
         "np.random.uniform(low, high)",
         "np.array(unseen)",
-        "cv2.imread(path, cv2.IMREAD_UNCHANGED) / 255.0",
         "np.array(images, dtype=dtype)",
         "np.zeros(3, **options)",
     ],
 )
 def test_what_is_not_in_sight_is_unknown(expression: str) -> None:
     assert kinds(f"{HELD}asked({expression})") == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    "expression", ["unseen / 255.0", "np.log(u8)", "cv2.imread(path, cv2.IMREAD_UNCHANGED) / 255.0"]
+)
+def test_what_is_divided_is_floating_in_one_width_or_another(expression: str) -> None:
+    assert kinds(f"{HELD}asked({expression})") == {"floating"}
 
 
 @pytest.mark.parametrize(

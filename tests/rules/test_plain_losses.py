@@ -81,8 +81,8 @@ def test_its_switch_is_that_of_the_region(above: str, enabled: str) -> None:
 @pytest.mark.parametrize(
     ("above", "reason"),
     [
-        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O2")', "at O2 and O3"),
-        ("model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)", "at O2 and O3"),
+        ('model, optimizer = amp.initialize(model, optimizer, opt_level="O2")', "at O2 the float32 masters"),
+        ("model, optimizer = amp.initialize(model, optimizer, opt_level=args.level)", "at O3 the half weights"),
         (
             'model, optimizer = amp.initialize(model, optimizer, opt_level="O1", master_weights=True)',
             "not all its steps",

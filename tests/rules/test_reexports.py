@@ -166,7 +166,7 @@ def test_a_loss_that_comes_by_a_star_is_kept_out_of_the_region() -> None:
             """,
     }
     text = check_files(files)["train.py"]
-    assert "        output = model(x).sigmoid()\n" in text
+    assert "        output = model(x).float().sigmoid()\n" in text
     assert "\n    loss = F.binary_cross_entropy(output.float(), y)\n" in text
 
 

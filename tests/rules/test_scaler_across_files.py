@@ -396,7 +396,7 @@ def test_a_test_or_an_example_that_sets_nothing_up_need_not_hand_a_scaler_over(t
         assert run_files(folder, flat, "plain.py") == pytest.approx(trained, rel=2e-2)
 
 
-def test_an_example_with_apex_that_cannot_be_tied_to_the_loop_keeps_it_and_is_told() -> None:
+def test_an_example_that_gives_the_loop_too_little_is_handed_no_scaler_and_is_told() -> None:
     files = dict(LIBRARY)
     files["engine.py"] = """
         from apex import amp
@@ -443,8 +443,9 @@ def test_an_example_with_apex_that_cannot_be_tied_to_the_loop_keeps_it_and_is_to
     """
     results = rewrite_files(files, device="cpu")
     assert results["train.py"].status == results["engine.py"].status == "migrated"
-    told = {f.code: f for f in results["examples/own.py"].findings if f.status == "manual"}
-    assert "hand it a GradScaler" in told["AMP213"].message
+    assert "    fit(batches, network, use_amp=True)\n" in (results["examples/own.py"].after or "")
+    told = [f.message for f in results["engine.py"].findings if f.code == "AMP220"]
+    assert any("at examples/own.py:11 it is given too little or too much, which raises TypeError" in m for m in told)
 
 
 def test_a_call_of_the_program_itself_without_a_scaler_still_holds_it_back() -> None:

@@ -74,13 +74,19 @@ class Effects:
                     return Effect(bound, self.weights.of(frame, func), partial=(origin.module, origin.node))
         if not functions and not lambdas:
             return None
-        if isinstance(func, ast.Attribute) and any(f.owner is not None and f.name == func.attr for f in functions):
+        if isinstance(func, ast.Attribute) and any(f.name == func.attr and self._is_idle(f) for f in functions):
             return None  # a method, and no value
         network = self.weights.of(frame, func)
         if network is not None and network.kind == "network":
             functions += self.forwards.values.methods(frame.scope, func, "forward")
             return Effect([*functions, *lambdas], network, runs=True)
         return Effect([*functions, *lambdas])
+
+    def _is_idle(self, method: Function) -> bool:
+        """Whether a method runs no part of its network, nor anything that it is given."""
+        given = {p.arg for p in method.parameters}
+        called = (syntax.text(c.func) for c in syntax.every(method.node, ast.Call))
+        return method.owner is not None and not self.forwards.computes(method) and given.isdisjoint(called)
 
     def _is_layer(self, frame: Frame, func: ast.expr) -> bool:
         """Whether `self.x(...)` calls a part of a network, not a method of it."""

@@ -38,7 +38,7 @@ from amp_migrate.reading.program.branches import branches_around
 from amp_migrate.reading.program.definitions import Function, dotted, elements, unpacks
 from amp_migrate.reading.program.lookup import Slot
 from amp_migrate.reading.program.module import Module, Scope
-from amp_migrate.reading.program.tree import walk
+from amp_migrate.reading.program.tree import methods_called, walk
 from amp_migrate.reading.program.view import Block, Node, chain
 from amp_migrate.reading.units.held import fields_of_one
 from amp_migrate.reading.units.places import Keys, Names, taken_apart
@@ -172,6 +172,8 @@ class Events:
         copies = self._copies(functions)
         for function in functions:
             if function not in self._relevant:
+                if "backward" in methods_called(function.node.body):
+                    states.append(plain(state))
                 continue
             before = start(len(state), CLEAN) if function in copies else state
             given: dict[str, Keys] = {}

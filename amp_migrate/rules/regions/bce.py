@@ -23,6 +23,7 @@ from amp_migrate.rules.migration import Migration
 from amp_migrate.rules.regions.half_values import HalfValues
 from amp_migrate.rules.regions.left_float import left_in_float32
 from amp_migrate.writing.edits import Code as Emitted
+from amp_migrate.writing.edits import Edits
 
 SQUASHING = frozenset(("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.nn.Sigmoid", "torch.squeeze"))
 VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
@@ -175,7 +176,7 @@ def _computed(
             above.append((f"{name} = ", value))
             given.append((name, ".float()"))
         elif (squashed := _squashed(module, value)) is not None:
-            edits.insert("after", squashed, ".float()")
+            _cast_once(edits, squashed)
             given.append((value,))
         elif isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             cast = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "float"
@@ -252,7 +253,7 @@ def take_out(m: Migration, found: Regions, stmt: ast.stmt, inside: set[ast.stmt]
             continue
         value = _tensor(module, read)
         if value is not None and not all(half.given(b, read.id) in FLOAT32 for b in half.reaching(read)):
-            edits.insert("after", value, ".float()")
+            _cast_once(edits, value)
     computed_so = "computed outside autocast, on float32 inputs"
     if (criterion := left_in_float32(m, found, stmt)) is not None:
         message = f"{module.source(criterion.func)} was not given to amp.initialize, and is {computed_so}, as it was"
@@ -294,3 +295,9 @@ def _tensor(module: Module, name: ast.Name) -> ast.expr | None:
     if only_described(module, value) or (isinstance(parent, ast.Call) and parent.func is value):
         return None
     return value if isinstance(parent, (ast.Call, ast.BinOp, ast.UnaryOp, ast.keyword)) else None
+
+
+def _cast_once(edits: Edits, value: ast.expr) -> None:
+    """Write `.float()` behind a value, where nothing else has."""
+    if ("after", ".float()") not in edits.insertions.get(value, ()):
+        edits.insert("after", value, ".float()")

@@ -145,6 +145,7 @@ def _wrap(m: Migration, init: Init, models: list[ast.expr], methods: list[str]) 
             "AMP509",
             "torch.autocast",
             f"{name} runs where the switch cannot be seen, so its own {wrapped} under autocast; a copy of it "
-            f"(copy.deepcopy) would run the {' and the '.join(methods)} of the original",
+            f"(copy.deepcopy) would run the {' and the '.join(methods)} of the original. What it gives may be float16 where Apex had "
+            "float32, as O1 on the CPU and O2 everywhere: write .float() where that is counted on",
             "review",
         )
