@@ -525,3 +525,47 @@ def test_another_program_that_wraps_the_same_network_tells(model: str, option: s
     after = {"train.py": train.replace("IMPORT", "from torch.nn.parallel import DistributedDataParallel as DDP")}
     found = [d.message for d in doubts_of(before, after) if d.code == "AMP651"]
     assert [m.startswith("beside.py:5 wraps a Net with find_unused_parameters=True") for m in found] == [True] * told_of
+
+
+KEPT = """
+    import torch
+    from apex.parallel import DistributedDataParallel as DDP
+
+    class Base:
+        def __init__(self, net, rank=0):
+            self.network = net
+            self._rank = rank
+
+        def predict(self, loader):
+            with torch.no_grad():
+                return [self.network(x) for x in loader]
+
+    class Trainer(Base):
+        def fit(self, loader):
+            for epoch in range(3):
+                for x in loader:
+                    self.network(x).sum().backward()
+                {evaluation}
+
+    def main(args, model, loader):
+        model = DDP(model)
+        trainer = Trainer({given})
+        trainer.fit(loader)
+    """
+
+
+@pytest.mark.parametrize(
+    ("given", "evaluation", "hangs"),
+    [
+        ("model", "if self._rank == 0: self.predict(loader)", True),
+        ("model", "if self._rank == 0 and epoch: self.network(loader)", True),
+        ("model, **args.others", "if self._rank == 0: self.predict(loader)", True),
+        ("model", "if self._rank == 0: print(epoch)", False),
+        ("model", "self.predict(loader)", False),
+        ("other", "if self._rank == 0: self.predict(loader)", False),
+    ],
+)
+def test_a_forward_on_one_rank_by_an_object_that_keeps_the_model(given: str, evaluation: str, hangs: bool) -> None:
+    before = KEPT.replace("{evaluation}", evaluation).replace("{given}", given)
+    after = before.replace("apex.parallel", "torch.nn.parallel")
+    assert [verdict for _, verdict in told(doubts(before, after), "AMP652")] == ["review"] * hangs
