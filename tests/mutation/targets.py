@@ -66,6 +66,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     f"{AUDIT}checks/passed_by.py": ("tests/rules/test_passed_by.py", "tests/audit/test_without_apex.py"),
     f"{AUDIT}checks/ranks.py": ("tests/audit/test_ranks.py",),
+    f"{AUDIT}sites/one_rank.py": ("tests/audit/test_ranks.py",),
     f"{AUDIT}checks/renewed.py": (
         "tests/audit/test_renewed.py",
         "tests/audit/test_parameters_given_anew.py",
